@@ -1,0 +1,1 @@
+"""funcnet: torch.nn as pure JAX functions."""
