@@ -1,0 +1,105 @@
+"""Columns of numbers in one Arrow IPC file, read back as memory-mapped numpy arrays.
+
+A column is an array of one or two dimensions, the first of the same length in all columns of a file; two-dimensional
+ones are Arrow's fixed-size lists. Reading takes no memory: pages come from the file when they are touched, and
+processes share them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+KEY = b"funcnet"
+
+
+def write_columns(
+    path: str | Path, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any] | None = None
+) -> None:
+    """Writes columns to a file, whole or not at all.
+
+    Args:
+        path: the file; its directory must be there.
+        columns: name to array (N,) or (N, K) of integers or floats; booleans are stored as uint8.
+        metadata: anything JSON can say, read back with the columns.
+
+    Raises:
+        ValueError: the columns differ in length, or have other numbers of dimensions.
+        OSError: the file cannot be written; nothing of it is left.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_columns(f"{folder}/x.arrow", {"ids": np.arange(6).reshape(3, 2)}, {"width": 2})
+        ...     columns, metadata = read_columns(f"{folder}/x.arrow")
+        >>> columns["ids"].tolist(), metadata
+        ([[0, 1], [2, 3], [4, 5]], {'width': 2})
+    """
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(
+            f"write_columns: columns differ in length; expected one length, got {lengths}. Pad or split them."
+        )
+    arrays = {name: _to_arrow(name, np.asarray(column)) for name, column in columns.items()}
+    schema = pa.schema(
+        {name: array.type for name, array in arrays.items()}, metadata={KEY: json.dumps(dict(metadata or {}))}
+    )
+    batch = pa.record_batch(list(arrays.values()), schema=schema)
+    path = Path(path)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with pa.OSFile(str(part), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            writer.write_batch(batch)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_columns(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Opens a file of `write_columns`: (name -> read-only array over the memory-mapped file, metadata).
+
+    Raises:
+        FileNotFoundError: it is not there.
+        ValueError: it is no such file, or cut short.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"read_columns: {path} is not there; expected an Arrow file, got nothing. Check the path."
+        )
+    try:
+        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        columns = {name: _to_numpy(table.column(name).combine_chunks()) for name in table.column_names}
+        return columns, json.loads((table.schema.metadata or {})[KEY])
+    except (pa.ArrowException, KeyError, OSError) as error:
+        raise ValueError(
+            f"read_columns: {path} cannot be read; expected an Arrow file of write_columns, got '{error}'. Make it "
+            "again."
+        ) from error
+
+
+def _to_arrow(name: str, column: NDArray[Any]) -> pa.Array:
+    if column.dtype == np.bool_:
+        column = column.astype(np.uint8)
+    if column.ndim == 1:
+        return pa.array(column)
+    if column.ndim == 2:
+        return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(column).reshape(-1)), column.shape[1])
+    raise ValueError(
+        f"write_columns: column '{name}' has {column.ndim} dimensions; expected 1 or 2, got {column.shape}. Reshape it."
+    )
+
+
+def _to_numpy(array: pa.Array) -> NDArray[Any]:
+    if isinstance(array, pa.ChunkedArray):  # an empty column has no chunk
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    if pa.types.is_fixed_size_list(array.type):
+        return array.flatten().to_numpy(zero_copy_only=True).reshape(-1, array.type.list_size)
+    return array.to_numpy(zero_copy_only=True)

@@ -1,0 +1,61 @@
+"""What a loader reads from: anything with a length that takes an array of indices.
+
+A dataset may also have `at_epoch(epoch)`, which gives the dataset of one epoch: what is drawn anew at each visit
+(masks, crops, pairs) comes from there, so that it follows from the epoch and not from a counter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from funcnet.data.arrow import read_columns
+
+
+@runtime_checkable
+class Dataset(Protocol):
+    """Indexed by an int64 array of shape (B,), it gives a batch: an array, or a dict, list or tuple of arrays of first
+    size B."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, indices: NDArray[np.int64], /) -> Any: ...
+
+
+class ArrayDataset:
+    """Named arrays of one length, as torch's `TensorDataset`, but a batch is a dict.
+
+    Args:
+        columns: name to array of shape (N, ...).
+
+    Raises:
+        ValueError: the arrays differ in length.
+
+    Example:
+        >>> data = ArrayDataset({"x": np.arange(6).reshape(3, 2), "y": np.array([0, 1, 1])})
+        >>> len(data), data[np.array([2, 0])]["x"].tolist()
+        (3, [[4, 5], [0, 1]])
+    """
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]]):
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(
+                f"ArrayDataset: arrays differ in length; expected one length, got {lengths}. Cut or pad them."
+            )
+        self.columns = dict(columns)
+
+    @classmethod
+    def from_arrow(cls, path: str | Path) -> ArrayDataset:
+        """Over the memory-mapped columns of a file that `write_columns` made."""
+        return cls(read_columns(path)[0])
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        return {name: column[indices] for name, column in self.columns.items()}

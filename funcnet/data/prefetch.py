@@ -1,0 +1,130 @@
+"""The next batch is made, and put on its device, while a step runs; and the time that a step waited for it is
+measured."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+Item = TypeVar("Item")
+POLL = 0.1  # seconds; how soon a worker whose queue is full sees that it was closed
+
+
+class Prefetcher(Generic[Item]):
+    """Iterates over batches that a thread makes ahead.
+
+    Args:
+        batches: made in the thread, one after the other.
+        transfer: called in the thread with each batch, for example `lambda batch: jax.device_put(batch, sharding)`.
+        depth: how many finished batches may wait.
+
+    Attributes:
+        waited: seconds the consumer waited, the first batch (which nothing can hide) not counted.
+        wait_share: `waited` over the seconds since the first batch was handed out, in [0, 1].
+
+    Raises:
+        Whatever `batches` or `transfer` raised, at the batch where it happened; after it, and after `close`, there are
+        no more.
+
+    Example:
+        >>> with Prefetcher(iter(range(3)), transfer=lambda x: x * 10) as ahead:
+        ...     list(ahead)
+        [0, 10, 20]
+    """
+
+    def __init__(self, batches: Iterable[Any], *, transfer: Callable[[Any], Item] | None = None, depth: int = 2):
+        if depth < 1:
+            raise ValueError(f"Prefetcher: depth is too small; expected at least 1, got {depth}. Raise it.")
+        self._queue: queue.Queue[tuple[str, Any]] = queue.Queue(depth)
+        self._stop = threading.Event()
+        self._ended = False
+        self._first: float | None = None
+        self._last = 0.0
+        self.waited = 0.0
+        # The thread knows the queue and not this object, so a forgotten Prefetcher is collected, and that stops its
+        # thread.
+        self._thread = threading.Thread(
+            target=_work, args=(batches, transfer, self._queue, self._stop), name="funcnet-prefetch", daemon=True
+        )
+        self._finalizer = weakref.finalize(self, self._stop.set)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[Item]:
+        return self
+
+    def __next__(self) -> Item:
+        if self._ended:
+            raise StopIteration
+        asked = time.perf_counter()
+        kind, value = self._queue.get()
+        self._last = time.perf_counter()
+        if self._first is None:
+            self._first = self._last
+        elif kind == "batch":
+            self.waited += self._last - asked
+        if kind == "batch":
+            return value
+        self.close()
+        if kind == "error":
+            raise value
+        raise StopIteration
+
+    @property
+    def wait_share(self) -> float:
+        elapsed = 0.0 if self._first is None else self._last - self._first
+        return self.waited / elapsed if elapsed > 0 else 0.0
+
+    def close(self) -> None:
+        """Ends the thread and waits until it has; what it had made ahead is dropped. Safe to call again."""
+        self._ended = True
+        self._stop.set()
+        while self._thread.is_alive():  # it may be putting: make room
+            _drain(self._queue)
+            self._thread.join(POLL / 10)
+        _drain(self._queue)
+
+    def __enter__(self) -> Prefetcher[Item]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _work(
+    batches: Iterable[Any],
+    transfer: Callable[[Any], Any] | None,
+    ready: queue.Queue[tuple[str, Any]],
+    stop: threading.Event,
+) -> None:
+    try:
+        for batch in batches:
+            if stop.is_set() or not _put(ready, ("batch", batch if transfer is None else transfer(batch)), stop):
+                return
+        _put(ready, ("end", None), stop)
+    except BaseException as error:  # also SystemExit: the consumer must not wait for ever
+        _put(ready, ("error", error), stop)
+    finally:
+        if hasattr(batches, "close"):  # a generator: end it here and now, not when it is collected
+            batches.close()
+
+
+def _put(ready: queue.Queue[tuple[str, Any]], item: tuple[str, Any], stop: threading.Event) -> bool:
+    while not stop.is_set():
+        try:
+            ready.put(item, timeout=POLL)
+            return True
+        except queue.Full:
+            continue
+    return False
+
+
+def _drain(ready: queue.Queue[tuple[str, Any]]) -> None:
+    while True:
+        try:
+            ready.get_nowait()
+        except queue.Empty:
+            return

@@ -1,0 +1,325 @@
+"""WordPiece: a vocabulary trained from documents, and tokenizers read from and written to disk.
+
+A *tokenizer* here is a `tokenizers.Tokenizer` (Rust) with BERT's normaliser, pre-tokenizer and template. What is
+written opens in Hugging Face's `BertTokenizerFast` with the same ids. Continuations of a word start with `##`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PREFIX = "##"
+
+
+def train_wordpiece(
+    documents: Sequence[str],
+    vocab_size: int = 8192,
+    *,
+    lower_case: bool = True,
+    min_frequency: int = 2,
+    limit_alphabet: int = 1000,
+) -> Tokenizer:
+    """Trains a WordPiece vocabulary: the same documents give the same vocabulary, in the same order, on every run.
+
+    Ids: the five special tokens, then the characters, then the characters inside words, both sorted, then the merges
+    as they were made.
+
+    Args:
+        documents: the training documents, and only these.
+        vocab_size: the most entries, at least the special tokens and the characters; small corpora give fewer.
+        lower_case: lower-case and strip accents, as BERT's uncased models do.
+        min_frequency: a pair seen less often is not merged.
+        limit_alphabet: the most distinct characters; the rarest beyond it become `[UNK]`.
+
+    Returns:
+        A tokenizer whose `encode("a", "b")` gives `[CLS] a [SEP] b [SEP]`.
+
+    Raises:
+        ValueError: `vocab_size` does not even hold the characters, or there is no text.
+
+    Example:
+        >>> tokenizer = train_wordpiece(["low lower lowest low low"] * 3, vocab_size=24)
+        >>> tokenizer.encode("Lower!", "low").tokens
+        ['[CLS]', 'lower', '[UNK]', '[SEP]', 'low', '[SEP]']
+
+    Reference: `tokenizers.trainers.WordPieceTrainer`, https://huggingface.co/docs/tokenizers
+    """
+    tokenizer = _build({token: index for index, token in enumerate(SPECIAL_TOKENS)}, lower_case=lower_case)
+    alphabet = _alphabet(documents, tokenizer, limit_alphabet)
+    if not alphabet:
+        raise ValueError(
+            "train_wordpiece: the documents are empty; expected text, got none. Give documents that hold text."
+        )
+    first = [*SPECIAL_TOKENS, *alphabet]
+    if vocab_size < len(first):
+        raise ValueError(
+            f"train_wordpiece: vocab_size does not hold the alphabet; expected at least {len(first)} (special tokens "
+            "and characters), "
+            f"got {vocab_size}. Raise it, or lower limit_alphabet."
+        )
+    # Why the characters are handed over as special tokens: the trainer numbers `##` characters in the order of a hash
+    # map, another one in every process, and breaks ties between pairs by those numbers.
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size, min_frequency=min_frequency, show_progress=False, special_tokens=first
+    )
+    tokenizer.train_from_iterator(documents, trainer, length=len(documents))
+    learnt = tokenizer.get_vocab()
+    ordered = sorted(learnt, key=lambda token: learnt[token])
+    return _build({token: index for index, token in enumerate(ordered)}, lower_case=lower_case)
+
+
+def load_tokenizer(path: str | Path, *, lower_case: bool | None = None) -> Tokenizer:
+    """Reads a BERT tokenizer from a directory or from a vocabulary file.
+
+    Args:
+        path: a directory with `tokenizer.json` or `vocab.txt` (and, if there, `tokenizer_config.json`, which says
+            whether to lower-case), or such a `.json` or vocabulary file itself (one token a line, its id the line's
+            number from 0).
+        lower_case: for a vocabulary alone; None: as `tokenizer_config.json` says, else cased exactly if a token has a
+            capital letter.
+
+    Returns:
+        A `tokenizers.Tokenizer` that neither pads nor truncates, whatever the file had set.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a special token is missing or a token is there twice, or a file is not what its name says.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "vocab.txt")
+        ...     _ = file.write_text("\\n".join([*SPECIAL_TOKENS, "play", "##ing"]))
+        ...     load_tokenizer(folder).encode("Playing").ids
+        [2, 5, 6, 3]
+    """
+    path = Path(path)
+    if path.is_dir():
+        fast, vocab, config = path / "tokenizer.json", path / "vocab.txt", _config(path / "tokenizer_config.json")
+        if fast.is_file() and lower_case is None:
+            return _load_json(fast)
+        if not vocab.is_file():
+            raise FileNotFoundError(
+                f"load_tokenizer: no vocabulary in {path}; expected vocab.txt or tokenizer.json there, got neither. "
+                "Name another directory."
+            )
+        return _load_vocab(vocab, config, lower_case)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"load_tokenizer: {path} is not there; expected a directory or a vocabulary file, got nothing. Check the "
+            "path."
+        )
+    return _load_json(path) if path.suffix == ".json" else _load_vocab(path, {}, lower_case)
+
+
+def save_tokenizer(tokenizer: Tokenizer, directory: str | Path, *, max_length: int = 512) -> None:
+    """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, which `BertTokenizerFast.from_pretrained`
+    opens.
+
+    Args:
+        tokenizer: as from `train_wordpiece` or `load_tokenizer`.
+        directory: made if it is not there; each file is replaced whole.
+        max_length: the longest sequence the model takes, for Hugging Face's truncation.
+
+    Raises:
+        OSError: the directory cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> tokenizer = train_wordpiece(["low lower lowest"] * 3, vocab_size=20)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_tokenizer(tokenizer, folder)
+        ...     load_tokenizer(folder).encode("low").ids == tokenizer.encode("low").ids
+        True
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    normalizer = json.loads(tokenizer.to_str())["normalizer"] or {}
+    config = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": is_lower_case(tokenizer),
+        "strip_accents": normalizer.get("strip_accents"),
+        "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
+        "model_max_length": max_length,
+        **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS},
+    }
+    _write(directory / "vocab.txt", "".join(f"{token}\n" for token in vocabulary(tokenizer)))
+    _write(directory / "tokenizer.json", tokenizer.to_str(pretty=True))
+    _write(directory / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
+
+
+def vocabulary(tokenizer: Tokenizer) -> list[str]:
+    """The tokens, each at the place of its id.
+
+    Example:
+        >>> vocabulary(train_wordpiece(["aa ab"] * 2, vocab_size=9))[:7]
+        ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a', 'b']
+    """
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    return sorted(ids, key=lambda token: ids[token])
+
+
+def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    """The ids of the five special tokens.
+
+    Raises:
+        ValueError: one is missing.
+
+    Example:
+        >>> special_ids(train_wordpiece(["aa ab"] * 2, vocab_size=9))
+        {'[PAD]': 0, '[UNK]': 1, '[CLS]': 2, '[SEP]': 3, '[MASK]': 4}
+    """
+    found = {token: tokenizer.token_to_id(token) for token in SPECIAL_TOKENS}
+    _require_special({token for token, index in found.items() if index is not None}, "special_ids")
+    return found
+
+
+def is_lower_case(tokenizer: Tokenizer) -> bool:
+    """Whether the tokenizer lower-cases what it reads.
+
+    Example:
+        >>> is_lower_case(train_wordpiece(["aa ab"] * 2, vocab_size=9, lower_case=False))
+        False
+    """
+    return tokenizer.normalizer is not None and tokenizer.normalizer.normalize_str("A") == "a"
+
+
+def _build(
+    vocab: Mapping[str, int],
+    *,
+    lower_case: bool,
+    strip_accents: bool | None = None,
+    chinese: bool = True,
+) -> Tokenizer:
+    """BERT's pipeline around a vocabulary, as `transformers.convert_slow_tokenizer.BertConverter` sets it up."""
+    tokenizer = Tokenizer(models.WordPiece(dict(vocab), unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=chinese, strip_accents=strip_accents, lowercase=lower_case
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])],
+    )
+    return tokenizer
+
+
+def _alphabet(documents: Iterable[str], tokenizer: Tokenizer, limit: int) -> list[str]:
+    """Characters, then `##` characters, that words begin and go on with; both sorted."""
+    counts = np.zeros(0x110000, np.int64)
+    words: set[str] = set()
+    table: dict[int, str] = {}
+    for document in documents:
+        text = tokenizer.normalizer.normalize_str(document)
+        codes, number = np.unique(np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32), return_counts=True)
+        counts[codes] += number
+        for code in codes.tolist():
+            if code not in table:
+                table[code] = f" {chr(code)} " if _is_punctuation(chr(code)) else chr(code)
+        words.update(text.translate(table).split())
+    kept = {
+        chr(code)
+        for code in np.argsort(-counts, kind="stable")[:limit].tolist()
+        if counts[code] and not chr(code).isspace()
+    }
+    begin = {word[0] for word in words} | {character for word in words for character in word[1:]}
+    inside = {character for word in words for character in word[1:]}
+    return [*sorted(begin & kept), *(PREFIX + character for character in sorted(inside & kept))]
+
+
+def _is_punctuation(character: str) -> bool:
+    if character.isascii():
+        return character.isprintable() and not character.isalnum() and character != " "
+    return unicodedata.category(character).startswith("P")
+
+
+def _load_json(file: Path) -> Tokenizer:
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # tokenizers raises bare Exception
+        raise ValueError(
+            f"load_tokenizer: {file} is no tokenizer; expected the JSON of Hugging Face's tokenizers, got '{error}'. "
+            "Write it again."
+        ) from error
+    _require_special(tokenizer.get_vocab(with_added_tokens=True), f"load_tokenizer: {file}")
+    tokenizer.no_padding()  # sentence encoders ship with both set; ids of long lines would be cut
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _load_vocab(file: Path, config: Mapping[str, object], lower_case: bool | None) -> Tokenizer:
+    try:
+        text = file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"load_tokenizer: {file} is not UTF-8; expected one token a line, got byte "
+            f"0x{error.object[error.start]:02x} at byte "
+            f"{error.start}. Name a vocabulary file."
+        ) from None
+    tokens = text.removesuffix("\n").split("\n")
+    vocab: dict[str, int] = {}
+    for index, token in enumerate(tokens):
+        token = token.removesuffix("\r")
+        if token in vocab:
+            raise ValueError(
+                f"load_tokenizer: {file} holds {token!r} twice; expected each token once, got it on lines "
+                f"{vocab[token] + 1} and "
+                f"{index + 1}. Remove one."
+            )
+        vocab[token] = index
+    _require_special(vocab, f"load_tokenizer: {file}")
+    if lower_case is None:
+        told = config.get("do_lower_case")
+        capitals = any(
+            token not in SPECIAL_TOKENS and token != token.lower() and not token.startswith("[") for token in vocab
+        )
+        lower_case = told if isinstance(told, bool) else not capitals
+    accents = config.get("strip_accents")
+    return _build(
+        vocab,
+        lower_case=lower_case,
+        strip_accents=accents if isinstance(accents, bool) else None,
+        chinese=bool(config.get("tokenize_chinese_chars", True)),
+    )
+
+
+def _config(file: Path) -> dict[str, object]:
+    if not file.is_file():
+        return {}
+    try:
+        config = json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"load_tokenizer: {file} is no JSON; expected an object, got '{error}'. Write it again."
+        ) from None
+    return config if isinstance(config, dict) else {}
+
+
+def _require_special(present: Iterable[str], where: str) -> None:
+    missing = [token for token in SPECIAL_TOKENS if token not in set(present)]
+    if missing:
+        raise ValueError(
+            f"{where}: the vocabulary lacks special tokens; expected {' '.join(SPECIAL_TOKENS)}, got none of "
+            f"{' '.join(missing)}. "
+            "Add them, each on a line of its own, or train a vocabulary."
+        )
+
+
+def _write(file: Path, text: str) -> None:
+    part = file.with_name(f"{file.name}.part")
+    try:
+        part.write_text(text, "utf-8")
+        os.replace(part, file)
+    finally:
+        part.unlink(missing_ok=True)
