@@ -66,8 +66,8 @@ class DataLoader:
         return self.size // self.batch_size if self.drop_last else -(-self.size // self.batch_size)
 
     def indices(self, step: int) -> NDArray[np.int64]:
-        """The examples of the batch of a step, counted from 0 over all epochs: int64 (B,), fewer in a last smaller
-        batch.""" epoch, number = divmod(step, len(self))
+        """The examples of a step, counted from 0 over all epochs: int64 (B,), fewer in a last short batch."""
+        epoch, number = divmod(step, len(self))
         places = np.arange(number * self.batch_size, min((number + 1) * self.batch_size, self.size))
         return permute(places, self.size, seed=self.seed, epoch=epoch) if self.shuffle else places
 
