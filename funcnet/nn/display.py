@@ -1,0 +1,62 @@
+"""How a module looks: torch's `repr` in a terminal, a tree that folds in a notebook."""
+
+import html as escape
+import itertools
+from typing import Any
+
+from funcnet import tree
+from funcnet.nn.parameter import Buffer, Parameter
+
+__all__ = ["html", "text"]
+
+
+def _indent(block: str) -> str:
+    first, *rest = block.split("\n")
+    return "\n".join([first, *("  " + line for line in rest)])
+
+
+def _name(module: Any) -> str:
+    return getattr(module, "_get_name", lambda: type(module).__name__)()
+
+
+def text(module: Any) -> str:
+    """torch's `repr`: the class, what `extra_repr` says, then the children, each indented on lines of its own."""
+    extra = module.extra_repr()
+    rows = [_indent(f"({label}): {block}") for label, block in _rows(module)]
+    if not rows and "\n" not in extra:
+        return f"{_name(module)}({extra})"
+    body = "\n  ".join([*(extra.split("\n") if extra else []), *rows])
+    return f"{_name(module)}(\n  {body}\n)"
+
+
+def _rows(module: Any) -> list[tuple[str, str]]:
+    """(label, text) of the children; a list draws equal neighbours as one row, "(0-2): 3 x Linear(…)"."""
+    children = [(name, text(child)) for name, child in module._children()]
+    if not getattr(module, "merges_equal_rows", False):
+        return children
+    if len(children) == 1 and children[0][0] == tree.STACKED:
+        children = [(str(i), children[0][1]) for i in range(module.n)]
+    rows = []
+    for block, run in itertools.groupby(children, key=lambda child: child[1]):
+        names = [name for name, _ in run]
+        rows.append((names[0], block) if len(names) == 1 else (f"{names[0]}-{names[-1]}", f"{len(names)} x {block}"))
+    return rows
+
+
+def html(module: Any) -> str:
+    """Nested <details>: one a module, its leaves with their shapes, frozen ones marked."""
+    return f'<div style="font-family:monospace">{_details("", module, True)}</div>'
+
+
+def _details(name: str, module: Any, is_open: bool) -> str:
+    title = escape.escape(f"{_name(module)}({module.extra_repr()})")
+    label = f"<b>{escape.escape(name)}</b>: {title}" if name else title
+    rows = []
+    for leaf_name, leaf in (*module._leaves(Parameter), *module._leaves(Buffer)):
+        kind = "buffer" if isinstance(leaf, Buffer) else "parameter" if leaf.requires_grad else "frozen parameter"
+        rows.append(f"<div><b>{escape.escape(leaf_name)}</b> {escape.escape(str(leaf.shape))} <i>{kind}</i></div>")
+    rows += [_details(child_name, child, False) for child_name, child in module._children()]
+    if not rows:
+        return f'<div style="margin-left:1.2em">{label}</div>'
+    opened = " open" if is_open else ""
+    return f'<details{opened} style="margin-left:1.2em"><summary>{label}</summary>{"".join(rows)}</details>'

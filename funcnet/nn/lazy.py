@@ -1,0 +1,47 @@
+"""Shapes that only an example tells: an abstract run in which every lazy module says what its leaves measure.
+
+A lazy module has leaves of shape None and a method ``lazy_shapes(*inputs) -> {name: shape}``. Nothing is changed in
+the description: `init` gives arrays of the right shape and `forward` reads those.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet.nn.parameter import Buffer, Parameter
+
+__all__ = ["infer"]
+
+
+class _Watch:
+    """Stands where hooks stand: before a lazy module runs, its leaves get their shapes."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[str, tuple[int, ...]] = {}
+
+    def run(self, module: Any, name: str, forward: Any, args: Any, kwargs: Any) -> Any:
+        lazy = [(n, leaf) for n, leaf in module._leaves(Parameter) if leaf.shape is None]
+        if lazy and vars(module)[lazy[0][0]].size == 0:
+            for leaf_name, shape in module.lazy_shapes(*args, **kwargs).items():
+                vars(module)[leaf_name] = jnp.zeros(shape)
+                self.shapes[f"{name}.{leaf_name}" if name else leaf_name] = tuple(shape)
+        return forward(*args, **kwargs)
+
+
+def infer(module: Any, args: Any, kwargs: Any) -> dict[str, tuple[int, ...]]:
+    """{dotted name: shape} of the lazy leaves, from one abstract run in eval on the example."""
+    from funcnet.nn.module import _Call
+
+    def blank(owner: Any, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> jax.Array:
+        return jnp.zeros((*stacks, *(leaf.shape if leaf.shape is not None else (0,))), leaf.dtype)
+
+    watch = _Watch()
+
+    def run(args: Any, kwargs: Any) -> Any:
+        params, state = module._build(Parameter, blank), module._build(Buffer, blank)
+        call = _Call(rng=jax.random.key(0), hooks=watch)
+        return module._run(params, state, args, kwargs, call)[0]
+
+    jax.eval_shape(run, args, kwargs)
+    return watch.shapes
