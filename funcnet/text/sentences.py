@@ -27,7 +27,7 @@ def split_sentences(document: str, *, language: str = "en") -> list[str]:
         The sentences, none empty. Joined, they have every character of the document that is not white space.
 
     Example:
-        >>> split_sentences('Mr. Adams met Gen. Grant at 5 p.m. "Go!" he said.\\n\\nA HEADING\\n\\nIt cost $3.50. Why?')
+        >>> split_sentences('Mr. Adams met Gen. Grant there. "Go!" he said.\\n\\nA HEADING\\n\\nIt cost $3.50. Why?')
         ['Mr. Adams met Gen. Grant there.', '"Go!" he said.', 'A HEADING', 'It cost $3.50.', 'Why?']
 
     Reference: https://github.com/wikimedia/sentencex

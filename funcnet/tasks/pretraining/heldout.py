@@ -1,0 +1,96 @@
+"""Which documents are held out, and that they share nothing with training. D documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST = 2  # documents on either side: with one, no random next sentence can be drawn
+SHARED_WORDS = 8  # a sentence of so many words is no set phrase ("God bless America."): said twice, it was copied
+
+
+def split_documents(
+    sizes: Sequence[int], share: float, *, seed: int, usable: Sequence[bool] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Chooses held-out documents at random up to a share of the text.
+
+    In a random order that `seed` gives, each document that still fits is taken; if those are not even two, the two
+    smallest are.
+
+    Args:
+        sizes: (D,) each document's length, in characters.
+        share: of all characters, in [0, 1); 0 holds out nothing.
+        seed: another seed holds out others.
+        usable: (D,) whether a document has two sentences, so that it can be held out.
+
+    Returns:
+        The training documents' and the held-out documents' indices, both ascending, int64.
+
+    Raises:
+        ValueError: not two usable documents on each side.
+
+    Example:
+        >>> train, held_out = split_documents([10] * 20, 0.1, seed=0)
+        >>> len(train), len(held_out), set(train) & set(held_out)
+        (18, 2, set())
+    """
+    if not 0 <= share < 1:
+        raise ValueError(
+            f"split_documents: held_out is no share; expected 0 <= held_out < 1, got {share}. Give 0.05, say."
+        )
+    candidates = np.flatnonzero(np.ones(len(sizes), np.bool_) if usable is None else np.asarray(usable, np.bool_))
+    least = 2 * LEAST if share else LEAST
+    if len(candidates) < least:
+        single = (
+            "a single document has no other to draw a random next sentence from"
+            if len(sizes) == 1
+            else "too few documents"
+        )
+        raise ValueError(
+            f"split_documents: {single}; expected at least {least} different documents of two sentences or more"
+            f"{' (two to train on, two held out)' if share else ''}, got {len(candidates)} (of {len(sizes)} "
+            "documents). "
+            "Give more text, or say how the files hold documents: documents='blank-line' (a blank line ends one) or "
+            "'file' (each file is one)."
+        )
+    if not share:
+        return np.arange(len(sizes)), np.empty(0, np.int64)
+    size = np.asarray(sizes, np.int64)
+    room = share * size.sum()
+    chosen: list[int] = []
+    for index in np.random.Generator(np.random.Philox([seed % 2**64, 1 << 32])).permutation(candidates).tolist():
+        if size[index] <= room and len(chosen) < len(candidates) - LEAST:
+            chosen.append(index)
+            room -= size[index]
+    if len(chosen) < LEAST:
+        chosen = candidates[np.argsort(size[candidates], kind="stable")[:LEAST]].tolist()
+    held_out = np.sort(np.array(chosen, np.int64))
+    return np.setdiff1d(np.arange(len(sizes)), held_out), held_out
+
+
+def drop_shared_sentences(
+    held_out: Sequence[Sequence[str]], train: Sequence[Sequence[str]]
+) -> tuple[list[list[str]], int]:
+    """Drops from held-out documents the sentences of eight words or more that a training document holds too, and
+    counts them.
+
+    Whole documents that repeat are dropped before; this is for the passages that one speech or article took from
+    another.
+
+    Example:
+        >>> long = "one two three four five six seven eight."
+        >>> drop_shared_sentences([[long, "Thank you."]], [["Thank you.", long.upper()]])
+        ([['Thank you.']], 1)
+    """
+    known = {_plain(sentence) for document in train for sentence in document if sentence.count(" ") >= SHARED_WORDS - 1}
+    kept = [
+        [sentence for sentence in document if sentence.count(" ") < SHARED_WORDS - 1 or _plain(sentence) not in known]
+        for document in held_out
+    ]
+    return kept, sum(map(len, held_out)) - sum(map(len, kept))
+
+
+def _plain(sentence: str) -> str:
+    return "".join(character for character in sentence.lower() if character.isalnum())
