@@ -1,0 +1,321 @@
+"""Batch normalisation, alone or across devices. Letters: `B batch, C channel, S spatial dimensions`.
+
+The statistics are right where float32 is usually wrong, at a mean far from zero. Every device makes a record of
+(count, mean, remainder, M2): the mean as float32 rounds it, what the rounding left, and the sum of squared differences
+from the two together. The records of all devices are exchanged at once and merged by counts, by Chan's formula.
+
+The derivative is written by hand, so that it too needs one exchange. With `x̂ = (x - mean) / sqrt(var + eps)`, the
+tangent of the output is `scale · dx + a + b · x̂`, where `a` and `b` are vectors of C numbers, linear in the tangents of
+mean, variance, weight and bias. Reverse mode therefore sums `g` and `g · x̂` and exchanges those 2 C numbers once.
+"""
+
+import functools
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from funcnet.functional import checks
+
+__all__ = ["batch_norm", "bound_axes"]
+
+AxisName = Hashable | Sequence[Hashable] | None
+Groups = Sequence[Sequence[int]] | None
+
+
+def batch_norm(
+    input: jax.Array,
+    running_mean: jax.Array | None,
+    running_var: jax.Array | None,
+    weight: jax.Array | None = None,
+    bias: jax.Array | None = None,
+    training: bool = False,
+    momentum: float | jax.Array = 0.1,
+    eps: float = 1e-5,
+    *,
+    mask: jax.Array | None = None,
+    axis_name: AxisName = None,
+    axis_index_groups: Groups = None,
+) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
+    """Normalises every channel: `y = (x - mean) / sqrt(var + eps) · weight + bias`.
+
+    In training, mean and (biased) variance are those of the batch, over all its dimensions but the channel's, and the
+    running statistics move towards them: `running = (1 - momentum) · running + momentum · new`, with the unbiased
+    variance `var · n / (n - 1)`. Otherwise the running statistics normalise.
+
+    Args:
+        input: (B, C, *S), floating.
+        running_mean: (C,), kept in its own dtype (float32 as a rule); None: none are kept.
+        running_var: (C,), likewise.
+        weight: (C,); None is 1.
+        bias: (C,); None is 0.
+        training: whether to use the batch's statistics. A Python bool.
+        momentum: the weight of the new value, a float or a traced scalar. 1 / (batches so far) makes a plain average.
+        eps: added to the variance.
+        mask: booleans that broadcast to (B, *S); what is False is not counted. Outputs there are normalised like the
+            rest. A batch with nothing counted leaves the running statistics as they are and is normalised by them
+            (without any: by mean 0 and variance 1).
+        axis_name: mesh, pmap or vmap axes over which the batch is split. Names that are not bound where this runs are
+            passed over, so outside any such axis this is BatchNorm on the batch at hand.
+        axis_index_groups: devices that share their statistics, as `lax.all_gather` takes them (not under vmap).
+
+    Returns:
+        (y, running_mean, running_var): y as the input, the statistics as they were given, with their new values.
+
+    Raises:
+        ValueError: shapes that do not fit; training on one value per channel; no running statistics outside training.
+        TypeError: integers.
+
+    Differs from torch: returns the running statistics rather than changing them; float32 statistics of bfloat16
+        input; `mask` and `axis_name`.
+
+    Example:
+        >>> x = jnp.array([[1.0], [3.0]])
+        >>> y, mean, var = batch_norm(x, jnp.zeros(1), jnp.ones(1), training=True, eps=0.0)
+        >>> y.ravel(), mean, var
+        (Array([-1.,  1.], dtype=float32), Array([0.2], dtype=float32), Array([1.1], dtype=float32))
+
+    Reference: torch.nn.functional.batch_norm; Ioffe and Szegedy 2015; Chan, Golub and LeVeque 1979 for the merge.
+    """
+    input = checks.floating("F.batch_norm", "input", input)
+    _check_shapes(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    if (running_mean is None) != (running_var is None):
+        raise ValueError(
+            "F.batch_norm: one of the running statistics is missing; expected running_mean and running_var or neither, "
+            f"got {'running_var' if running_mean is None else 'running_mean'} alone. Give both or None twice."
+        )
+    dtype = checks.at_least_float32(input)
+    weight, bias = (None if v is None else v.astype(dtype) for v in (weight, bias))
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ValueError(
+                "F.batch_norm: nothing to normalise by; expected running_mean and running_var outside training, got "
+                "None. Pass them, or training=True for the statistics of the batch."
+            )
+        y = _affine(input, running_mean.astype(dtype), None, running_var.astype(dtype), weight, bias, eps)
+        return y, running_mean, running_var
+
+    names = bound_axes(axis_name)
+    groups = None if axis_index_groups is None else tuple(tuple(int(i) for i in group) for group in axis_index_groups)
+    if mask is not None:
+        mask = _spread_mask(mask, input)
+    elif not names and input.size == input.shape[1]:
+        raise ValueError(
+            f"F.batch_norm: one value per channel has no variance; expected more than 1 value per channel in training, "
+            f"got {input.shape}. Use a larger batch, or training=False."
+        )
+    channels = input.shape[1]
+    old_mean = jnp.zeros(channels, dtype) if running_mean is None else running_mean.astype(dtype)
+    old_var = jnp.ones(channels, dtype) if running_var is None else running_var.astype(dtype)
+    y, count, mean, _, var = _normalise_batch(
+        input, mask, old_mean, old_var, weight, bias, float(eps), names, groups if names else None
+    )
+    if running_mean is None or running_var is None:
+        return y, None, None
+    unbiased = var * (count / jnp.maximum(count - 1, 1))
+    rate = jnp.asarray(momentum).astype(dtype)
+    new_mean = jnp.where(count > 0, (1 - rate) * old_mean + rate * mean, old_mean)
+    new_var = jnp.where(count > 0, (1 - rate) * old_var + rate * unbiased, old_var)
+    return y, new_mean.astype(running_mean.dtype), new_var.astype(running_var.dtype)
+
+
+def bound_axes(axis_name: AxisName) -> tuple[Hashable, ...]:
+    """Those of the named axes that are bound where this runs: under `vmap(axis_name=)`, `pmap` or `shard_map`.
+
+    >>> bound_axes("batch")
+    ()
+    >>> jax.vmap(lambda x: x * len(bound_axes(("batch", "model"))), axis_name="batch")(jnp.ones(2))
+    Array([1., 1.], dtype=float32)
+    """
+    if axis_name is None:
+        return ()
+    names = tuple(axis_name) if isinstance(axis_name, list | tuple) else (axis_name,)
+    return tuple(name for name in names if _is_bound(name))
+
+
+def _is_bound(name: Hashable) -> bool:
+    try:
+        lax.axis_size(name)
+    except NameError:
+        return False
+    return True
+
+
+def _check_shapes(input: jax.Array, **vectors: jax.Array | None) -> None:
+    if input.ndim < 2:
+        raise ValueError(
+            f"F.batch_norm: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}. "
+            "Add the missing dimension."
+        )
+    for name, vector in vectors.items():
+        checks.shape_of("F.batch_norm", name, vector, input.shape[1:2], "It holds one number a channel.")
+
+
+def _spread_mask(mask: jax.Array, input: jax.Array) -> jax.Array:
+    """The mask as (B, 1, *S)."""
+    mask = jnp.asarray(mask)
+    if mask.dtype != jnp.bool_:
+        raise TypeError(
+            f"F.batch_norm: mask holds the wrong type; expected bool, got {mask.dtype}. Write mask != 0 for numbers."
+        )
+    shape = (input.shape[0], *input.shape[2:])
+    try:
+        return jnp.expand_dims(jnp.broadcast_to(mask, shape), 1)
+    except ValueError:
+        raise ValueError(
+            f"F.batch_norm: mask does not broadcast; expected a shape for (batch, *spatial) = {shape}, "
+            f"got {mask.shape}. Add dimensions of size 1 on the right."
+        ) from None
+
+
+# ------------------------------------------------------------------------------------------------ the mathematics
+
+
+def _spread(vector: jax.Array, ndim: int) -> jax.Array:
+    """(C,) as (1, C, 1, …)."""
+    return vector.reshape(1, -1, *(1,) * (ndim - 2))
+
+
+def _reciprocal_std(var: jax.Array, eps: float) -> jax.Array:
+    return 1 / jnp.sqrt(var + eps)
+
+
+def _affine(x: jax.Array, mean: jax.Array, rest: Any, var: jax.Array, weight: Any, bias: Any, eps: float) -> jax.Array:
+    """The normalised x; the mean is subtracted first, as x · scale + shift would cancel at a large mean."""
+    scale = _reciprocal_std(var, eps)
+    if weight is not None:
+        scale = scale * weight
+    out = _centre(x, mean, rest) * _spread(scale, x.ndim)
+    if bias is not None:
+        out = out + _spread(bias, x.ndim)
+    return out.astype(x.dtype)
+
+
+def _centre(x: jax.Array, mean: jax.Array, rest: jax.Array | None) -> jax.Array:
+    out = x.astype(mean.dtype) - _spread(mean, x.ndim)
+    return out if rest is None else out - _spread(rest, x.ndim)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(6, 7, 8))
+def _normalise_batch(
+    x: jax.Array,
+    mask: jax.Array | None,
+    old_mean: jax.Array,
+    old_var: jax.Array,
+    weight: jax.Array | None,
+    bias: jax.Array | None,
+    eps: float,
+    names: tuple[Hashable, ...],
+    groups: Groups,
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
+    """(y, count, mean, what rounding the mean left, biased variance) over all the devices."""
+    record = _local_record(x, mask, old_mean.dtype)
+    count, mean, rest, squares = _merge(*record) if not names else _merge_all(*_exchange(record, names, groups))
+    some = count > 0
+    mean, rest = jnp.where(some, mean, old_mean), jnp.where(some, rest, 0)
+    var = jnp.where(some, squares / jnp.maximum(count, 1), old_var)
+    return _affine(x, mean, rest, var, weight, bias, eps), count, mean, rest, var
+
+
+@_normalise_batch.defjvp
+def _normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, tangents: Any) -> Any:
+    x, mask, _, _, weight, _ = primals
+    dx, _, d_old_mean, d_old_var, d_weight, d_bias = tangents
+    out = _normalise_batch(*primals, eps, names, groups)
+    _, count, mean, rest, var = out
+    centred, dx32 = _centre(x, mean, rest), dx.astype(mean.dtype)
+    axes = (0, *range(2, x.ndim))
+    counted = dx32 if mask is None else jnp.where(mask, dx32, 0)
+    sums = _sum_over(jnp.stack([counted.sum(axes), (centred * counted).sum(axes)]), names, groups)
+    sums = sums / jnp.maximum(count, 1)
+    some = count > 0
+    d_mean, d_var = jnp.where(some, sums[0], d_old_mean), jnp.where(some, 2 * sums[1], d_old_var)
+
+    per_std = _reciprocal_std(var, eps)
+    scale = per_std if weight is None else per_std * weight
+    a, b = -scale * d_mean, -0.5 * scale * per_std * d_var
+    a = a if d_bias is None else a + d_bias
+    b = b if d_weight is None else b + d_weight
+    # Stacked, so that what transposes into a sum over the devices is one array.
+    a, b = _vary_like(jnp.stack([a, b]), x)
+    normal = centred * _spread(per_std, x.ndim)
+    dy = dx32 * _spread(scale, x.ndim) + _spread(a, x.ndim) + normal * _spread(b, x.ndim)
+    return out, (dy.astype(x.dtype), jnp.zeros_like(count), d_mean, jnp.zeros_like(rest), d_var)
+
+
+def _local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax.Array, ...]:
+    """(count (), mean (C,), remainder (C,), M2 (C,)) of the batch at hand, in two passes."""
+    axes = (0, *range(2, x.ndim))
+    x = x.astype(dtype)
+    if mask is None:
+        count = jnp.full((), x.size // max(x.shape[1], 1), dtype)
+        counted = lambda values: values
+    else:
+        count = mask.sum(dtype=dtype)
+        counted = lambda values: jnp.where(mask, values, 0)
+    divisor = jnp.maximum(count, 1)
+    mean = counted(x).sum(axes) / divisor
+    difference = counted(x - _spread(mean, x.ndim))
+    rest = difference.sum(axes) / divisor
+    squares = (difference * difference).sum(axes) - count * rest * rest
+    return count, mean, rest, jnp.maximum(squares, 0)
+
+
+def _merge(count: jax.Array, mean: jax.Array, rest: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:
+    """One record, with its mean rounded anew: (mean + rest) to the nearest, and what that left."""
+    rounded = mean + rest
+    return count, rounded, (mean - rounded) + rest, squares
+
+
+def _merge_all(
+    counts: jax.Array, means: jax.Array, rests: jax.Array, squares: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """The record of all together, from (D, 1) counts and (D, C) the rest: differences of means, never of sums."""
+    count = counts.sum()
+    share = counts / jnp.maximum(count, 1)
+    pivot = (share * means).sum(0)
+    shift = (means - pivot) + rests
+    mean_shift = (share * shift).sum(0)
+    spread = shift - mean_shift
+    return _merge(count, pivot, mean_shift, (squares + counts * spread * spread).sum(0))
+
+
+# -------------------------------------------------------------------------------------------------- the exchanges
+
+
+def _exchange(record: tuple[jax.Array, ...], names: tuple[Hashable, ...], groups: Groups) -> tuple[jax.Array, ...]:
+    """The records of all the devices (of this one's group): (D, 1) counts and (D, C) means, remainders, M2."""
+    count, mean, rest, squares = record
+    flat = jnp.concatenate([count[None], mean, rest, squares])
+    if groups is not None:
+        table = lax.all_gather(flat, names, axis_index_groups=groups)
+    else:
+        # A sum in which every device fills its own row: unlike all_gather's, its result is known to be the same on
+        # every device, so running statistics may leave a shard_map with check_vma=True as replicated ones.
+        rows = jnp.arange(lax.axis_size(names))
+        table = lax.psum(jnp.where((rows == lax.axis_index(names))[:, None], flat, 0), names)
+    channels = mean.shape[0]
+    counts, means, rests, all_squares = jnp.split(table, [1, 1 + channels, 1 + 2 * channels], axis=1)
+    return counts, means, rests, all_squares
+
+
+def _sum_over(values: jax.Array, names: tuple[Hashable, ...], groups: Groups) -> jax.Array:
+    if not names:
+        return values
+    if groups is None:
+        return lax.psum(values, names)
+    return lax.all_gather(values, names, axis_index_groups=groups).sum(0)  # psum knows groups only where nothing varies
+
+
+def _varying(array: jax.Array) -> frozenset[Hashable]:
+    """The mesh axes along which shard_map's check_vma=True knows the array to vary; JAX has renamed where it says so."""
+    aval = jax.typeof(array)
+    kind = getattr(aval, "manual_axis_type", None)
+    return kind.varying if kind is not None else getattr(aval, "vma", frozenset())
+
+
+def _vary_like(array: jax.Array, other: jax.Array) -> jax.Array:
+    missing = tuple(sorted(_varying(other) - _varying(array), key=str))
+    return lax.pcast(array, missing, to="varying") if missing else array
