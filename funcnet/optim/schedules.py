@@ -1,0 +1,87 @@
+"""Learning rates as functions of the step: warm-up, then a straight line down to zero.
+
+A schedule is optax's: `schedule(step) -> learning rate`, pure, `step` the count of updates before this one.
+So the first step of a warm-up has rate 0, in Google's and in Hugging Face's training alike.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+__all__ = ["bert_schedule", "warmup_linear_decay"]
+
+
+def warmup_linear_decay(peak: float, warmup_steps: int, total_steps: int) -> optax.Schedule:
+    """Up from 0 to `peak` in `warmup_steps`, then down to 0 at `total_steps`, without a jump. The default here.
+
+    rate(t) = peak · t / warmup                         for t < warmup
+    rate(t) = peak · (total − t) / (total − warmup)     after it, and 0 past the end
+
+    Args:
+        peak: the rate at the end of the warm-up.
+        warmup_steps: how many steps the rise takes; 0 for none.
+        total_steps: where the rate is 0 again.
+
+    Returns:
+        `schedule(step)`, step an int or an integer array.
+
+    Raises:
+        ValueError: not 0 <= warmup_steps <= total_steps, or total_steps below 1.
+
+    Example:
+        >>> schedule = warmup_linear_decay(1.0, warmup_steps=2, total_steps=6)
+        >>> [float(schedule(step)) for step in range(7)]
+        [0.0, 0.5, 1.0, 0.75, 0.5, 0.25, 0.0]
+
+    Reference:
+        `transformers.get_linear_schedule_with_warmup`.
+    """
+    _check("warmup_linear_decay", warmup_steps, total_steps)
+
+    def schedule(step):
+        t = _as_float(step)
+        rise = t / max(1, warmup_steps)
+        fall = jnp.maximum(0.0, (total_steps - t) / max(1, total_steps - warmup_steps))
+        return peak * jnp.where(t < warmup_steps, rise, fall)
+
+    return schedule
+
+
+def bert_schedule(peak: float, warmup_steps: int, total_steps: int) -> optax.Schedule:
+    """Google's own: the decay is measured from step 0, so the rate jumps down where the warm-up ends.
+
+    rate(t) = peak · t / warmup          for t < warmup
+    rate(t) = peak · (1 − t / total)     after it, and 0 past the end
+
+    With 10,000 of 1,000,000 steps the jump is 1 %; with a tenth of them it is 10 %. Args, Returns and Raises as
+    `warmup_linear_decay`, which has no such jump.
+
+    Example:
+        >>> schedule = bert_schedule(1.0, warmup_steps=2, total_steps=4)
+        >>> [float(schedule(step)) for step in range(5)]
+        [0.0, 0.5, 0.5, 0.25, 0.0]
+
+    Reference:
+        google-research/bert, `optimization.py`, `create_optimizer`.
+    """
+    _check("bert_schedule", warmup_steps, total_steps)
+
+    def schedule(step):
+        t = _as_float(step)
+        rise = t / max(1, warmup_steps)
+        fall = 1.0 - jnp.minimum(t, total_steps) / total_steps
+        return peak * jnp.where(t < warmup_steps, rise, fall)
+
+    return schedule
+
+
+def _as_float(step: int | jax.Array) -> jax.Array:
+    return jnp.asarray(step).astype(jnp.result_type(float))
+
+
+def _check(where: str, warmup_steps: int, total_steps: int) -> None:
+    if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
+        raise ValueError(
+            f"optim.{where}: steps; expected 0 <= warmup_steps <= total_steps and total_steps >= 1, "
+            f"got warmup_steps={warmup_steps}, total_steps={total_steps}. Shorten the warm-up or train for longer."
+        )

@@ -1,0 +1,279 @@
+"""Checkpoints of a run: complete or absent, whatever is killed, and a flipped byte is found.
+
+    checkpoints/step-00000100/arrays/        what orbax writes: params, buffers, optimizer, step
+                              run.json       step, seed, data position, configuration, versions, metrics
+                              digests.json   {file: SHA-256}, written last and in one step: it makes all complete
+
+A save copies the arrays to the host and returns; a thread writes them, then the digests, and only then removes what is
+no longer kept. A folder without digests is none, and goes when the next one is written.
+"""
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import platform
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from funcnet.parallel.data_parallel import to_host
+from funcnet.train.errors import RunError
+from funcnet.train.files import cannot_write, read_json, sync_folder, write_json
+
+__all__ = ["Checkpoints", "Restored", "versions"]
+
+DIGESTS = "digests.json"
+ABOUT = "run.json"
+ARRAYS = "arrays"
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """`state` as numpy arrays in the template's structure (to be placed as those), `about` what run.json holds."""
+
+    state: Any
+    step: int
+    about: dict[str, Any]
+
+
+class Checkpoints:
+    """Writes and reads the checkpoints in `folder`. Used as a context, it ends with the last write finished.
+
+    Args:
+        folder: made when needed.
+        keep: how many of the newest stay.
+        best_metric: the name of an evaluation metric whose best checkpoint stays too; None for none.
+        best: whether the smallest or the largest is best.
+        say: receives what a person should know, a line at a time.
+
+    Raises:
+        ValueError: `keep` below 1.
+
+    Example:
+        >>> import tempfile
+        >>> state = {"weight": np.arange(3.0)}
+        >>> with tempfile.TemporaryDirectory() as folder, Checkpoints(folder) as checkpoints:
+        ...     checkpoints.save(state, step=10, about={"seed": 0})
+        ...     checkpoints.wait()
+        ...     restored = checkpoints.restore(state)
+        >>> restored.step, restored.about["seed"], restored.state["weight"]
+        (10, 0, array([0., 1., 2.]))
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        keep: int = 3,
+        best_metric: str | None = None,
+        best: Literal["min", "max"] = "min",
+        say: Callable[[str], None] = print,
+    ):
+        if keep < 1:
+            raise ValueError(f"train.Checkpoints: keep; expected at least 1, got {keep}. Keep one or more.")
+        self.folder = Path(folder).absolute()
+        self.keep, self.best_metric, self.best, self.say = keep, best_metric, best, say
+        self._writer: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        self._last_step: int | None = None
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        if self._writer is not None:
+            self._writer.join()
+        if kind is None:
+            self.check()
+
+    # -------------------------------------------------------------------------------------------------- writing
+
+    def save(self, state: Any, step: int, about: Mapping[str, Any], metrics: Mapping[str, float] | None = None) -> None:
+        """Copy `state` to the host and write it in the background; waits for the write before this one.
+
+        Args:
+            state: a pytree of arrays, equal on all devices.
+            step: the updates made; names the checkpoint.
+            about: what else a resumed run needs (seed, data position, configuration), as JSON.
+            metrics: of the evaluation at this step, for the best.
+
+        Raises:
+            RunError: the write before this one failed.
+        """
+        self.wait()
+        if step == self._last_step:
+            return
+        arrays = _named(to_host(state))
+        record = {"step": step, **about, "metrics": dict(metrics or {}), "versions": versions()}
+        self._writer = threading.Thread(target=self._write, args=(arrays, step, record), name="checkpoint")
+        self._writer.start()
+        self._last_step = step
+
+    def wait(self) -> None:
+        """Until the write in progress is finished.
+
+        Raises:
+            RunError: it failed.
+        """
+        if self._writer is not None:
+            self._writer.join()
+            self._writer = None
+        self.check()
+
+    def check(self) -> None:
+        """Raise what a write in the background failed with; cheap, for every step.
+
+        Raises:
+            RunError: names the folder and the reason.
+        """
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise cannot_write("train.Checkpoints", self.folder, failure) from failure
+
+    def _write(self, arrays: dict[str, np.ndarray], step: int, record: dict[str, Any]) -> None:
+        target = self.folder / f"step-{step:08d}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._remove_incomplete()
+            _remove(target)  # a broken one of this step, that restore passed over
+            target.mkdir()
+            _write_arrays(target / ARRAYS, arrays)
+            write_json(target / ABOUT, record)
+            write_json(target / DIGESTS, _digests(target))
+            sync_folder(self.folder)
+            self._prune()
+        except BaseException as error:
+            self._failure = error
+            if not (target / DIGESTS).exists():
+                shutil.rmtree(target, ignore_errors=True)  # half a checkpoint on a full disk is in the way
+
+    def _remove_incomplete(self) -> None:
+        for folder in self.folder.glob("step-*"):
+            if not (folder / DIGESTS).exists():
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _prune(self) -> None:
+        complete = self._complete()
+        kept = set(complete[: self.keep])
+        scores = {path: (read_json(path / ABOUT) or {}).get("metrics", {}).get(self.best_metric) for path in complete}
+        scored = {path: score for path, score in scores.items() if score is not None}
+        if scored:
+            kept.add((min if self.best == "min" else max)(scored, key=scored.__getitem__))
+        for path in complete:
+            if path not in kept:
+                _remove(path)
+
+    def _complete(self) -> list[Path]:
+        """Folders with digests, the newest first; whether the digests hold is another question."""
+        found = [path for path in self.folder.glob("step-*") if (path / DIGESTS).exists()]
+        return sorted(found, reverse=True)
+
+    # -------------------------------------------------------------------------------------------------- reading
+
+    def restore(self, template: Any) -> Restored | None:
+        """The newest complete checkpoint whose digests hold; says which ones it passed over, and why.
+
+        Args:
+            template: a pytree whose structure, shapes and dtypes the checkpoint must have: the state before step 0.
+
+        Returns:
+            None where there is no sound one.
+
+        Raises:
+            RunError: the arrays are those of another model or optimizer; lists the differences.
+        """
+        for path in self._complete():
+            trouble = _trouble(path)
+            if trouble:
+                self.say(f"Checkpoint {path.name} is damaged ({trouble}): using the one before it.")
+                continue
+            about = read_json(path / ABOUT)
+            arrays = _read_arrays(path / ARRAYS)
+            return Restored(_unnamed(arrays, template, path), int(about["step"]), about)
+        return None
+
+
+def versions() -> dict[str, str]:
+    """What the numbers of a run depend on: Python and the packages that compute or store.
+
+    >>> sorted(versions())
+    ['flax', 'funcnet', 'jax', 'jaxlib', 'numpy', 'optax', 'orbax-checkpoint', 'python']
+    """
+    names = ("flax", "funcnet", "jax", "jaxlib", "numpy", "optax", "orbax-checkpoint")
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
+
+
+def _named(tree: Any) -> dict[str, np.ndarray]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
+
+
+def _unnamed(arrays: dict[str, np.ndarray], template: Any, path: Path) -> Any:
+    expected = {name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in _named(template).items()}
+    arrays = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in expected.items() if 0 in leaf.shape} | arrays
+    differences = [f"{name} is missing" for name in expected if name not in arrays]
+    differences += [f"{name} is not expected" for name in arrays if name not in expected]
+    differences += [
+        f"{name} is {_kind(arrays[name])} instead of {_kind(leaf)}"
+        for name, leaf in expected.items()
+        if name in arrays and _kind(arrays[name]) != _kind(leaf)
+    ]
+    if differences:
+        more = f", and {len(differences) - 6} more" if len(differences) > 6 else ""
+        raise RunError(
+            f"train.Checkpoints.restore: {path}; expected the arrays of this model and optimizer, got other ones: "
+            f"{', '.join(differences[:6])}{more}. Resume with the configuration that wrote it."
+        )
+    return jax.tree.unflatten(jax.tree.structure(template), [arrays[name] for name in expected])
+
+
+def _kind(array: Any) -> str:
+    return f"{array.dtype}{list(array.shape)}"
+
+
+def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    stored = {name: array for name, array in arrays.items() if array.size}  # orbax refuses empty ones
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as writer:
+        writer.save(path, args=ocp.args.PyTreeSave(stored))
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+        names = reader.restore(path)
+    return {name: np.asarray(array) for name, array in names.items()}
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != DIGESTS)
+    return {path.relative_to(folder).as_posix(): _sha256(path) for path in files}
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _trouble(folder: Path) -> str | None:
+    """What is wrong with a complete checkpoint; None when every file is as it was written."""
+    written = read_json(folder / DIGESTS)
+    if not isinstance(written, dict) or not written:
+        return f"{DIGESTS} cannot be read"
+    try:
+        found = _digests(folder)
+    except OSError as error:
+        return str(error)
+    wrong = [name for name in written if found.get(name) != written[name]]
+    return f"{wrong[0]} is {'changed' if wrong[0] in found else 'missing'}" if wrong else None
+
+
+def _remove(folder: Path) -> None:
+    """The digests first: a removal that is cut short leaves an incomplete checkpoint, not a damaged one."""
+    (folder / DIGESTS).unlink(missing_ok=True)
+    if folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,96 @@
+"""What a person watches while a run trains: a bar in a terminal, plain lines elsewhere."""
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+__all__ = ["TrainingProgress"]
+
+
+class TrainingProgress:
+    """A bar with the newest values and the time left; where the output is no terminal, a line for every logged step.
+
+    It is a logger of `train` (`write`, `sync`), its `after_step` moves the bar, and `say` prints a line above it.
+
+    Args:
+        total_steps: where the run ends.
+        step: where it starts.
+        show: {label: name of the metric}, in order; what a step lacks is left out.
+        console: of rich; None makes one on standard output.
+
+    Example:
+        >>> progress = TrainingProgress(100, show={"loss": "loss"}, console=Console(force_terminal=False))
+        >>> with progress:
+        ...     progress.write(20, {"loss": 2.5, "tokens_per_second": 12345.0})
+        step 20/100  loss 2.500  tokens/s 12,345
+    """
+
+    def __init__(
+        self, total_steps: int, *, step: int = 0, show: Mapping[str, str] | None = None, console: Console | None = None
+    ):
+        self.total_steps = total_steps
+        self.show = {"loss": "loss"} if show is None else dict(show)
+        self.console = Console() if console is None else console
+        self._bar: Progress | None = None
+        if self.console.is_terminal:
+            self._bar = Progress(
+                TextColumn("[bold]{task.description}"),
+                BarColumn(bar_width=None),
+                MofNCompleteColumn(),
+                _Values(),
+                TimeRemainingColumn(compact=True),
+                console=self.console,
+                refresh_per_second=4,
+                expand=True,
+                speed_estimate_period=60,
+            )
+            self._task = self._bar.add_task("training", total=total_steps, completed=step, values="")
+
+    def __enter__(self) -> "TrainingProgress":
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def after_step(self, step: int) -> None:
+        """Move the bar."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Show the values of a step; an evaluated one leaves a line behind."""
+        evaluated = {f"held-out {label}": f"eval_{name}" for label, name in self.show.items()}
+        held_out = self._text(values, evaluated)
+        text = self._text(values, self.show) + self._text(values, {"tokens/s": "tokens_per_second"})
+        if self._bar is None:
+            self.say(f"step {step:,}/{self.total_steps:,}{text}{held_out}")
+            return
+        self._bar.update(self._task, completed=step, values=text.strip())
+        if held_out:
+            self.say(f"step {step:,}/{self.total_steps:,}{held_out}")
+
+    def sync(self) -> None:
+        """Nothing waits to be written."""
+
+    def say(self, text: str) -> None:
+        """Print a line, above the bar where there is one."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _text(self, values: Mapping[str, float], show: Mapping[str, str]) -> str:
+        return "".join(f"  {label} {_number(values[name])}" for label, name in show.items() if name in values)
+
+
+class _Values(ProgressColumn):
+    """The newest values, as plain text."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["values"], no_wrap=True)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3f}"

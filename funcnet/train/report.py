@@ -1,0 +1,132 @@
+"""report.png: the curves of a run, for a person who was not there."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from funcnet.train.files import cannot_write
+
+__all__ = ["Panel", "draw_report"]
+
+COLOURS = ("#2a6f97", "#d1603d", "#4f772d", "#7b4fa3")
+GREY = "#6b7280"
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """One picture of several curves over steps.
+
+    Args:
+        title: what is shown.
+        unit: of the vertical axis.
+        curves: {label: name of the metric}. Values of few steps (evaluations) are drawn as points on a line, the
+            others faint as they are and strong as they run.
+        lines: {label: value}, drawn across: what a simple baseline reaches.
+        smooth: whether to draw the running mean.
+        from_zero: whether the vertical axis starts at 0.
+    """
+
+    title: str
+    unit: str
+    curves: Mapping[str, str]
+    lines: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    smooth: bool = True
+    from_zero: bool = False
+
+
+def draw_report(
+    path: str | Path, rows: Sequence[Mapping[str, Any]], panels: Sequence[Panel], *, title: str, subtitle: str = ""
+) -> None:
+    """Draw the panels, two in a row, and write the picture.
+
+    Args:
+        path: of the PNG.
+        rows: of metrics.jsonl (`read_metrics`).
+        panels: what to draw; a curve whose metric never came is left out.
+        title: above all.
+        subtitle: the settings and the outcome in a line.
+
+    Raises:
+        RunError: the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> rows = [{"step": step, "loss": 4.0 / step} for step in range(1, 50)]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "report.png"
+        ...     draw_report(path, rows, [Panel("Loss", "nats", {"training": "loss"})], title="A run")
+        ...     path.stat().st_size > 10_000
+        True
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no display, no global state; half a second to import
+    from matplotlib.figure import Figure
+
+    across = min(2, len(panels))
+    down = -(-len(panels) // across)
+    figure = Figure(figsize=(6.4 * across, 1.0 + 3.6 * down), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=15, fontweight="bold")
+    axes = figure.subplots(down, across, squeeze=False).flat
+    for axis, panel in zip(axes, panels, strict=False):
+        _draw(axis, rows, panel)
+    for axis in list(axes)[len(panels) :]:
+        axis.set_axis_off()
+    if subtitle:
+        figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=9, color=GREY)
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        figure.savefig(partial, format="png")
+        partial.replace(path)
+    except OSError as error:
+        raise cannot_write("train.draw_report", path, error) from error
+
+
+def _draw(axis: Any, rows: Sequence[Mapping[str, Any]], panel: Panel) -> None:
+    for (label, name), colour in zip(panel.curves.items(), COLOURS * len(panel.curves), strict=False):
+        points = [(row["step"], row[name]) for row in rows if isinstance(row.get(name), int | float)]
+        if not points:
+            continue
+        steps, values = np.array(points, np.float64).T
+        sparse = len(points) <= 0.5 * len(rows) or len(points) < 8
+        if sparse or not panel.smooth:
+            axis.plot(steps, values, color=colour, linewidth=1.8, marker="o" if sparse else None, ms=4, label=label)
+        else:
+            axis.plot(steps, values, color=colour, linewidth=0.8, alpha=0.3)
+            values = _running_mean(values)
+            axis.plot(steps, values, color=colour, linewidth=2, label=label)
+        axis.annotate(
+            _short(values[-1]), (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8,
+            color=colour, va="center", annotation_clip=False,
+        )  # fmt: skip
+    for label, value in panel.lines.items():
+        axis.axhline(value, color=GREY, linestyle="--", linewidth=1.2, label=f"{label} ({_short(value)})")
+    axis.set_title(panel.title, loc="left", fontsize=11)
+    axis.set_xlabel("step")
+    axis.set_ylabel(panel.unit)
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.margins(x=0.02)
+    if panel.from_zero:
+        axis.set_ylim(bottom=0)
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(frameon=False, fontsize=8)
+
+
+def _running_mean(values: np.ndarray) -> np.ndarray:
+    """An exponential mean that looks both ways, so that it does not lag behind a falling curve."""
+    width = max(2.0, len(values) / 40)
+    distance = np.exp(-np.arange(len(values)) / width)
+    weight = np.concatenate([distance[:0:-1], distance])
+    here = slice(len(values) - 1, 2 * len(values) - 1)
+    return np.convolve(values, weight)[here] / np.convolve(np.ones_like(values), weight)[here]
+
+
+def _short(value: float) -> str:
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.2e}" if 0 < size < 0.001 else f"{value:.3g}"

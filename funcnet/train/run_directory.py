@@ -1,0 +1,151 @@
+"""The directory of a run: whether one may start there, go on there, or has ended there.
+
+`run.json` appears in it before anything else and holds the configuration, then the facts that were found later (the
+digest of a corpus, of a vocabulary), and at last that the run finished. What it holds, a resumed run must agree with.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from funcnet.train.checkpoints import versions
+from funcnet.train.errors import RunError
+from funcnet.train.files import cannot_write, read_json, write_json
+
+__all__ = ["RUN_FILE", "differences", "finish", "is_finished", "open_run", "pin"]
+
+RUN_FILE = "run.json"
+
+
+def open_run(
+    folder: str | Path, config: Mapping[str, Any], *, resume: bool = False, writes: Sequence[str] = ()
+) -> Path:
+    """Begin a run in `folder`, or go on with the one that is there.
+
+    Call it before anything slow: from here on `--resume` works.
+
+    Args:
+        folder: made when needed.
+        config: all that a resumed run must have in common with this one, as JSON.
+        resume: go on.
+        writes: names of files that the run will write: a new run refuses a folder that holds one of them.
+
+    Returns:
+        The folder. Ask `is_finished` next.
+
+    Raises:
+        RunError: there is a run (or one of `writes`) and `resume` is False; there is none and it is True; the run there
+            has another configuration, whose differences are listed; the folder cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     out = open_run(folder, {"steps": 100})
+        ...     out = open_run(folder, {"steps": 100}, resume=True)
+        ...     is_finished(out)
+        False
+    """
+    folder = Path(folder)
+    record = folder / RUN_FILE
+    if resume:
+        if not record.exists():
+            raise RunError(
+                f"train.open_run: {folder}; expected a run to resume, got {_what_is(folder)}: none ever started there. "
+                "Leave out --resume to start one."
+            )
+        _compare(folder, _record(folder)["config"], config)
+        return folder
+    there = [name for name in (RUN_FILE, *writes) if (folder / name).exists()]
+    if there:
+        run = "a run" if RUN_FILE in there else f"{', '.join(there)}"
+        raise RunError(
+            f"train.open_run: {folder} already holds {run}; expected a new or empty folder, got one with {there[0]}. "
+            "Add --resume to go on with it, or take another --out."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(record, {"config": dict(config), "facts": {}, "versions": versions(), "finished": False})
+    except OSError as error:
+        raise cannot_write("train.open_run", folder, error) from error
+    return folder
+
+
+def pin(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Record what was found out only after the start; a resumed run must find the same.
+
+    Args:
+        folder: of `open_run`.
+        facts: such as {"corpus": digest}.
+
+    Raises:
+        RunError: the run began with others, which are listed.
+    """
+    record = _record(folder)
+    known = {name: value for name, value in record["facts"].items() if name in facts}
+    _compare(folder, known, {name: value for name, value in facts.items() if name in known})
+    if len(known) < len(facts):
+        _write(folder, {**record, "facts": {**record["facts"], **facts}})
+
+
+def finish(folder: Path) -> None:
+    """Record that all is done. The last thing a run does."""
+    _write(folder, {**_record(folder), "finished": True})
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether nothing is left to do."""
+    return bool(_record(folder)["finished"])
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between two nested configurations, a line for each name.
+
+    >>> differences({"steps": 100, "model": {"layers": 2}}, {"steps": 200, "model": {"layers": 2}})
+    ['steps was 100, now 200']
+    """
+    old, new = _flat(before), _flat(now)
+    shown = {name: [repr(side[name]) if name in side else "absent" for side in (old, new)] for name in old | new}
+    return [f"{name} was {was}, now {is_now}" for name, (was, is_now) in shown.items() if was != is_now]
+
+
+def _compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    found = differences(before, now)
+    if found:
+        raise RunError(
+            f"train.open_run: {folder}; expected the configuration that the run began with, got another one: "
+            f"{'; '.join(found)}. Resume with the first values, or take another --out."
+        )
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    record = read_json(folder / RUN_FILE)
+    if not isinstance(record, dict) or not {"config", "facts", "finished"} <= set(record):
+        raise RunError(
+            f"train.open_run: {folder / RUN_FILE}; expected the record of a run, got something else. "
+            "Take another --out."
+        )
+    return record
+
+
+def _write(folder: Path, record: Mapping[str, Any]) -> None:
+    try:
+        write_json(folder / RUN_FILE, record)
+    except OSError as error:
+        raise cannot_write("train.open_run", folder, error) from error
+
+
+def _what_is(folder: Path) -> str:
+    if not folder.exists():
+        return "no such folder"
+    return "no folder" if not folder.is_dir() else f"a folder without {RUN_FILE}"
+
+
+def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
+    """{dotted name: value}, lists as JSON gives them back."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
+    return flat
