@@ -1,0 +1,21 @@
+#!/bin/sh
+# Pretrains a small BERT on the default corpus, from nothing: makes .venv, installs, trains, evaluates.
+#   sh scripts/pretrain.sh                  into runs/demo; run again, it continues what was cut off
+#   sh scripts/pretrain.sh --steps 200 …    extra arguments go to `funcnet pretrain`; a new folder runs/demo-2, …
+set -- demo "$@"
+. "$(dirname "$0")/environment.sh"
+shift
+
+case " $* " in
+  *" --out "* | *" --out="* | *" -h "* | *" --help "*) exec funcnet pretrain "$@" ;;
+esac
+out=$root/runs/demo
+if [ $# -eq 0 ] && [ -e "$out" ]; then
+  exec funcnet pretrain --out "$out" --resume
+fi
+number=1
+while [ -e "$out" ]; do
+  number=$((number + 1))
+  out=$root/runs/demo-$number
+done
+exec funcnet pretrain --out "$out" "$@"

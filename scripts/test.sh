@@ -1,0 +1,16 @@
+#!/bin/sh
+# The tests, from nothing: makes .venv, installs with the oracles (torch, transformers), lints, checks types, tests.
+#   sh scripts/test.sh                      all but the slow ones
+#   sh scripts/test.sh tests/nn -k linear   extra arguments go to pytest, and only pytest runs
+set -- test "$@"
+. "$(dirname "$0")/environment.sh"
+shift
+cd "$root"
+
+if [ $# -eq 0 ]; then
+  ruff check .
+  ruff format --check .
+  mypy
+  set -- -n 2 -m "not slow"
+fi
+exec python -m pytest "$@"
