@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ class Masking:
         """
         length = tokens.shape[1]
         slots = self.max_predictions
-        maskable = maskable & ~np.isin(tokens, self.never)
+        maskable = maskable & self._ordinary[tokens]
         counts = maskable.sum(1)
         used = np.clip(np.rint(counts * self.share).astype(np.int64), 1, slots)
         used = np.minimum(used, counts)
@@ -92,7 +93,7 @@ class Masking:
         labels = np.where(taken, np.take_along_axis(tokens, positions, 1), 0)
         where = (seed, epoch, np.asarray(examples)[:, None])
         kind = to_uniform(draw_bits(*where, positions * 4 + KIND))
-        words = self._words()
+        words = self._words
         random_words = words[to_integers(draw_bits(*where, positions * 4 + REPLACEMENT), len(words))]
         shown = np.where(kind < self.mask_share, self.mask_id, labels)
         shown = np.where((kind >= self.mask_share) & (kind < self.mask_share + self.random_share), random_words, shown)
@@ -105,9 +106,17 @@ class Masking:
             "masked_weights": taken.astype(np.float32),
         }
 
+    @cached_property
+    def _ordinary(self) -> NDArray[np.bool_]:
+        """(V,) whether an id is an ordinary word."""
+        ordinary = np.ones(self.vocab_size, np.bool_)
+        ordinary[list(self.never)] = False
+        return ordinary
+
+    @cached_property
     def _words(self) -> NDArray[np.int64]:
         """The ids that a random word is drawn from."""
-        return np.setdiff1d(np.arange(self.vocab_size), self.never)
+        return np.flatnonzero(self._ordinary)
 
 
 def default_predictions(seq_len: int, share: float = 0.15) -> int:

@@ -1,0 +1,92 @@
+"""Order is kept, errors arrive where they happened, closing ends the thread, and waiting is measured."""
+
+import gc
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from funcnet.data import Prefetcher
+
+
+def workers():
+    return [thread for thread in threading.enumerate() if thread.name == "funcnet-prefetch"]
+
+
+def test_order_and_transfer_to_a_device():
+    with Prefetcher((np.full(3, i, np.int32) for i in range(20)), transfer=jax.device_put, depth=3) as ahead:
+        got = list(ahead)
+    assert [int(array[0]) for array in got] == list(range(20))
+    assert all(isinstance(array, jax.Array) for array in got)
+    assert not workers()
+
+
+def test_an_error_surfaces_at_its_batch():
+    def batches():
+        yield 1
+        yield 2
+        raise OSError("the disk went away")
+
+    ahead = Prefetcher(batches())
+    assert [next(ahead), next(ahead)] == [1, 2]
+    with pytest.raises(OSError, match="the disk went away"):
+        next(ahead)
+    with pytest.raises(StopIteration):
+        next(ahead)
+    assert not workers()
+
+
+def test_an_error_in_the_transfer_surfaces_too():
+    with Prefetcher([0], transfer=lambda x: 1 // x) as ahead, pytest.raises(ZeroDivisionError):
+        next(ahead)
+
+
+def test_close_ends_an_endless_source_and_its_generator():
+    closed = threading.Event()
+
+    def endless():
+        try:
+            while True:
+                yield 0
+        finally:
+            closed.set()
+
+    ahead = Prefetcher(endless())
+    next(ahead)
+    ahead.close()
+    ahead.close()
+    assert closed.is_set() and not workers() and list(ahead) == []
+
+
+def test_a_forgotten_one_stops_its_thread():
+    ahead = Prefetcher(iter(int, 1))
+    next(ahead)
+    del ahead
+    gc.collect()
+    deadline = time.monotonic() + 5
+    while workers() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not workers()
+
+
+def test_waiting_is_measured():
+    def slow():
+        for i in range(6):
+            time.sleep(0.03)
+            yield i
+
+    with Prefetcher(slow(), depth=1) as ahead:
+        list(ahead)
+    assert 0.1 < ahead.waited < 1.0 and ahead.wait_share > 0.8
+
+    with Prefetcher(range(6)) as ahead:
+        for _ in ahead:
+            time.sleep(0.03)
+    assert ahead.wait_share < 0.1
+
+
+def test_depth_is_checked():
+    with pytest.raises(ValueError, match="Prefetcher: depth is too small; expected at least 1, got 0"):
+        Prefetcher([], depth=0)
