@@ -1,5 +1,6 @@
 """BERT's AdamW: Adam without bias correction, weight decay beside the gradient, none on biases and LayerNorms."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -103,11 +104,16 @@ def scale_by_bert_adam(
         count = optax.safe_increment(state.count)
         mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
         nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
-        m_scale, v_scale = (1 - b1**count, 1 - b2**count) if bias_correction else (1.0, 1.0)
+        m_scale, v_scale = (_power_missing(b1, count), _power_missing(b2, count)) if bias_correction else (1.0, 1.0)
         updates = jax.tree.map(lambda m, v: (m / _like(m_scale, m)) / (jnp.sqrt(v / _like(v_scale, v)) + eps), mu, nu)
         return updates, BertAdamState(count, mu, nu)
 
     return optax.GradientTransformation(init, update)
+
+
+def _power_missing(base: float, count: jax.Array) -> float | jax.Array:
+    """1 - base**count; written out, float32 loses four digits of it at base 0.999."""
+    return 1.0 if base == 0 else -jnp.expm1(count.astype(jnp.result_type(float)) * math.log(base))
 
 
 def _like(scale: float | jax.Array, x: jax.Array) -> float | jax.Array:

@@ -69,7 +69,7 @@ def bert_schedule(peak: float, warmup_steps: int, total_steps: int) -> optax.Sch
     def schedule(step):
         t = _as_float(step)
         rise = t / max(1, warmup_steps)
-        fall = 1.0 - jnp.minimum(t, total_steps) / total_steps
+        fall = jnp.maximum(0.0, total_steps - t) / total_steps  # 1 - t / total would lose digits at the end
         return peak * jnp.where(t < warmup_steps, rise, fall)
 
     return schedule
