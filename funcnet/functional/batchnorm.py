@@ -310,9 +310,9 @@ def _sum_over(values: jax.Array, names: tuple[Hashable, ...], groups: Groups) ->
 
 
 def _varying(array: jax.Array) -> frozenset[Hashable]:
-    """The mesh axes along which shard_map's check_vma=True knows the array to vary; JAX has renamed where it says so."""
+    """The mesh axes along which shard_map (check_vma=True) knows the array to vary."""
     aval = jax.typeof(array)
-    kind = getattr(aval, "manual_axis_type", None)
+    kind = getattr(aval, "manual_axis_type", None)  # `vma` itself in older releases of JAX
     return kind.varying if kind is not None else getattr(aval, "vma", frozenset())
 
 

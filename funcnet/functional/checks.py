@@ -10,7 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["as_tuple", "at_least_float32", "floating", "ids_in_range", "integers", "one_dtype", "reduction_name", "shape_of"]
+__all__ = [
+    "as_tuple",
+    "at_least_float32",
+    "floating",
+    "ids_in_range",
+    "integers",
+    "one_dtype",
+    "reduction_name",
+    "shape_of",
+]
 
 
 def at_least_float32(*arrays: jax.Array) -> Any:
@@ -81,7 +90,8 @@ def reduction_name(where: str, reduction: str) -> str:
     """`reduction` if it is one of torch's three."""
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(
-            f"{where}: reduction is unknown; expected 'none', 'mean' or 'sum', got {reduction!r}. Choose one of the three."
+            f"{where}: reduction is unknown; expected 'none', 'mean' or 'sum', "
+            f"got {reduction!r}. Choose one of the three."
         )
     return reduction
 

@@ -1,0 +1,207 @@
+"""Convolution (cross-correlation, as in torch) in 1, 2 and 3 dimensions.
+
+Letters: `B batch, I in_channels, O out_channels, G groups, S spatial sizes, K kernel sizes`.
+"""
+
+from collections.abc import Sequence
+
+import jax
+from jax import lax
+
+from funcnet.functional import checks
+
+__all__ = ["conv1d", "conv2d", "conv3d"]
+
+Ints = int | Sequence[int]
+
+
+def conv1d(
+    input: jax.Array,
+    weight: jax.Array,
+    bias: jax.Array | None = None,
+    stride: Ints = 1,
+    padding: Ints | str = 0,
+    dilation: Ints = 1,
+    groups: int = 1,
+) -> jax.Array:
+    """Cross-correlation over one spatial dimension; see `conv2d`, of which this is the case of one dimension.
+
+    Args:
+        input: (B, I, S) or (I, S), floating.
+        weight: (O, I / G, K).
+        bias: (O,).
+        stride, padding, dilation, groups: as in `conv2d`.
+
+    Returns:
+        (B, O, S') or (O, S').
+
+    Raises:
+        ValueError, TypeError: as `conv2d`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> conv1d(jnp.arange(4.0)[None], jnp.array([[[1.0, -1.0]]]))
+        Array([[-1., -1., -1.]], dtype=float32)
+
+    Reference: torch.nn.functional.conv1d.
+    """
+    return _conv("F.conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    input: jax.Array,
+    weight: jax.Array,
+    bias: jax.Array | None = None,
+    stride: Ints = 1,
+    padding: Ints | str = 0,
+    dilation: Ints = 1,
+    groups: int = 1,
+) -> jax.Array:
+    """Cross-correlation over two dimensions: `y[o, s] = b[o] + Σ_i,k w[o, i, k] · x[i, s · stride + k · dilation]`.
+
+    Args:
+        input: (B, I, H, W) or (I, H, W), floating.
+        weight: (O, I / G, kH, kW), the input's dtype.
+        bias: (O,).
+        stride: of the output over the input.
+        padding: zeros on both sides; 'valid' is 0; 'same' keeps the size (stride 1 only) and, where the total is odd,
+            puts the odd one on the right.
+        dilation: distance between the kernel's taps.
+        groups: G; divides I and O: each group of outputs sees its group of inputs alone.
+
+    Returns:
+        (B, O, H', W') or (O, H', W'), with `H' = (H + 2 · padding - dilation · (kH - 1) - 1) // stride + 1`.
+
+    Raises:
+        ValueError: shapes, groups or sizes that do not fit; 'same' with a stride.
+        TypeError: integers, or dtypes that differ.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> conv2d(jnp.ones((1, 1, 3, 3)), jnp.ones((1, 1, 3, 3)), padding="same")[0, 0]
+        Array([[4., 6., 4.],
+               [6., 9., 6.],
+               [4., 6., 4.]], dtype=float32)
+
+    Reference: torch.nn.functional.conv2d.
+    """
+    return _conv("F.conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    input: jax.Array,
+    weight: jax.Array,
+    bias: jax.Array | None = None,
+    stride: Ints = 1,
+    padding: Ints | str = 0,
+    dilation: Ints = 1,
+    groups: int = 1,
+) -> jax.Array:
+    """Cross-correlation over three spatial dimensions; see `conv2d`.
+
+    Args:
+        input: (B, I, D, H, W) or (I, D, H, W), floating.
+        weight: (O, I / G, kD, kH, kW).
+        bias: (O,).
+        stride, padding, dilation, groups: as in `conv2d`.
+
+    Returns:
+        (B, O, D', H', W') or (O, D', H', W').
+
+    Raises:
+        ValueError, TypeError: as `conv2d`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> conv3d(jnp.ones((1, 1, 2, 2, 2)), jnp.ones((1, 1, 2, 2, 2))).ravel()
+        Array([8.], dtype=float32)
+
+    Reference: torch.nn.functional.conv3d.
+    """
+    return _conv("F.conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def _conv(
+    where: str,
+    ndim: int,
+    input: jax.Array,
+    weight: jax.Array,
+    bias: jax.Array | None,
+    stride: Ints,
+    padding: Ints | str,
+    dilation: Ints,
+    groups: int,
+) -> jax.Array:
+    input = checks.floating(where, "input", input)
+    checks.one_dtype(where, input=input, weight=weight, bias=bias)
+    _check_shapes(where, ndim, input, weight, bias, groups)
+    strides = _at_least(where, "stride", stride, ndim, 1)
+    dilations = _at_least(where, "dilation", dilation, ndim, 1)
+    spans = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
+    pads = _pads(where, padding, strides, spans, ndim)
+    batched = input if input.ndim == ndim + 2 else input[None]
+    for size, (low, high), span in zip(batched.shape[2:], pads, spans, strict=True):
+        if size + low + high < span + 1:
+            raise ValueError(
+                f"{where}: the kernel is larger than the padded input; expected a size of at least {span + 1}, "
+                f"got {size + low + high} from input {input.shape}. Pad more, or use a smaller kernel or dilation."
+            )
+    out = lax.conv_general_dilated(
+        batched, weight, strides, pads, rhs_dilation=dilations, feature_group_count=groups
+    )  # lax's default layouts are torch's: (B, C, *S) and (O, I, *K)
+    if bias is not None:
+        out = out + bias.reshape(-1, *(1,) * ndim)
+    return out if input.ndim == ndim + 2 else out[0]
+
+
+def _check_shapes(
+    where: str, ndim: int, input: jax.Array, weight: jax.Array, bias: jax.Array | None, groups: int
+) -> None:
+    if input.ndim not in (ndim + 1, ndim + 2):
+        raise ValueError(
+            f"{where}: input has the wrong rank; expected {ndim + 2} dimensions (batch, channel, *spatial) or "
+            f"{ndim + 1} without the batch, got {input.shape}. Add or drop a dimension."
+        )
+    if weight.ndim != ndim + 2:
+        raise ValueError(
+            f"{where}: weight has the wrong rank; expected {ndim + 2} dimensions (out, in / groups, *kernel), "
+            f"got {weight.shape}. Reshape it."
+        )
+    if groups < 1 or weight.shape[0] % groups:
+        raise ValueError(
+            f"{where}: the outputs do not divide into groups; expected a multiple of groups={groups}, "
+            f"got {weight.shape[0]}. Choose a divisor."
+        )
+    channels = input.shape[-ndim - 1]
+    if channels != weight.shape[1] * groups:
+        raise ValueError(
+            f"{where}: input has the wrong number of channels; expected {weight.shape[1] * groups}, got {channels}. "
+            f"The weight is {weight.shape}: (out, in / groups, *kernel), with groups={groups}."
+        )
+    checks.shape_of(where, "bias", bias, weight.shape[:1], "It holds one number an output channel.")
+
+
+def _at_least(where: str, name: str, value: Ints, ndim: int, least: int) -> tuple[int, ...]:
+    out = checks.as_tuple(where, name, value, ndim)
+    if min(out) < least:
+        raise ValueError(f"{where}: {name} is too small; expected at least {least}, got {out}. Correct {name}.")
+    return out
+
+
+def _pads(
+    where: str, padding: Ints | str, strides: Sequence[int], spans: Sequence[int], ndim: int
+) -> list[tuple[int, int]]:
+    if not isinstance(padding, str):
+        return [(p, p) for p in _at_least(where, "padding", padding, ndim, 0)]
+    if padding == "valid":
+        return [(0, 0)] * ndim
+    if padding != "same":
+        raise ValueError(
+            f"{where}: padding is unknown; expected 'same', 'valid' or numbers, got {padding!r}. Choose one of them."
+        )
+    if max(strides) > 1:
+        raise ValueError(
+            f"{where}: padding='same' has no meaning with a stride; expected stride 1, got {tuple(strides)}. "
+            "Give the padding in numbers."
+        )
+    return [(span // 2, span - span // 2) for span in spans]
