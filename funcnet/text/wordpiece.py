@@ -68,7 +68,11 @@ def train_wordpiece(
     # Why the characters are handed over as special tokens: the trainer numbers `##` characters in the order of a hash
     # map, another one in every process, and breaks ties between pairs by those numbers.
     trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab_size, min_frequency=min_frequency, show_progress=False, special_tokens=first
+        vocab_size=vocab_size,
+        min_frequency=min_frequency,
+        limit_alphabet=0,  # no characters of its own beside ours
+        show_progress=False,
+        special_tokens=first,
     )
     tokenizer.train_from_iterator(documents, trainer, length=len(documents))
     learnt = tokenizer.get_vocab()
@@ -228,11 +232,8 @@ def _alphabet(documents: Iterable[str], tokenizer: Tokenizer, limit: int) -> lis
             if code not in table:
                 table[code] = f" {chr(code)} " if _is_punctuation(chr(code)) else chr(code)
         words.update(text.translate(table).split())
-    kept = {
-        chr(code)
-        for code in np.argsort(-counts, kind="stable")[:limit].tolist()
-        if counts[code] and not chr(code).isspace()
-    }
+    counts[[code for code in table if chr(code).isspace()]] = 0
+    kept = {chr(code) for code in np.argsort(-counts, kind="stable")[:limit].tolist() if counts[code]}
     begin = {word[0] for word in words} | {character for word in words for character in word[1:]}
     inside = {character for word in words for character in word[1:]}
     return [*sorted(begin & kept), *(PREFIX + character for character in sorted(inside & kept))]
