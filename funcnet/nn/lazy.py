@@ -1,9 +1,11 @@
 """Shapes that only an example tells: an abstract run in which every lazy module says what its leaves measure.
 
 A lazy module has leaves of shape None and a method ``lazy_shapes(*inputs) -> {name: shape}``. Nothing is changed in
-the description: `init` gives arrays of the right shape and `forward` reads those.
+the description: `init` gives arrays of the right shape and `forward` reads those. A bias that starts within a bound by
+the fan in of the weight beside it is told by `BiasShape`, and starts by `init_bias`.
 """
 
+import math
 from typing import Any
 
 import jax
@@ -11,7 +13,28 @@ import jax.numpy as jnp
 
 from funcnet.nn.parameter import Buffer, Parameter
 
-__all__ = ["infer"]
+__all__ = ["BiasShape", "infer", "init_bias"]
+
+
+class BiasShape(tuple[int, ...]):
+    """A bias's shape, and the fan in of its weight.
+
+    >>> BiasShape((5,), fan_in=3).fan_in
+    3
+    """
+
+    fan_in: int
+
+    def __new__(cls, shape: tuple[int, ...], fan_in: int) -> "BiasShape":
+        new = super().__new__(cls, shape)
+        new.fan_in = fan_in
+        return new
+
+
+def init_bias(key: jax.Array, shape: BiasShape, dtype: Any) -> jax.Array:
+    """The init of a lazy bias: U(±1/√fan_in), torch's for Linear and convolutions."""
+    bound = 1 / math.sqrt(shape.fan_in) if shape.fan_in > 0 else 0.0
+    return jax.random.uniform(key, tuple(shape), dtype, -bound, bound)
 
 
 class _Watch:
@@ -23,9 +46,11 @@ class _Watch:
     def run(self, module: Any, name: str, forward: Any, args: Any, kwargs: Any) -> Any:
         lazy = [(n, leaf) for n, leaf in module._leaves(Parameter) if leaf.shape is None]
         if lazy and vars(module)[lazy[0][0]].size == 0:
+            leaves = dict(lazy)
             for leaf_name, shape in module.lazy_shapes(*args, **kwargs).items():
-                vars(module)[leaf_name] = jnp.zeros(shape)
-                self.shapes[f"{name}.{leaf_name}" if name else leaf_name] = tuple(shape)
+                if leaf_name in leaves:
+                    vars(module)[leaf_name] = jnp.zeros(shape, leaves[leaf_name].dtype)
+                    self.shapes[f"{name}.{leaf_name}" if name else leaf_name] = shape
         return forward(*args, **kwargs)
 
 

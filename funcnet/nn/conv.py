@@ -1,0 +1,198 @@
+"""Conv1d, Conv2d and Conv3d, as in torch/nn/modules/conv.py.
+
+Letters: `B batch, C channels, L length, D depth, H height, W width, k kernel size`.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import jax
+
+from funcnet import functional as F
+from funcnet.nn import init
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Parameter
+
+__all__ = ["Conv1d", "Conv2d", "Conv3d"]
+
+Size = int | Sequence[int]
+
+
+def _tuple(value: Size, length: int) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, Iterable) else (value,) * length
+
+
+class _Conv(Module):
+    rank: ClassVar[int]  # how many spatial dimensions there are
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        *,
+        dtype: Any = None,
+    ):
+        super().__init__()
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size, self.stride = _tuple(kernel_size, self.rank), _tuple(stride, self.rank)
+        self.padding = padding if isinstance(padding, str) else _tuple(padding, self.rank)
+        self.dilation, self.padding_mode = _tuple(dilation, self.rank), padding_mode
+        self._check()
+        shape = (out_channels, in_channels // groups, *self.kernel_size)
+        self.weight = Parameter(shape, dtype=dtype)
+        self.register_parameter("bias", Parameter(out_channels, dtype=dtype) if bias else None)
+        self.reset_parameters()
+
+    def _check(self) -> None:
+        where = type(self).__name__
+        if self.groups <= 0:
+            raise ValueError(f"{where}: groups must be a positive integer, got {self.groups}.")
+        for name in ("in_channels", "out_channels"):
+            if getattr(self, name) % self.groups:
+                raise ValueError(
+                    f"{where}: {name} must be divisible by groups; got {getattr(self, name)} channels and "
+                    f"groups={self.groups}. Choose a divisor of both."
+                )
+        if isinstance(self.padding, str) and self.padding not in ("same", "valid"):
+            raise ValueError(f"{where}: expected padding 'same', 'valid' or numbers, got {self.padding!r}.")
+        if self.padding == "same" and any(s != 1 for s in self.stride):
+            raise ValueError(
+                f"{where}: padding='same' is not supported for strided convolutions; expected stride 1, got "
+                f"{self.stride}. Give the padding in numbers."
+            )
+        modes = ("zeros", "reflect", "replicate", "circular")
+        if self.padding_mode not in modes:
+            raise ValueError(f"{where}: padding_mode must be one of {modes}, got {self.padding_mode!r}.")
+
+    def reset_parameters(self) -> None:
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            fan_in = math.prod(self.weight.shape[1:])
+            bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0.0
+            init.uniform_(self.bias, -bound, bound)
+
+    def _pads(self) -> list[int]:
+        """What `F.pad` adds, last dimension first: (left, right) of each."""
+        pads: list[int] = []
+        for i in reversed(range(self.rank)):
+            if self.padding == "same":
+                total = self.dilation[i] * (self.kernel_size[i] - 1)
+                pads += [total // 2, total - total // 2]  # an odd total pads more on the right
+            else:
+                pads += [0, 0] if self.padding == "valid" else [self.padding[i]] * 2
+        return pads
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        convolve = (F.conv1d, F.conv2d, F.conv3d)[self.rank - 1]
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input, padding = F.pad(input, self._pads(), mode=self.padding_mode), 0
+        return convolve(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
+        if self.padding != (0,) * self.rank:
+            parts.append(f"padding={self.padding}")
+        if self.dilation != (1,) * self.rank:
+            parts.append(f"dilation={self.dilation}")
+        if self.groups != 1:
+            parts.append(f"groups={self.groups}")
+        if self.bias is None:
+            parts.append("bias=False")
+        if self.padding_mode != "zeros":
+            parts.append(f"padding_mode={self.padding_mode}")
+        return ", ".join(parts)
+
+
+class Conv1d(_Conv):
+    """Cross-correlation over one dimension.
+
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the output.
+        kernel_size: k.
+        stride: steps between windows.
+        padding: what is added on both sides; 'same' keeps the length (stride 1 only), 'valid' adds nothing.
+        dilation: steps between the window's elements.
+        groups: the channels are split into so many groups that do not see each other.
+        bias: whether to add a number a channel.
+        padding_mode: what the padding holds: 'zeros', 'reflect', 'replicate' or 'circular'.
+        dtype: of the params, float32 unless told.
+
+    Params: weight (out_channels, in_channels / groups, k), bias (out_channels,), both U(±1/√fan_in) with
+        fan_in = in_channels / groups · k.
+    Call: (B, in_channels, L) -> (B, out_channels, L'), L' = ⌊(L + 2·padding - dilation·(k - 1) - 1) / stride⌋ + 1; or
+        the same without B.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.Conv1d(3, 8, 5, stride=2)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> layer.apply(params, state, jnp.ones((2, 3, 25)))[0].shape
+        (2, 8, 11)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Conv1d.html
+    """
+
+    rank = 1
+
+
+class Conv2d(_Conv):
+    """Cross-correlation over two dimensions.
+
+    Args:
+        in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
+            `Conv1d`; sizes are an int for both dimensions or (height, width).
+
+    Params: weight (out_channels, in_channels / groups, kH, kW), bias (out_channels,), both U(±1/√fan_in) with
+        fan_in = in_channels / groups · kH · kW.
+    Call: (B, in_channels, H, W) -> (B, out_channels, H', W'), or the same without B.
+
+    Differs from torch: nothing; note that XLA's own SAME at stride 2 is not torch's padding=k//2.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> layer.apply(params, state, jnp.ones((2, 3, 8, 8)))[0].shape
+        (2, 8, 4, 4)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Conv2d.html
+    """
+
+    rank = 2
+
+
+class Conv3d(_Conv):
+    """Cross-correlation over three dimensions.
+
+    Args:
+        in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
+            `Conv1d`; sizes are an int for all dimensions or (depth, height, width).
+
+    Params: weight (out_channels, in_channels / groups, kD, kH, kW), bias (out_channels,), both U(±1/√fan_in) with
+        fan_in = in_channels / groups · kD · kH · kW.
+    Call: (B, in_channels, D, H, W) -> (B, out_channels, D', H', W'), or the same without B.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.Conv3d(1, 2, 3, padding="same")
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> layer.apply(params, state, jnp.ones((2, 1, 4, 4, 4)))[0].shape
+        (2, 2, 4, 4, 4)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Conv3d.html
+    """
+
+    rank = 3

@@ -1,0 +1,169 @@
+"""Dropout and its kin, as in torch/nn/modules/dropout.py.
+
+In training they draw a fresh key from `apply`'s `rng`; in eval they are the identity and need none.
+"""
+
+from collections.abc import Callable
+
+import jax
+
+from funcnet import functional as F
+from funcnet.nn.module import Module
+
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
+
+
+class _Dropout(Module):
+    def __init__(self, p: float = 0.5, inplace: bool = False):
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ValueError(
+                f"{type(self).__name__}: dropout probability has to be between 0 and 1, got {p}. "
+                "p is the share that is dropped, not the share that is kept."
+            )
+        self.p, self.inplace = p, inplace
+
+    def _drop(self, drop: Callable[..., jax.Array], input: jax.Array) -> jax.Array:
+        # p = 0 and p = 1 leave nothing to chance, so that they run without a key.
+        rng = self.make_rng() if self.training and 0 < self.p < 1 else None
+        return drop(input, self.p, self.training, rng=rng)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_Dropout):
+    """In training, zeroes each element with probability p and divides the others by 1 - p.
+
+    Args:
+        p: the share that is dropped, in [0, 1].
+        inplace: accepted for torch's sake; arrays do not change in place.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.Dropout(0.5)
+        >>> y, _ = layer.apply({}, {}, jnp.ones(1000), training=True, rng=jax.random.key(0))
+        >>> sorted(set(y.tolist()))
+        [0.0, 2.0]
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Dropout.html
+    """
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return self._drop(F.dropout, input)
+
+
+class Dropout1d(_Dropout):
+    """In training, zeroes whole channels of (B, C, L) or (C, L) with probability p; the others are divided by 1 - p.
+
+    Args:
+        p: the share of channels that is dropped.
+        inplace: accepted for torch's sake.
+
+    Call: (B, C, L) -> (B, C, L), or (C, L) -> (C, L).
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.Dropout1d(0.5).apply({}, {}, jnp.ones((2, 3, 4)), training=True, rng=jax.random.key(0))[0].shape
+        (2, 3, 4)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Dropout1d.html
+    """
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return self._drop(F.dropout1d, input)
+
+
+class Dropout2d(_Dropout):
+    """In training, zeroes whole channels of (B, C, H, W) with probability p; the others are divided by 1 - p.
+
+    Args:
+        p: the share of channels that is dropped.
+        inplace: accepted for torch's sake.
+
+    Call: (B, C, H, W) -> (B, C, H, W), or (C, H, W) as torch reads it: (B, C, L).
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.Dropout2d(0.5).apply({}, {}, jnp.ones((2, 3, 4, 4)), training=True, rng=jax.random.key(0))[0].shape
+        (2, 3, 4, 4)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Dropout2d.html
+    """
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return self._drop(F.dropout2d, input)
+
+
+class Dropout3d(_Dropout):
+    """In training, zeroes whole channels of (B, C, D, H, W) with probability p; the others are divided by 1 - p.
+
+    Args:
+        p: the share of channels that is dropped.
+        inplace: accepted for torch's sake.
+
+    Call: (B, C, D, H, W) -> the same, or (C, D, H, W) -> the same.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.Dropout3d(0.5).apply({}, {}, jnp.ones((2, 3, 4, 4, 4)), training=True, rng=jax.random.key(0))[0].shape
+        (2, 3, 4, 4, 4)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Dropout3d.html
+    """
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return self._drop(F.dropout3d, input)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout for SELU: dropped elements become SELU's lower limit, and an affine map keeps mean 0 and variance 1.
+
+    Args:
+        p: the share that is dropped.
+        inplace: accepted for torch's sake.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> x = jax.random.normal(jax.random.key(0), (4000,))
+        >>> y, _ = nn.AlphaDropout(0.2).apply({}, {}, x, training=True, rng=jax.random.key(1))
+        >>> bool(abs(y.std() - 1) < 0.1)
+        True
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AlphaDropout.html
+    """
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return self._drop(F.alpha_dropout, input)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """`AlphaDropout` of whole channels: dimension 1 of (B, C, *).
+
+    Args:
+        p: the share of channels that is dropped.
+        inplace: accepted for torch's sake.
+
+    Call: (B, C, *) -> (B, C, *).
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.FeatureAlphaDropout(0.5)
+        >>> layer.apply({}, {}, jnp.ones((2, 3, 4)), training=True, rng=jax.random.key(0))[0].shape
+        (2, 3, 4)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.FeatureAlphaDropout.html
+    """
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return self._drop(F.feature_alpha_dropout, input)

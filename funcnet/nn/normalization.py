@@ -1,0 +1,186 @@
+"""LayerNorm, GroupNorm and RMSNorm, as in torch/nn/modules/normalization.py."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from funcnet import functional as F
+from funcnet.nn import init
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Parameter
+
+__all__ = ["GroupNorm", "LayerNorm", "RMSNorm"]
+
+
+def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
+    return tuple(normalized_shape) if isinstance(normalized_shape, Sequence) else (int(normalized_shape),)
+
+
+class LayerNorm(Module):
+    """Normalises every example over its last dimensions: ``y = (x - mean) / sqrt(var + eps) · weight + bias``.
+
+    Args:
+        normalized_shape: the sizes of the dimensions that are normalised over, the last ones; an int for one.
+        eps: added to the (biased) variance. BERT takes 1e-12.
+        elementwise_affine: whether there are weight and bias.
+        bias: whether there is a bias, where there is a weight.
+        dtype: of the params, float32 unless told.
+
+    Params: weight (*normalized_shape), ones; bias (*normalized_shape), zeros.
+    Call: (*, *normalized_shape) -> the same shape and dtype; statistics in at least float32.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.LayerNorm(4)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> layer.apply(params, state, jnp.array([[1.0, 1.0, 3.0, 3.0]]))[0].round(3)
+        Array([[-1., -1.,  1.,  1.]], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LayerNorm.html
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        *,
+        dtype: Any = None,
+    ):
+        super().__init__()
+        self.normalized_shape, self.eps = _as_shape(normalized_shape), eps
+        self.elementwise_affine = elementwise_affine
+        shape = self.normalized_shape
+        self.register_parameter("weight", Parameter(shape, dtype=dtype) if elementwise_affine else None)
+        self.register_parameter("bias", Parameter(shape, dtype=dtype) if elementwise_affine and bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        _ones_and_zeros(self)
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class GroupNorm(Module):
+    """Normalises every example over groups of channels, all positions together.
+
+    Args:
+        num_groups: how many groups the channels are split into.
+        num_channels: how many channels there are.
+        eps: added to the (biased) variance.
+        affine: whether there are weight and bias, one number a channel.
+        bias: whether there is a bias, where there is a weight.
+        dtype: of the params, float32 unless told.
+
+    Params: weight (num_channels,), ones; bias (num_channels,), zeros.
+    Call: (B, num_channels, *) -> the same shape and dtype; statistics in at least float32.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.GroupNorm(2, 6)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> layer.apply(params, state, jnp.ones((5, 6, 7)))[0].shape
+        (5, 6, 7)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.GroupNorm.html
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        *,
+        bias: bool = True,
+        dtype: Any = None,
+    ):
+        super().__init__()
+        if num_channels % num_groups:
+            raise ValueError(
+                f"GroupNorm: num_channels must be divisible by num_groups; got {num_channels} channels in "
+                f"{num_groups} groups. Choose a divisor."
+            )
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        self.register_parameter("weight", Parameter(num_channels, dtype=dtype) if affine else None)
+        self.register_parameter("bias", Parameter(num_channels, dtype=dtype) if affine and bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        _ones_and_zeros(self)
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class RMSNorm(Module):
+    """Divides every example by its root mean square: ``y = x / sqrt(mean(x²) + eps) · weight``.
+
+    Args:
+        normalized_shape: the sizes of the dimensions that are averaged over, the last ones; an int for one.
+        eps: added to the mean square; None is the input dtype's machine epsilon.
+        elementwise_affine: whether there is a weight.
+        dtype: of the params, float32 unless told.
+
+    Params: weight (*normalized_shape), ones.
+    Call: (*, *normalized_shape) -> the same shape and dtype; the mean in at least float32.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.RMSNorm(2)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> layer.apply(params, state, jnp.array([[3.0, -3.0]]))[0].round(3)
+        Array([[ 1., -1.]], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.RMSNorm.html
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        *,
+        dtype: Any = None,
+    ):
+        super().__init__()
+        self.normalized_shape, self.eps = _as_shape(normalized_shape), eps
+        self.elementwise_affine = elementwise_affine
+        weight = Parameter(self.normalized_shape, dtype=dtype) if elementwise_affine else None
+        self.register_parameter("weight", weight)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, x: jax.Array) -> jax.Array:
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+def _ones_and_zeros(layer: LayerNorm | GroupNorm) -> None:
+    if layer.weight is not None:
+        init.ones_(layer.weight)
+    if layer.bias is not None:
+        init.zeros_(layer.bias)

@@ -1,0 +1,321 @@
+"""Max, average and adaptive average pooling, as in torch/nn/modules/pooling.py.
+
+Letters: `B batch, C channels, L length, D depth, H height, W width`. B may be missing everywhere.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import jax
+
+from funcnet import functional as F
+from funcnet.nn.module import Module
+
+__all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+]
+
+Size = int | Sequence[int]
+
+
+class _MaxPool(Module):
+    rank: ClassVar[int]
+
+    def __init__(
+        self,
+        kernel_size: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        dilation: Size = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ):
+        super().__init__()
+        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.padding, self.dilation = padding, dilation
+        self.return_indices, self.ceil_mode = return_indices, ceil_mode
+
+    def forward(self, input: jax.Array) -> Any:
+        pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[self.rank - 1]
+        return pool(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            ceil_mode=self.ceil_mode,
+            return_indices=self.return_indices,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+        )
+
+
+class MaxPool1d(_MaxPool):
+    """The largest element of every window.
+
+    Args:
+        kernel_size: of the window.
+        stride: steps between windows; the kernel size unless told.
+        padding: what is added on both sides, of -inf; at most half the kernel.
+        dilation: steps between the window's elements.
+        return_indices: whether to give (output, indices): positions in the flattened plane.
+        ceil_mode: whether a last window may overhang.
+
+    Call: (B, C, L) -> (B, C, L'), or a pair.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.MaxPool1d(2).apply({}, {}, jnp.array([[[1.0, 3.0, 2.0, 0.0]]]))[0]
+        Array([[[3., 2.]]], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.MaxPool1d.html
+    """
+
+    rank = 1
+
+
+class MaxPool2d(_MaxPool):
+    """The largest element of every window; gradient goes to the first of equals.
+
+    Args:
+        kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`; sizes are an int for both
+            dimensions or (height, width).
+
+    Call: (B, C, H, W) -> (B, C, H', W'), or a pair.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.MaxPool2d(3, stride=2, padding=1).apply({}, {}, jnp.ones((1, 2, 8, 8)))[0].shape
+        (1, 2, 4, 4)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.MaxPool2d.html
+    """
+
+    rank = 2
+
+
+class MaxPool3d(_MaxPool):
+    """The largest element of every window; gradient goes to the first of equals.
+
+    Args:
+        kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`; sizes are an int for all
+            dimensions or (depth, height, width).
+
+    Call: (B, C, D, H, W) -> (B, C, D', H', W'), or a pair.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.MaxPool3d(2).apply({}, {}, jnp.ones((1, 2, 4, 4, 4)))[0].shape
+        (1, 2, 2, 2, 2)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.MaxPool3d.html
+    """
+
+    rank = 3
+
+
+class _AvgPool(Module):
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPool):
+    """The mean of every window.
+
+    Args:
+        kernel_size: of the window.
+        stride: steps between windows; the kernel size unless told.
+        padding: zeros on both sides; at most half the kernel.
+        ceil_mode: whether a last window may overhang.
+        count_include_pad: whether the padding counts in the divisor.
+
+    Call: (B, C, L) -> (B, C, L').
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.AvgPool1d(2).apply({}, {}, jnp.array([[[1.0, 3.0, 2.0, 0.0]]]))[0]
+        Array([[[2., 1.]]], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AvgPool1d.html
+    """
+
+    def __init__(
+        self,
+        kernel_size: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ):
+        super().__init__()
+        sizes = (kernel_size, kernel_size if stride is None else stride, padding)
+        self.kernel_size, self.stride, self.padding = (tuple(s) if isinstance(s, Sequence) else (s,) for s in sizes)
+        self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
+
+
+class _AvgPoolDivided(_AvgPool):
+    rank: ClassVar[int]
+
+    def __init__(
+        self,
+        kernel_size: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ):
+        super().__init__()
+        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.padding, self.ceil_mode = padding, ceil_mode
+        self.count_include_pad, self.divisor_override = count_include_pad, divisor_override
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        pool = (F.avg_pool2d, F.avg_pool3d)[self.rank - 2]
+        return pool(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )
+
+
+class AvgPool2d(_AvgPoolDivided):
+    """The mean of every window.
+
+    Args:
+        kernel_size, stride, padding, ceil_mode, count_include_pad: as in `AvgPool1d`; sizes are an int for both
+            dimensions or (height, width).
+        divisor_override: divides by this in place of the window's size.
+
+    Call: (B, C, H, W) -> (B, C, H', W').
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.AvgPool2d(2).apply({}, {}, jnp.ones((1, 2, 4, 6)))[0].shape
+        (1, 2, 2, 3)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AvgPool2d.html
+    """
+
+    rank = 2
+
+
+class AvgPool3d(_AvgPoolDivided):
+    """The mean of every window.
+
+    Args:
+        kernel_size, stride, padding, ceil_mode, count_include_pad: as in `AvgPool1d`; sizes are an int for all
+            dimensions or (depth, height, width).
+        divisor_override: divides by this in place of the window's size.
+
+    Call: (B, C, D, H, W) -> (B, C, D', H', W').
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.AvgPool3d(2).apply({}, {}, jnp.ones((1, 2, 4, 4, 6)))[0].shape
+        (1, 2, 2, 2, 3)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AvgPool3d.html
+    """
+
+    rank = 3
+
+
+class _AdaptiveAvgPool(Module):
+    rank: ClassVar[int]
+
+    def __init__(self, output_size: int | Sequence[int | None] | None):
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[self.rank - 1]
+        return pool(input, self.output_size)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+    """The means of so many bins, whatever the input's length: bin i is [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
+
+    Args:
+        output_size: n.
+
+    Call: (B, C, L) -> (B, C, n).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.AdaptiveAvgPool1d(2).apply({}, {}, jnp.array([[[1.0, 2.0, 6.0]]]))[0]
+        Array([[[1.5, 4. ]]], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveAvgPool1d.html
+    """
+
+    rank = 1
+
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+    """The means of so many bins in each dimension, whatever the input's size.
+
+    Args:
+        output_size: an int for both dimensions or (height, width); None keeps the input's.
+
+    Call: (B, C, H, W) -> (B, C, *output_size).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.AdaptiveAvgPool2d((1, None)).apply({}, {}, jnp.ones((2, 3, 7, 5)))[0].shape
+        (2, 3, 1, 5)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveAvgPool2d.html
+    """
+
+    rank = 2
+
+
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+    """The means of so many bins in each dimension, whatever the input's size.
+
+    Args:
+        output_size: an int for all dimensions or (depth, height, width); None keeps the input's.
+
+    Call: (B, C, D, H, W) -> (B, C, *output_size).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.AdaptiveAvgPool3d(2).apply({}, {}, jnp.ones((2, 3, 4, 5, 6)))[0].shape
+        (2, 3, 2, 2, 2)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveAvgPool3d.html
+    """
+
+    rank = 3
