@@ -86,7 +86,8 @@ class TensorBoard:
         from tensorboardX import SummaryWriter  # half a second that `--help` need not wait for
 
         try:
-            self._writer = SummaryWriter(str(folder), purge_step=step + 1)
+            # names are made of seconds: without a suffix a run resumed within the same one would overwrite the file
+            self._writer = SummaryWriter(str(folder), purge_step=step + 1, filename_suffix=f".{step:08d}")
         except OSError as error:
             raise cannot_write("train.TensorBoard", Path(folder), error) from error
 

@@ -1,0 +1,223 @@
+"""Complete or absent: whatever is killed, damaged or full, the newest sound checkpoint is there and is found."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import optax
+import pytest
+
+from funcnet import train
+from funcnet.train import checkpoints as module
+
+
+def state_at(step):
+    return {
+        "params": {"fc": {"weight": np.arange(6, dtype=np.float32).reshape(2, 3) + step, "empty": np.zeros((0, 3))}},
+        "half": np.full(3, step, ml_dtypes.bfloat16),
+        "mask": np.array([True, False]),
+        "opt_state": (optax.EmptyState(), {"count": np.array(step, np.int32)}),
+    }
+
+
+def written(folder, steps, **options):
+    said = []
+    with train.Checkpoints(folder, say=said.append, **options) as checkpoints:
+        for step, metrics in steps.items():
+            checkpoints.save(state_at(step), step, {"seed": 3}, metrics)
+    return checkpoints, said
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_is_saved_comes_back_bit_for_bit(tmp_path):
+    checkpoints, _ = written(tmp_path, {7: None})
+    restored = checkpoints.restore(state_at(0))
+    assert (restored.step, restored.about["seed"]) == (7, 3)
+    assert restored.about["versions"]["jax"] == jax.__version__
+    assert jax.tree.structure(restored.state) == jax.tree.structure(state_at(0))
+    for ours, theirs in zip(jax.tree.leaves(restored.state), jax.tree.leaves(state_at(7)), strict=True):
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_an_empty_folder_holds_nothing(tmp_path):
+    assert train.Checkpoints(tmp_path / "none").restore(state_at(0)) is None
+
+
+def test_a_save_returns_before_it_is_written_and_sees_the_state_as_it_was(tmp_path, monkeypatch):
+    import threading
+
+    go = threading.Event()
+    write = module._write_arrays
+    monkeypatch.setattr(module, "_write_arrays", lambda *args: (go.wait(10), write(*args)))
+    state = {"w": np.zeros(3)}
+    with train.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(state, 1, {})
+        state["w"][:] = 9
+        assert checkpoints.restore({"w": np.zeros(3)}) is None
+        go.set()
+    np.testing.assert_array_equal(checkpoints.restore({"w": np.zeros(3)}).state["w"], 0)
+
+
+def test_the_newest_and_the_best_are_kept(tmp_path):
+    losses = {10: 3.0, 20: 1.0, 30: 2.0, 40: None, 50: 2.5}
+    metrics = {step: None if loss is None else {"eval_loss": loss} for step, loss in losses.items()}
+    written(tmp_path, metrics, keep=2, best_metric="eval_loss")
+    assert names(tmp_path) == ["step-00000020", "step-00000040", "step-00000050"]
+    written(tmp_path, {60: {"eval_loss": 9.0}}, keep=1, best_metric="eval_loss", best="max")
+    assert names(tmp_path) == ["step-00000060"]
+
+
+def test_the_same_step_is_written_once(tmp_path):
+    with train.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(state_at(1), 1, {})
+        checkpoints.save(state_at(2), 1, {})
+    np.testing.assert_array_equal(checkpoints.restore(state_at(0)).state["half"], state_at(1)["half"])
+
+
+def arrays_of(folder):
+    return max((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+
+
+@pytest.mark.parametrize("damage", ["flipped byte", "truncated", "missing", "digests", "flipped byte in run.json"])
+def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path, damage):
+    checkpoints, said = written(tmp_path, {1: None, 2: None})
+    newest = tmp_path / "step-00000002"
+    target = {"digests": newest / "digests.json", "flipped byte in run.json": newest / "run.json"}.get(damage)
+    target = target or arrays_of(newest / "arrays")
+    content = bytearray(target.read_bytes())
+    if damage.startswith("flipped"):
+        content[len(content) // 2] ^= 1
+    target.write_bytes(content[: len(content) // 2] if damage in ("truncated", "digests") else content)
+    if damage == "missing":
+        target.unlink()
+    assert checkpoints.restore(state_at(0)).step == 1
+    assert len(said) == 1 and said[0].startswith("Checkpoint step-00000002 is damaged (")
+    assert said[0].endswith("): using the one before it.")
+    written(tmp_path, {2: None})  # the run reaches step 2 again
+    assert checkpoints.restore(state_at(0)).step == 2
+
+
+def test_any_flipped_byte_of_any_file_is_found(tmp_path):
+    checkpoints, _ = written(tmp_path, {1: None})
+    folder = tmp_path / "step-00000001"
+    rng = np.random.default_rng(0)
+    for path in [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]:
+        content = path.read_bytes()
+        changed = bytearray(content)
+        changed[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        assert checkpoints.restore(state_at(0)) is None, path
+        path.write_bytes(content)
+    assert checkpoints.restore(state_at(0)).step == 1
+
+
+def test_without_digests_a_checkpoint_is_none_and_goes_with_the_next_write(tmp_path):
+    checkpoints, said = written(tmp_path, {1: None, 2: None})
+    (tmp_path / "step-00000002" / "digests.json").unlink()
+    assert checkpoints.restore(state_at(0)).step == 1
+    assert said == []
+    written(tmp_path, {3: None})
+    assert names(tmp_path) == ["step-00000001", "step-00000003"]
+
+
+@pytest.mark.parametrize("kills", ["before the arrays", "before the digests", "while pruning"])
+def test_killed_while_writing_the_one_before_is_there(tmp_path, kills):
+    """SIGKILL at the worst moments: nothing older goes before the newer one is complete."""
+    code = f"""
+    import os, signal, sys
+    import numpy as np
+    from funcnet import train
+    from funcnet.train import checkpoints as module
+
+    die = lambda *args, **kwargs: os.kill(os.getpid(), signal.SIGKILL)
+    with train.Checkpoints({str(tmp_path)!r}, keep=1) as checkpoints:
+        checkpoints.save({{"w": np.zeros(3)}}, 1, {{}})
+        checkpoints.wait()
+        if {kills!r} == "before the arrays":
+            module._write_arrays = die
+        elif {kills!r} == "before the digests":
+            module._digests = die
+        else:
+            module.shutil.rmtree = die
+        checkpoints.save({{"w": np.ones(3)}}, 2, {{}})
+    """
+    result = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=os.environ, timeout=120)
+    assert result.returncode == -signal.SIGKILL
+    restored = train.Checkpoints(tmp_path, say=pytest.fail).restore({"w": np.zeros(3)})
+    assert restored.step == (2 if kills == "while pruning" else 1)
+    np.testing.assert_array_equal(restored.state["w"], restored.step - 1)
+
+
+def test_a_full_disk_is_an_error_and_what_was_there_stays(tmp_path):
+    """A real one: no file may grow beyond some kilobytes."""
+    code = f"""
+    import resource, signal, sys
+    import numpy as np
+    from funcnet import train
+
+    with train.Checkpoints({str(tmp_path)!r}, keep=1) as checkpoints:
+        checkpoints.save({{"w": np.zeros(3)}}, 1, {{}})
+        checkpoints.wait()
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+        checkpoints.save({{"w": np.random.default_rng(0).normal(size=100_000)}}, 2, {{}})
+        try:
+            checkpoints.wait()
+        except train.RunError as error:
+            print(error)
+    """
+    result = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    assert f"train.Checkpoints: cannot write {tmp_path}; expected a folder with space" in result.stdout, result.stderr
+    assert result.stdout.count("\n") == 1, "one line"
+    assert names(tmp_path) == ["step-00000001"]
+    assert train.Checkpoints(tmp_path).restore({"w": np.zeros(3)}).step == 1
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        train.RunError, match=r"cannot write .*file/checkpoints; expected .*What was complete before is"
+    ):
+        written(tmp_path / "file" / "checkpoints", {1: None})
+
+
+def test_another_models_arrays_are_refused_and_listed(tmp_path):
+    checkpoints, _ = written(tmp_path, {1: None})
+    template = state_at(0)
+    template["params"]["fc"]["weight"] = np.zeros((2, 4), np.float32)
+    template["params"]["head"] = np.zeros(1)
+    del template["mask"]
+    text = (
+        r"restore: .*step-00000001; expected the arrays of this model and optimizer, got other ones: params.head is "
+        r"missing, mask is not expected, params.fc.weight is float32\[2, 3\] instead of float32\[2, 4\]. Resume with"
+    )
+    with pytest.raises(train.RunError, match=text):
+        checkpoints.restore(template)
+
+
+def test_at_least_one_is_kept(tmp_path):
+    with pytest.raises(ValueError, match="train.Checkpoints: keep; expected at least 1, got 0. Keep one"):
+        train.Checkpoints(tmp_path, keep=0)
+
+
+def test_a_train_state_of_jax_arrays(tmp_path):
+    state = train.create({"fc": {"weight": jnp.ones(3)}}, {"bn": {"count": jnp.array(2)}}, optax.sgd(0.1, momentum=0.9))
+    with train.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(state, 5, {})
+    restored = checkpoints.restore(state)
+    assert isinstance(restored.state, train.TrainState)
+    assert json.loads((tmp_path / "step-00000005" / "run.json").read_text())["step"] == 5
+    assert jax.tree.structure(restored.state) == jax.tree.structure(state)
+    shutil.rmtree(tmp_path)

@@ -1,0 +1,241 @@
+"""The loop: what it logs and when, how it ends, and that killing and resuming changes no bit."""
+
+import functools
+import os
+import signal
+
+import jax
+import numpy as np
+import optax
+import pytest
+import toy
+
+from funcnet import optim, parallel, train
+
+TOTAL = 12
+
+
+class Recorder:
+    def __init__(self):
+        self.rows, self.synced = {}, 0
+
+    def write(self, step, values):
+        assert step not in self.rows
+        self.rows[step] = dict(values)
+
+    def sync(self):
+        self.synced += 1
+
+
+@functools.cache
+def compiled(kind, devices):
+    plan = parallel.data_parallel(kind, devices)
+    optimizer = optim.bert_adamw(optim.warmup_linear_decay(0.02, 3, TOTAL), no_decay="**.bias")
+    objective = toy.make_objective(0.3, plan.axis_name)
+    step = train.make_step(objective, toy.counts, optimizer, schedule=optim.warmup_linear_decay(0.02, 3, TOTAL))
+    traced = []
+
+    def counted(*args, **kwargs):
+        traced.append(1)
+        return step(*args, **kwargs)
+
+    return plan, optimizer, parallel.parallelize(counted, plan, donate=True), traced
+
+
+def run(kind="jit", devices=1, *, cadence=None, checkpoints=None, stop=None, batches=toy.batches, **options):
+    """Start, or go on from the newest checkpoint, as a task does."""
+    plan, optimizer, step, _ = compiled(kind, devices)
+    state = train.create(*toy.start(), optimizer)
+    restored = checkpoints.restore(state) if checkpoints is not None else None
+    recorder = Recorder()
+    outcome = train.train(
+        step,
+        plan.place(state if restored is None else restored.state),
+        batches,
+        key=plan.place(jax.random.key(5)),
+        place=plan.shard,
+        size=toy.size,
+        cadence=cadence or train.Cadence(TOTAL, log_every=5),
+        stop=stop or train.Interruption(),
+        loggers=[recorder],
+        checkpoints=checkpoints,
+        **options,
+    )
+    return outcome, recorder
+
+
+def assert_equal(ours, theirs):
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def stopping_at(step, number=signal.SIGTERM):
+    """Send this process a real signal once `step` is finished."""
+    return lambda finished: os.kill(os.getpid(), number) if finished == step else None
+
+
+def test_a_run_logs_evaluates_and_saves_when_it_should(tmp_path):
+    evaluated = []
+    evaluate = lambda state: evaluated.append(int(state.step)) or {"loss": 1.5}
+    finished = []
+    cadence = train.Cadence(TOTAL, log_every=5, evaluate_every=4, save_every=8)
+    with train.Checkpoints(tmp_path, keep=9) as checkpoints:
+        outcome, log = run(
+            cadence=cadence, checkpoints=checkpoints, evaluate=evaluate, after_step=finished.append, about={"seed": 5}
+        )
+    assert outcome.step == int(outcome.state.step) == TOTAL
+    assert finished == list(range(1, TOTAL + 1))
+    assert sorted(log.rows) == [1, 4, 5, 8, 10, 12]
+    assert evaluated == [4, 8, 12]
+    assert [step for step, row in log.rows.items() if "eval_loss" in row] == evaluated
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-00000008", "step-00000012"]
+    assert log.synced == 2
+    restored = checkpoints.restore(train.create(*toy.start(), compiled("jit", 1)[1]))
+    assert restored.about["data"] == {"next_step": TOTAL}
+    assert (restored.about["seed"], restored.about["metrics"]) == (5, {"eval_loss": 1.5})
+    row = log.rows[10]
+    assert {"loss", "tokens_loss", "grad_norm", "learning_rate", "tokens_per_second", "data_wait_share"} <= set(row)
+    assert row["tokens_per_second"] > 0 and 0 <= row["data_wait_share"] <= 1 and 0 <= outcome.data_wait_share <= 1
+
+
+def test_the_metrics_are_those_of_the_step_though_read_one_late():
+    _, every = run(cadence=train.Cadence(TOTAL, log_every=1))
+    _, some = run(cadence=train.Cadence(TOTAL, log_every=5))
+    assert sorted(every.rows) == list(range(1, TOTAL + 1))
+    for step, row in some.rows.items():
+        assert row["loss"] == every.rows[step]["loss"]
+
+
+def test_metrics_are_read_while_the_next_step_runs():
+    events = []
+    plan, optimizer, step, _ = compiled("jit", 1)
+
+    def watched(*args):
+        events.append("run")
+        return step(*args)
+
+    train.train(
+        watched,
+        plan.place(train.create(*toy.start(), optimizer)),
+        toy.batches,
+        key=plan.place(jax.random.key(5)),
+        place=plan.shard,
+        size=toy.size,
+        cadence=train.Cadence(4, log_every=1),
+        stop=train.Interruption(),
+        after_step=lambda number: events.append(number),
+    )
+    # the first compiles and is waited for; then one is always running
+    assert events == ["run", 1, "run", "run", 2, "run", 3, 4]
+
+
+@pytest.mark.parametrize(("kind", "devices"), [("jit", 1), ("jit", 8), ("shard_map", 8), ("pmap", 8)])
+def test_stopped_and_resumed_is_bitwise_the_uninterrupted_run(tmp_path, kind, devices):
+    straight, log = run(kind, devices, cadence=train.Cadence(TOTAL, log_every=1))
+    cadence = train.Cadence(TOTAL, log_every=1, save_every=5)
+    rows = {}
+    for stops in (3, 7, None):
+        with train.Checkpoints(tmp_path) as checkpoints, train.Interruption() as stop:
+            after_step = stopping_at(stops) if stops else lambda step: None
+            outcome, part = run(
+                kind, devices, cadence=cadence, checkpoints=checkpoints, stop=stop, after_step=after_step
+            )
+        assert not set(rows) & set(part.rows)
+        rows |= part.rows
+        if stops:
+            assert stops <= outcome.step <= stops + 1
+            assert stop.exit_code == 143
+    assert_equal(outcome.state, straight.state)
+    assert {s: row["loss"] for s, row in rows.items()} == {s: row["loss"] for s, row in log.rows.items()}
+    assert len(compiled(kind, devices)[3]) == 1, "what was restored lies as the first state did: nothing compiles anew"
+
+
+def test_a_signal_before_the_first_step_saves_nothing(tmp_path):
+    with train.Interruption() as stop, train.Checkpoints(tmp_path / "none") as checkpoints:
+        os.kill(os.getpid(), signal.SIGINT)
+        outcome, log = run(stop=stop, checkpoints=checkpoints)
+    assert (outcome.step, log.rows, stop.exit_code) == (0, {}, 130)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_signal_while_evaluating_saves_and_leaves(tmp_path):
+    def evaluate(state):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return {"loss": 0.0}
+
+    with train.Interruption() as stop, train.Checkpoints(tmp_path) as checkpoints:
+        cadence = train.Cadence(TOTAL, log_every=2, evaluate_every=4)
+        outcome, log = run(stop=stop, checkpoints=checkpoints, evaluate=evaluate, cadence=cadence)
+    assert outcome.step == 4
+    assert "eval_loss" not in log.rows[4], "half an evaluation is none"
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000004"]
+
+
+def test_a_finished_run_does_nothing_more(tmp_path):
+    with train.Checkpoints(tmp_path) as checkpoints:
+        first, _ = run(checkpoints=checkpoints)
+        again, log = run(checkpoints=checkpoints)
+    assert (again.step, log.rows) == (TOTAL, {})
+    assert_equal(again.state, first.state)
+
+
+def test_the_second_signal_ends_at_once():
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), train.Interruption():
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_saved(tmp_path):
+    def batches(start):
+        for number, batch in enumerate(toy.batches(start)):
+            yield batch | {"x": batch["x"] * np.nan} if number == 3 else batch
+
+    with train.Checkpoints(tmp_path) as checkpoints:
+        text = "train.train: the loss at step 4; expected a finite number, got nan. Lower the learning rate"
+        with pytest.raises(train.RunError, match=text):
+            run(batches=batches, checkpoints=checkpoints, cadence=train.Cadence(TOTAL, save_every=2))
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000002"]
+
+
+def test_data_that_end_early_are_told():
+    with pytest.raises(
+        train.RunError, match="train.train: the data ended at step 3; expected a batch for every step, got"
+    ):
+        run(batches=lambda start: iter([toy.batch_at(0), toy.batch_at(1)]))
+
+
+def test_an_error_of_the_data_arrives():
+    with pytest.raises(
+        ValueError, match="a batch that does not divide over 8 devices; expected a multiple of 8, got 12"
+    ):
+        run("jit", 8, batches=lambda start: toy.batches(start, rows=12))
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path):
+    (tmp_path / "file").write_text("")
+    checkpoints = train.Checkpoints(tmp_path / "file" / "checkpoints")
+    with pytest.raises(train.RunError, match="train.Checkpoints: cannot write .*file/checkpoints"):
+        run(checkpoints=checkpoints, cadence=train.Cadence(TOTAL, save_every=2))
+
+
+def test_buffers_that_no_one_synchronised_are_found_before_they_are_saved(tmp_path):
+    plan = parallel.data_parallel("shard_map", 8)
+    optimizer = optax.sgd(0.1)
+    step = parallel.parallelize(train.make_step(toy.make_objective(), toy.counts, optimizer), plan)
+    with pytest.raises(
+        ValueError, match=r"train.train: norm.running_mean; expected equal copies on all devices, got diff"
+    ):
+        train.train(
+            step,
+            plan.place(train.create(*toy.start(), optimizer)),
+            toy.batches,
+            key=plan.place(jax.random.key(5)),
+            place=plan.shard,
+            size=toy.size,
+            cadence=train.Cadence(2),
+            stop=train.Interruption(),
+            checkpoints=train.Checkpoints(tmp_path),
+        )

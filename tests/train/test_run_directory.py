@@ -1,0 +1,71 @@
+"""May a run start there, or go on there; and what is said when not."""
+
+import pytest
+
+from funcnet import train
+from funcnet.train.run_directory import differences
+
+CONFIG = {"steps": 100, "model": {"layers": 2, "name": "tiny"}}
+
+
+def test_a_run_from_its_start_to_its_end(tmp_path):
+    out = train.open_run(tmp_path / "deep" / "run", CONFIG)
+    train.pin(out, {"corpus": "ab12"})
+    assert not train.is_finished(out)
+    assert train.open_run(out, CONFIG, resume=True) == out
+    train.pin(out, {"corpus": "ab12", "vocabulary": "cd34"})
+    train.finish(out)
+    assert train.is_finished(train.open_run(out, CONFIG, resume=True))
+
+
+def test_a_second_run_needs_resume(tmp_path):
+    train.open_run(tmp_path, CONFIG)
+    with pytest.raises(
+        train.RunError, match=r"already holds a run; expected a new or empty folder, got .*Add --resume"
+    ):
+        train.open_run(tmp_path, CONFIG)
+
+
+def test_files_that_would_be_overwritten_are_told(tmp_path):
+    (tmp_path / "model.safetensors").write_text("precious")
+    (tmp_path / "log.txt").write_text("harmless")
+    with pytest.raises(train.RunError, match="already holds model.safetensors; expected a new or empty folder"):
+        train.open_run(tmp_path, CONFIG, writes=("config.json", "model.safetensors"))
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["log.txt", "model.safetensors"]
+
+
+@pytest.mark.parametrize(("name", "what"), [("none", "no such folder"), (".", "a folder without run.json")])
+def test_nothing_to_resume(tmp_path, name, what):
+    with pytest.raises(
+        train.RunError, match=f"expected a run to resume, got {what}: none ever started there. Leave out"
+    ):
+        train.open_run(tmp_path / name, CONFIG, resume=True)
+
+
+def test_another_configuration_is_listed(tmp_path):
+    train.open_run(tmp_path, CONFIG)
+    other = {"steps": 200, "model": {"layers": 2, "name": "base"}, "seed": 1}
+    text = "got another one: steps was 100, now 200; model.name was 'tiny', now 'base'; seed was absent, now 1. Resume"
+    with pytest.raises(train.RunError, match=text):
+        train.open_run(tmp_path, other, resume=True)
+    train.pin(tmp_path, {"corpus": "ab12"})
+    with pytest.raises(train.RunError, match="corpus was 'ab12', now 'ff00'"):
+        train.pin(tmp_path, {"corpus": "ff00"})
+
+
+def test_tuples_are_lists_in_a_file():
+    assert differences({"corpus": ["a", "b"]}, {"corpus": ("a", "b")}) == []
+
+
+def test_a_record_that_is_none(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(
+        train.RunError, match=r"run.json; expected the record of a run, got something else. Take another"
+    ):
+        train.open_run(tmp_path, CONFIG, resume=True)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(train.RunError, match="train.open_run: cannot write .*expected a folder with space that may be"):
+        train.open_run(tmp_path / "file" / "run", CONFIG)

@@ -1,0 +1,226 @@
+"""One definition of the step: the same numbers on 1, 2 and 8 devices, by pmap, shard_map and jit, accumulated or not."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import toy
+
+from funcnet import optim, parallel, train
+
+WAYS = [(kind, devices) for kind in ("pmap", "shard_map", "jit") for devices in (1, 2, 8)]
+
+
+def single_device(steps=20, rate=0.0, optimizer=None):
+    """The training step as anyone would write it, without this package: the reference."""
+    optimizer = optimizer or optax.sgd(0.5)
+    objective = toy.make_objective(rate)
+
+    @jax.jit
+    def step(params, state, opt_state, batch, rng):
+        def loss(params):
+            sums, new = objective(params, state, batch, training=True, rng=rng)
+            parts = {k: v["loss"] / jnp.maximum(toy.counts(batch)[k], 1).astype(jnp.float32) for k, v in sums.items()}
+            return parts["tokens"] + parts["rows"], new
+
+        (value, state), grads = jax.value_and_grad(loss, has_aux=True)(params)
+        updates, opt_state = optimizer.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), state, opt_state, value
+
+    params, state = toy.start()
+    opt_state, losses = optimizer.init(params), []
+    for number in range(steps):
+        rng = jax.random.fold_in(jax.random.key(1), number)
+        params, state, opt_state, loss = step(params, state, opt_state, toy.batch_at(number), rng)
+        losses.append(float(loss))
+    return params, state, losses
+
+
+@functools.cache
+def reference(rate=0.0):
+    return single_device(rate=rate)
+
+
+def assert_close(ours, theirs, tolerance):
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
+
+
+@pytest.mark.parametrize(("kind", "devices"), WAYS)
+def test_twenty_steps_agree_with_a_single_device(kind, devices):
+    params, state, losses = reference()
+    ours, history = toy.run(kind, devices)
+    np.testing.assert_allclose([m["loss"] for m in history], losses, rtol=1e-5)
+    assert_close(ours.params, params, 1e-5)
+    assert_close(ours.state, state, 1e-5)
+    parallel.check_replicated((ours.params, ours.state))
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8])
+def test_under_jit_dropout_is_that_of_a_single_device(devices):
+    params, _, losses = reference(0.3)
+    ours, history = toy.run("jit", devices, rate=0.3)
+    np.testing.assert_allclose([m["loss"] for m in history], losses, rtol=1e-5)
+    assert_close(ours.params, params, 1e-5)
+
+
+def test_under_shard_map_every_device_drops_units_of_its_own():
+    _, with_one = toy.run("shard_map", 1, steps=3, rate=0.3)
+    _, with_eight = toy.run("shard_map", 8, steps=3, rate=0.3)
+    assert abs(with_one[0]["loss"] - with_eight[0]["loss"]) > 1e-4
+
+
+@pytest.mark.parametrize(("kind", "devices"), [("jit", 1), ("jit", 8), ("shard_map", 2), ("pmap", 2)])
+def test_accumulated_micro_batches_give_the_same_mean_over_all_tokens(kind, devices):
+    params, _, losses = reference()
+    ours, history = toy.run(kind, devices, accumulate=2 if devices == 8 else 4)
+    np.testing.assert_allclose([m["loss"] for m in history], losses, rtol=1e-5)
+    assert_close(ours.params, params, 1e-5)
+
+
+def test_micro_batches_draw_masks_of_their_own():
+    same_rows = lambda tree: jax.tree.map(lambda x: np.repeat(x[:1], 2, axis=0), tree)
+    plan = parallel.data_parallel("jit", 1)
+    objective = toy.make_objective(0.5)
+    seen = {}
+    for accumulate in (1, 2):
+        step = train.make_step(objective, toy.counts, optax.sgd(0.1), accumulate=accumulate)
+        state = train.create(*toy.start(), optax.sgd(0.1))
+        batch = same_rows(toy.batch_at(0)) if accumulate == 2 else jax.tree.map(lambda x: x[:1], toy.batch_at(0))
+        _, metrics = parallel.parallelize(step, plan)(state, batch, jax.random.key(0))
+        seen[accumulate] = float(metrics["rows_loss"])
+    assert seen[1] != seen[2]
+
+
+def test_micro_batches_stay_on_their_devices():
+    """Taking rows a, a + A, … keeps every row where it is: no exchange but that of the gradients."""
+    plan = parallel.data_parallel("jit", 8)
+    step = train.make_step(toy.make_objective(), toy.counts, optax.sgd(0.5), accumulate=2)
+    state = plan.place(train.create(*toy.start(), optax.sgd(0.5)))
+    call = parallel.parallelize(step, plan)
+    text = call.lower(state, plan.shard(toy.batch_at(0)), plan.place(jax.random.key(0))).compile().as_text()
+    assert not any(name in text for name in ("all-gather(", "all-to-all(", "collective-permute("))
+
+
+def test_metrics_are_the_means_over_what_counts():
+    _, history = toy.run("shard_map", 8, steps=1, schedule=optax.constant_schedule(0.25))
+    sums, _ = toy.make_objective()(*toy.start(), toy.batch_at(0), training=False, rng=None)
+    tokens = toy.size(toy.batch_at(0))
+    np.testing.assert_allclose(history[0]["tokens_accuracy"], sums["tokens"]["accuracy"] / tokens, rtol=1e-6)
+    np.testing.assert_allclose(history[0]["rows_loss"], sums["rows"]["loss"] / toy.B, rtol=1e-6)
+    np.testing.assert_allclose(history[0]["loss"], history[0]["tokens_loss"] + history[0]["rows_loss"], rtol=1e-6)
+    assert history[0]["learning_rate"] == 0.25
+    assert set(history[0]) == {
+        *("loss", "grad_norm", "learning_rate"),
+        *(f"{term}_{metric}" for term in ("tokens", "rows") for metric in ("loss", "accuracy")),
+    }
+
+
+def test_a_term_that_counts_nothing_adds_nothing():
+    batch = toy.batch_at(0) | {"labels": np.full((toy.B, toy.T), -1, np.int32)}
+    step = train.make_step(toy.make_objective(), toy.counts, optax.sgd(0.1))
+    state, metrics = jax.jit(step)(train.create(*toy.start(), optax.sgd(0.1)), batch, jax.random.key(0))
+    assert metrics["tokens_loss"] == 0
+    assert metrics["loss"] == metrics["rows_loss"] > 0
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
+
+
+@pytest.mark.parametrize("kind", ["pmap", "shard_map"])
+def test_local_buffers_come_out_averaged(kind):
+    ours, _ = toy.run(kind, 8, steps=5, buffers="averaged")
+    _, state, _ = single_device(steps=5)
+    parallel.check_replicated(ours.state)
+    assert_close(ours.state, state, 1e-5)  # of equal parts, the mean of means is the mean
+
+
+def test_the_norm_is_that_before_clipping_and_the_optimizer_clips():
+    optimizer = optax.chain(optim.clip_by_global_norm(1e-3), optax.sgd(1.0))
+    before = train.create(*toy.start(), optimizer)
+    after, history = toy.run("jit", 2, steps=1, optimizer=optimizer)
+    moved = jax.tree.map(lambda a, b: np.asarray(a) - np.asarray(b), after.params, before.params)
+    np.testing.assert_allclose(optax.tree.norm(moved), 1e-3, rtol=1e-3)
+    assert history[0]["grad_norm"] > 0.01
+
+
+def test_bfloat16_computes_narrow_and_keeps_float32_masters():
+    seen = []
+
+    def objective(params, state, batch, *, training, rng):
+        seen.append(params["body"]["weight"].dtype)
+        return toy.make_objective()(params, state, batch, training=training, rng=rng)
+
+    optimizer = optim.bert_adamw(1e-3, no_decay="**.bias")
+    step = train.make_step(objective, toy.counts, optimizer, precision=train.BFLOAT16)
+    state, metrics = jax.jit(step)(train.create(*toy.start(), optimizer), toy.batch_at(0), jax.random.key(0))
+    assert set(seen) == {jnp.dtype(jnp.bfloat16)}
+    assert {leaf.dtype for leaf in jax.tree.leaves((state.params, state.opt_state[1].mu))} == {jnp.dtype(jnp.float32)}
+    assert metrics["loss"].dtype == jnp.float32
+    np.testing.assert_allclose(metrics["loss"], reference()[2][0], rtol=2e-2)
+
+
+def test_a_frozen_part_neither_moves_nor_has_a_gradient():
+    start, _ = toy.start()
+    optimizer = optim.bert_adamw(1e-2, no_decay=())
+    ours, _ = toy.run("shard_map", 2, steps=3, optimizer=optimizer, trainable="tokens")
+    assert_close(ours.params["body"], start["body"], 0)
+    assert np.abs(np.asarray(ours.params["tokens"]["weight"]) - start["tokens"]["weight"]).max() > 1e-3
+    assert jax.tree.leaves(ours.opt_state[1].mu["body"]) == []
+
+    def cost(trainable):
+        step = train.make_step(toy.make_objective(), toy.counts, optimizer, trainable=trainable)
+        state = train.create(*toy.start(), optimizer, trainable=trainable)
+        return jax.jit(step).lower(state, toy.batch_at(0), jax.random.key(0)).compile().cost_analysis()["flops"]
+
+    assert cost("tokens") < 0.8 * cost("**")
+
+
+@pytest.mark.parametrize(("kind", "devices"), [("jit", 1), ("pmap", 8), ("shard_map", 8), ("jit", 8)])
+def test_evaluation_is_the_mean_over_all_batches(kind, devices):
+    plan = parallel.data_parallel(kind, devices)
+    step = parallel.parallelize(train.make_eval_step(toy.make_objective(), toy.counts), plan)
+    batches = [toy.batch_at(number) for number in range(3)]
+    ours = train.evaluate(step, plan.place(toy.start()), map(plan.shard, batches))
+    sums, _ = toy.make_objective()(
+        *toy.start(), jax.tree.map(lambda *x: np.concatenate(x), *batches), training=False, rng=None
+    )
+    np.testing.assert_allclose(ours["tokens_loss"], sums["tokens"]["loss"] / sum(map(toy.size, batches)), rtol=1e-5)
+    np.testing.assert_allclose(ours["loss"], ours["tokens_loss"] + ours["rows_loss"], rtol=1e-6)
+
+
+def test_evaluation_can_be_cut_short_and_needs_a_batch():
+    step = jax.jit(train.make_eval_step(toy.make_objective(), toy.counts))
+    asked = []
+    first = train.evaluate(step, toy.start(), [toy.batch_at(0)])
+    cut = train.evaluate(step, toy.start(), toy.batches(0), should_stop=lambda: asked.append(1) is None)
+    assert cut == first and len(asked) == 1
+    with pytest.raises(ValueError, match="train.evaluate: batches; expected at least one, got none. Hold out more"):
+        train.evaluate(step, toy.start(), [])
+
+
+def test_what_cannot_be_a_step_is_refused():
+    with pytest.raises(ValueError, match="train.make_step: accumulate; expected at least 1, got 0. Use 1"):
+        train.make_step(toy.make_objective(), toy.counts, optax.sgd(0.1), accumulate=0)
+    with pytest.raises(
+        ValueError, match=r"train.make_step: a batch that does not divide over 1 device x 3 micro-batch"
+    ):
+        toy.run(steps=1, accumulate=3)
+    with pytest.raises(
+        ValueError, match="make_step: objective's term 'rows'; expected a 'loss' in it and a count of that"
+    ):
+        step = train.make_step(toy.make_objective(), lambda batch: {"tokens": 1}, optax.sgd(0.1))
+        step(train.create(*toy.start(), optax.sgd(0.1)), toy.batch_at(0), jax.random.key(0))
+    with pytest.raises(
+        ValueError, match="train.create: trainable: pattern 'bdy' matches nothing. Nearest names: 'body'"
+    ):
+        train.create(*toy.start(), optax.sgd(0.1), trainable="bdy")
+
+
+@pytest.mark.parametrize("part", ["norms", "softmax", "reductions"])
+def test_narrow_reductions_are_refused(part):
+    with pytest.raises(ValueError, match=f"train.Precision: {part}; expected float32 or wider, got bfloat16. Leave"):
+        train.Precision(**{part: jnp.bfloat16})
+    with pytest.raises(ValueError, match="train.Precision: params; expected float32 or wider, got bfloat16"):
+        train.Precision(params=jnp.bfloat16)
