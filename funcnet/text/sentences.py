@@ -6,10 +6,14 @@ in some 240 languages; the 2 million words of the default corpus take 0.1 s).
 
 from __future__ import annotations
 
+import re
+
 import sentencex
 
 from funcnet.text.corpus import BLANK_LINE
 
+# sentencex 1.0 panics where a full stop follows white space of several bytes (no-break spaces, U+0085, U+3000)
+ODD_SPACE = re.compile(r"[^\S\n ]")
 LONGEST = 2_000  # characters; what runs on for longer is a table or a list, of which one segment would keep the start
 
 
@@ -33,7 +37,8 @@ def split_sentences(document: str, *, language: str = "en") -> list[str]:
     Reference: https://github.com/wikimedia/sentencex
     """
     sentences: list[str] = []
-    for paragraph in split_paragraphs(document):
+    plain = ODD_SPACE.sub(" ", document)
+    for paragraph in split_paragraphs(plain):
         for raw in sentencex.segment(language, paragraph):
             sentence = " ".join(raw.split())
             while len(sentence) > LONGEST:

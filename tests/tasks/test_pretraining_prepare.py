@@ -1,6 +1,8 @@
 """From raw text to batches in one call: what is written, found again, resumed, and refused."""
 
 import hashlib
+import os
+import time
 
 import numpy as np
 import pytest
@@ -177,6 +179,14 @@ def test_nothing_is_left_of_a_failed_call(corpus, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         prepare(corpus, directory=tmp_path, seq_len=32, vocab_size=120, progress=interrupt)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_killed_processes_left_is_cleared_after_a_day(corpus, tmp_path):
+    for name, age in (("old.part", 90_000), ("young.part", 10)):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    prepare(corpus, directory=tmp_path, seq_len=32, vocab_size=120, passes=1)
+    assert {path.name for path in tmp_path.glob("*.part")} == {"young.part"}
 
 
 def test_bad_input(corpus, tmp_path, prepared):

@@ -3,6 +3,8 @@
 import os
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from funcnet.text import Corpus, default_corpus, drop_duplicates, read_corpus, split_paragraphs, split_sentences
 
@@ -114,6 +116,21 @@ def test_sentences_keep_every_character_of_the_corpus():
         sentences = split_sentences(document)
         assert "".join("".join(sentences).split()) == "".join(document.split())
         assert all(sentence and sentence == " ".join(sentence.split()) for sentence in sentences)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text(st.sampled_from('aZ9 .!?…\n\t"“”()[]-—。！？你好é\u00a0\u3000\u0085\u2028\u200b\x1c\u0301🎉'), max_size=60)
+)
+def test_sentences_of_any_text(text):
+    sentences = split_sentences(text)
+    assert "".join("".join(sentences).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u3000", "\u0085", "\u2028", "\u202f"])
+def test_white_space_of_several_bytes_before_a_full_stop(space):
+    """A panic inside sentencex 1.0.32, which no `except Exception` would catch."""
+    assert " ".join(split_sentences(f"X{space}.b. One")) == "X .b. One"
 
 
 def test_sentences_without_an_end_are_cut():

@@ -7,6 +7,7 @@ settings, so the second call only opens it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -47,6 +48,7 @@ from funcnet.text import (
 from funcnet.text.corpus import Layout
 
 FORMAT = 1  # of the folder and of how pairs are drawn; another number and old folders are made again
+STALE = 86_400  # seconds; by then no living process is still building
 HELD_OUT_PASS = 1 << 31  # the number of the held-out documents' only pass, apart from all training passes
 Progress = Callable[[str, int, int], None]
 
@@ -306,6 +308,10 @@ def _open(folder: Path) -> Prepared | None:
 def _in_place(folder: Path, build: Callable[[Path], None]) -> None:
     """Builds beside `folder` and renames: a killed process leaves no half folder there, and two at once do not meet."""
     folder.parent.mkdir(parents=True, exist_ok=True)
+    for left in folder.parent.glob("*.part"):  # of processes that were killed
+        with contextlib.suppress(OSError):  # another process may be clearing too
+            if time.time() - left.stat().st_mtime > STALE:
+                shutil.rmtree(left)
     part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".part", dir=folder.parent))
     try:
         build(part)

@@ -39,6 +39,7 @@ def describe_documents(documents: TokenizedDocuments, unknown_id: int) -> dict[s
     lengths = np.diff(documents.sentences)
     return {
         "documents": len(documents.documents) - 1,
+        "documents_without_pairs": int((np.diff(documents.documents) < 2).sum()),  # of one sentence, or none
         "sentences": len(lengths),
         "tokens": len(documents.tokens),
         "tokens_per_sentence": round(float(lengths.mean()), 2) if len(lengths) else 0.0,
