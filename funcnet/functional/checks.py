@@ -22,12 +22,9 @@ __all__ = [
 ]
 
 
-def at_least_float32(*arrays: jax.Array) -> Any:
-    """The dtype to compute norms, softmax and reductions in: float32, or the widest of the arrays' if that is wider."""
-    dtype = jnp.dtype(jnp.float32)
-    for array in arrays:
-        dtype = jnp.promote_types(dtype, array.dtype)
-    return dtype
+def at_least_float32(array: jax.Array) -> Any:
+    """The dtype to compute norms, softmax and reductions in: float32, or the array's own if that is wider."""
+    return array.dtype if jnp.finfo(array.dtype).bits > 32 else jnp.dtype(jnp.float32)
 
 
 def floating(where: str, name: str, array: Any) -> jax.Array:
