@@ -1,1 +1,6 @@
-"""TODO-OWNER."""
+"""BERT: the description, and its directories on disk. Names and files are Hugging Face's."""
+
+from funcnet.models.bert.configuration import PRESETS, BertConfig
+from funcnet.models.bert.inference import Guess, inference
+from funcnet.models.bert.modeling import BertForPreTraining, BertModel
+from funcnet.models.bert.pretrained import from_pretrained, save_pretrained

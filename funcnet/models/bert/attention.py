@@ -1,0 +1,138 @@
+"""Self-attention, with its output layer.
+
+Letters: `B batch, T sequence, Q queries (= T), K keys (= T), H heads, E width of a head, D = H·E width`.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from funcnet import functional as F
+from funcnet import nn
+from funcnet.models.bert.configuration import BertConfig
+
+__all__ = ["BertAttention", "attend", "attention_bias"]
+
+
+def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Array | None:
+    """What is added to the scores so that hidden keys get no weight.
+
+    The most negative finite number rather than -inf: a sequence with every key hidden attends to all of them alike,
+    as in transformers, and is not NaN.
+
+    Args:
+        attention_mask: (B, K), or (B, Q, K) for a mask of its own for each query; 0 or False hides. None: nothing is.
+        dtype: of the scores.
+
+    Returns:
+        (B, 1, 1 or Q, K), zero or the lowest number of `dtype`; None for None.
+
+    Raises:
+        ValueError: another rank.
+
+    >>> attention_bias(jnp.array([[1, 0]]), jnp.float32)
+    Array([[[[ 0.0000000e+00, -3.4028235e+38]]]], dtype=float32)
+    """
+    if attention_mask is None:
+        return None
+    if attention_mask.ndim not in (2, 3):
+        raise ValueError(
+            "attention_bias: attention_mask has the wrong rank; expected (batch, keys) or (batch, queries, keys), got "
+            f"{attention_mask.shape}. Reshape it."
+        )
+    shown = attention_mask[:, None, None, :] if attention_mask.ndim == 2 else attention_mask[:, None]
+    return jnp.where(shown != 0, 0.0, jnp.finfo(dtype).min).astype(dtype)
+
+
+def attend(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    bias: jax.Array | None,
+    dropout: Callable[[jax.Array], jax.Array],
+) -> jax.Array:
+    """dropout(softmax(query·keyᵀ/√E + bias))·value, head by head.
+
+    Args:
+        query: (B, Q, H, E).
+        key, value: (B, K, H, E).
+        bias: broadcasts to (B, H, Q, K); None adds nothing.
+        dropout: applied to the weights; they are not scaled to sum to one again.
+
+    Returns:
+        (B, Q, H, E), in the dtype of the arguments; the softmax is computed in at least float32.
+
+    Example:
+        >>> one = jnp.ones((1, 2, 1, 4))
+        >>> attend(one, one, one, None, lambda weights: weights).shape
+        (1, 2, 1, 4)
+
+    Reference: Vaswani et al. 2017, arXiv:1706.03762, equation 1
+    """
+    query = query * query.shape[-1] ** -0.5  # before the product: fewer numbers to scale
+    scores = jnp.einsum("bqhe,bkhe->bhqk", query, key)  # (B, H, Q, K)
+    if bias is not None:
+        scores = scores + bias
+    weights = dropout(F.softmax(scores, dim=-1))  # (B, H, Q, K)
+    return jnp.einsum("bhqk,bkhe->bqhe", weights, value)  # (B, Q, H, E)
+
+
+class BertSelfAttention(nn.Module):
+    """Queries, keys and values from the same vectors, and attention among them.
+
+    Call: hidden_states (B, T, D), bias as `attention_bias` makes it -> (B, T, D).
+    """
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.heads = config.num_attention_heads
+        self.query = nn.Linear(config.hidden_size, config.hidden_size)
+        self.key = nn.Linear(config.hidden_size, config.hidden_size)
+        self.value = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
+
+    def forward(self, hidden_states: jax.Array, bias: jax.Array | None = None) -> jax.Array:
+        split = (*hidden_states.shape[:-1], self.heads, hidden_states.shape[-1] // self.heads)
+        query = self.query(hidden_states).reshape(split)  # (B, T, H, E)
+        key = self.key(hidden_states).reshape(split)
+        value = self.value(hidden_states).reshape(split)
+        return attend(query, key, value, bias, self.dropout).reshape(hidden_states.shape)
+
+
+class BertSelfOutput(nn.Module):
+    """LayerNorm(input + dropout(dense(attended))). Call: (B, T, D), (B, T, D) -> (B, T, D)."""
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, hidden_states: jax.Array, input_tensor: jax.Array) -> jax.Array:
+        return self.LayerNorm(self.dropout(self.dense(hidden_states)) + input_tensor)
+
+
+class BertAttention(nn.Module):
+    """Self-attention and its output layer, the first half of a block.
+
+    Call: hidden_states (B, T, D), bias as `attention_bias` makes it -> (B, T, D).
+
+    Example:
+        >>> import jax
+        >>> from funcnet.models.bert import BertConfig
+        >>> net = BertAttention(BertConfig.preset("tiny"))
+        >>> params, state = net.init(jax.random.key(0))
+        >>> sorted(params), sorted(params["self"])
+        (['output', 'self'], ['dropout', 'key', 'query', 'value'])
+
+    Reference: transformers.models.bert.modeling_bert.BertAttention
+    """
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.self = BertSelfAttention(config)
+        self.output = BertSelfOutput(config)
+
+    def forward(self, hidden_states: jax.Array, bias: jax.Array | None = None) -> jax.Array:
+        return self.output(self.self(hidden_states, bias), hidden_states)

@@ -1,0 +1,61 @@
+"""Token ids -> vectors: words + positions + token types, normalised. Letters: `B batch, T sequence, D width`."""
+
+import jax
+import jax.numpy as jnp
+
+from funcnet import nn
+from funcnet.models.bert.configuration import BertConfig
+
+__all__ = ["BertEmbeddings"]
+
+
+class BertEmbeddings(nn.Module):
+    """LayerNorm(word + position + token type), then dropout.
+
+    Call: input_ids (B, T) integers, token_type_ids (B, T) or None (all zero), position_ids (B, T) or (T,) or None
+    (0, 1, …) -> (B, T, D).
+
+    Raises:
+        ValueError: input_ids without two dimensions; a sequence longer than the position table.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet.models.bert import BertConfig
+        >>> net = BertEmbeddings(BertConfig.preset("tiny", vocab_size=30))
+        >>> params, state = net.init(jax.random.key(0))
+        >>> net.apply(params, state, jnp.array([[2, 7, 3]]))[0].shape
+        (1, 3, 128)
+
+    Reference: transformers.models.bert.modeling_bert.BertEmbeddings
+    """
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
+        self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.longest = config.max_position_embeddings
+
+    def forward(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+    ) -> jax.Array:
+        if input_ids.ndim != 2:
+            raise ValueError(
+                f"BertEmbeddings: input_ids has the wrong rank; expected (batch, sequence), got {input_ids.shape}. "
+                "Add the batch dimension."
+            )
+        length = input_ids.shape[1]
+        if position_ids is None and length > self.longest:
+            raise ValueError(
+                f"BertEmbeddings: the sequence is longer than the position table; expected at most {self.longest} "
+                f"tokens, got {length}. Cut it, or raise max_position_embeddings and train those rows."
+            )
+        positions = jnp.arange(length) if position_ids is None else position_ids
+        types = jnp.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+        vectors = self.word_embeddings(input_ids) + self.token_type_embeddings(types)
+        return self.dropout(self.LayerNorm(vectors + self.position_embeddings(positions)))
