@@ -4,6 +4,7 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from funcnet.nn.binding import Frame
 from funcnet.nn.module import Module
 
 __all__ = ["ModuleDict", "ModuleList", "Sequential"]
@@ -14,8 +15,8 @@ class _Numbered(Module):
 
     def _set(self, modules: Iterable[Module]) -> None:
         modules = list(modules)
-        for name, _ in self._leaves(Module):
-            del vars(self)[name]
+        for name, _ in self._children():
+            delattr(self, name)
         for i, module in enumerate(modules):
             self.add_module(str(i), module)
 
@@ -36,12 +37,19 @@ class _Numbered(Module):
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            part = object.__new__(type(self))
-            vars(part).update({k: v for k, v in vars(self).items() if k not in dict(self._children())})
-            for i, child in enumerate(self._list()[index]):
-                vars(part)[str(i)] = child
-            return part
+            return self._slice(index)
         return self._list()[self._position(index, len(self))]
+
+    def _slice(self, index: slice) -> Any:
+        """A container of some of the modules, with its other attributes; inside forward, of the bound ones."""
+        frame, names = vars(self).get("_frame"), dict(self._children())
+        part = object.__new__(type(self))
+        vars(part).update({k: v for k, v in vars(self).items() if k not in names})
+        vars(part).update({str(i): child for i, child in enumerate(self._list()[index])})
+        if frame is not None:
+            name = f"{frame.name}[{index.start}:{index.stop}]"
+            vars(part)["_frame"] = Frame(frame.description._slice(index), frame.path, frame.call, name)
+        return part
 
     def __setitem__(self, index: int, module: Module) -> None:
         name = self._children()[self._position(index, len(self))][0]
@@ -159,7 +167,7 @@ class ModuleDict(Module):
 
     def __delitem__(self, name: str) -> None:
         self[name]
-        del vars(self)[name]
+        delattr(self, name)
 
     def __len__(self) -> int:
         return len(self._children())

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from funcnet.nn.binding import Call
 from funcnet.nn.parameter import Buffer, Parameter
 
 __all__ = ["BiasShape", "infer", "init_bias"]
@@ -44,7 +45,8 @@ class _Watch:
         self.shapes: dict[str, tuple[int, ...]] = {}
 
     def run(self, module: Any, name: str, forward: Any, args: Any, kwargs: Any) -> Any:
-        lazy = [(n, leaf) for n, leaf in module._leaves(Parameter) if leaf.shape is None]
+        leaves = (*module._leaves(Parameter), *module._leaves(Buffer))
+        lazy = [(n, leaf) for n, leaf in leaves if leaf.shape is None]
         if lazy and vars(module)[lazy[0][0]].size == 0:
             leaves = dict(lazy)
             for leaf_name, shape in module.lazy_shapes(*args, **kwargs).items():
@@ -55,8 +57,10 @@ class _Watch:
 
 
 def infer(module: Any, args: Any, kwargs: Any) -> dict[str, tuple[int, ...]]:
-    """{dotted name: shape} of the lazy leaves, from one abstract run in eval on the example."""
-    from funcnet.nn.module import _Call
+    """{dotted name: shape} of the lazy leaves, from one abstract run in eval on the example; {} when none is lazy."""
+    leaves = (leaf for m in module.modules() for kind in (Parameter, Buffer) for _, leaf in m._leaves(kind))
+    if all(leaf.shape is not None for leaf in leaves):
+        return {}
 
     def blank(owner: Any, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> jax.Array:
         return jnp.zeros((*stacks, *(leaf.shape if leaf.shape is not None else (0,))), leaf.dtype)
@@ -65,7 +69,7 @@ def infer(module: Any, args: Any, kwargs: Any) -> dict[str, tuple[int, ...]]:
 
     def run(args: Any, kwargs: Any) -> Any:
         params, state = module._build(Parameter, blank), module._build(Buffer, blank)
-        call = _Call(rng=jax.random.key(0), hooks=watch)
+        call = Call(rng=jax.random.key(0), hooks=watch)
         return module._run(params, state, args, kwargs, call)[0]
 
     jax.eval_shape(run, args, kwargs)

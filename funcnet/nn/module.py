@@ -5,24 +5,25 @@
 - *params, state*: two nested dicts of arrays that mirror the tree of modules. A leaf that several modules share lives
   under its first name alone.
 - *bound copy*: what `self` is inside `forward`. `apply` makes it, with arrays in place of descriptions, runs `forward`,
-  reads the buffers back and throws it away.
-- *call*: what one `apply` carries along: training, randomness, hooks, what to capture.
+  reads the buffers back and throws it away (`binding.py`).
+
+How parts are registered and walked is in `description.py`.
 
 A path is a dotted name. The segment `*` in it stands for all the layers of a stack (see `repeat.py`), whose leaves
 carry one leading axis for it.
 """
 
-import difflib
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 
 from funcnet import random, tree
-from funcnet.nn import display, state_dict
+from funcnet.nn import binding, display, lazy, state_dict
+from funcnet.nn.description import Description
 from funcnet.nn.parameter import Buffer, Parameter
 
 Tree = dict[str, Any]
@@ -31,44 +32,7 @@ Training = bool | Mapping[str, bool]
 __all__ = ["Module"]
 
 
-def _trace() -> Any:
-    return jax.extend.core.get_opaque_trace_state(convention="nnx")
-
-
-def _join(*segments: str) -> str:
-    return ".".join(s for s in segments if s)
-
-
-class _Call:
-    """What one `apply` carries along; every bound module of it points here."""
-
-    def __init__(self, training: Any = False, rng: Any = None, hooks: Any = None, prefix: str = "", capture: Any = ()):
-        self.training, self.rng, self.hooks, self.prefix, self.capture = training, rng, hooks, prefix, capture
-        self.captured: dict[str, Any] = {}
-        self.trace = _trace()
-        self.changed = False  # whether a buffer was assigned
-
-
-class _Frame:
-    """What a bound module knows of itself."""
-
-    def __init__(self, description: "Module", path: str, call: _Call):
-        self.description, self.path, self.call, self.keys = description, path, call, 0
-        self.name = _join(call.prefix, path)
-
-    def where(self) -> str:
-        return f"{self.name or 'the root'} ({type(self.description).__name__})"
-
-    def same_trace(self, what: str) -> None:
-        if _trace() != self.call.trace:
-            raise ValueError(
-                f"{self.where()}: {what} inside a transformation that its own forward started (lax.scan, vmap, …), where "
-                "every step would see the same. Use nn.Repeat for a stack of layers, or the child's pure apply: "
-                "`p, s = self.subtree('child')`, then `net.child.apply(p, s, x, rng=key)` with a key for each step."
-            )
-
-
-class Module:
+class Module(Description):
     """Describes a computation with parameters and buffers, as `torch.nn.Module` does, and runs it purely.
 
     Subclass it as in torch: assign layers, `nn.Parameter`s and buffers in `__init__`, compute in `forward`.
@@ -96,170 +60,13 @@ class Module:
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html
     """
 
+    training = False  # inside forward, what `apply` says; a class attribute so that no part takes the name
+
     def __init__(self) -> None:
         pass
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__}: has no forward. Define forward(self, …).")
-
-    # ------------------------------------------------------------------------------------- building a description
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        frame = vars(self).get("_frame")
-        if frame is not None:
-            self._assign_buffer(frame, name, value)
-            return
-        old = vars(self).get(name)
-        parts = (Module, Parameter, Buffer)
-        if isinstance(old, Buffer) and hasattr(value, "shape") and not isinstance(value, parts):
-            value = Buffer(value, persistent=old.persistent)
-        if isinstance(old, Module | Parameter) and value is not None and not isinstance(value, parts):
-            raise TypeError(
-                f"{type(self).__name__}.{name}: expected a {type(old).__name__} or None, got {type(value).__name__}. "
-                "Wrap an array in nn.Parameter, or delete the attribute first."
-            )
-        if isinstance(value, parts) and not isinstance(old, type(value)):
-            vars(self).pop(name, None)  # as in torch, what becomes a part stands behind the parts before it
-        vars(self)[name] = value
-
-    def _register(self, name: str, value: Any, kind: type) -> None:
-        if not isinstance(name, str):
-            raise TypeError(f"{type(self).__name__}: expected a string as name, got {type(name).__name__}.")
-        if "." in name or name == "":
-            raise KeyError(f"{type(self).__name__}: a part's name holds no dot and is not empty, got {name!r}.")
-        if hasattr(self, name) and not isinstance(vars(self).get(name), kind) and vars(self).get(name) is not None:
-            raise KeyError(f"{type(self).__name__}: the attribute {name!r} is taken. Choose another name.")
-        if value is not None and not isinstance(value, kind):
-            raise TypeError(
-                f"{type(self).__name__}.{name}: expected {kind.__name__} or None, got {type(value).__name__}."
-            )
-        setattr(self, name, value)
-
-    def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Adds a parameter; None reserves the name."""
-        self._register(name, param, Parameter)
-
-    def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
-        """Adds a buffer: an `nn.Buffer`, an array to start from, or None, which reserves the name."""
-        if tensor is not None and not isinstance(tensor, Buffer):
-            tensor = Buffer(tensor)
-        if tensor is not None:
-            tensor.persistent = persistent and tensor.persistent
-        self._register(name, tensor, Buffer)
-
-    def add_module(self, name: str, module: "Module | None") -> None:
-        """Adds a child; None reserves the name."""
-        self._register(name, module, Module)
-
-    register_module = add_module
-
-    def requires_grad_(self, requires_grad: bool = True) -> "Module":
-        """Marks every parameter beneath as frozen (False) or trained; frozen ones get zero gradients at no cost."""
-        for parameter in self.parameters():
-            parameter.requires_grad = requires_grad
-        return self
-
-    # --------------------------------------------------------------------------------------------- walking the tree
-
-    def _description(self) -> "Module":
-        frame = vars(self).get("_frame")
-        return self if frame is None else frame.description
-
-    def _leaves(self, kind: type) -> list[tuple[str, Any]]:
-        """(name, description) of this module's own leaves of one kind."""
-        return [(name, item) for name, item in vars(self._description()).items() if isinstance(item, kind)]
-
-    def named_children(self) -> Iterator[tuple[str, "Module"]]:
-        """(name, child), each child once."""
-        seen: set[int] = set()
-        for name, child in self._children():
-            if id(child) not in seen:
-                seen.add(id(child))
-                yield name, child
-
-    def _children(self) -> list[tuple[str, "Module"]]:
-        own = vars(self)
-        return [(name, own[name]) for name, _ in self._leaves(Module)]
-
-    def children(self) -> Iterator["Module"]:
-        return (child for _, child in self.named_children())
-
-    def named_modules(self, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, "Module"]]:
-        """(dotted name, module) for this module ("") and all beneath it, parents first."""
-        return self._walk(prefix, set() if remove_duplicate else None)
-
-    def _walk(self, path: str, seen: set[int] | None) -> Iterator[tuple[str, "Module"]]:
-        if seen is not None and id(self) in seen:
-            return
-        if seen is not None:
-            seen.add(id(self))
-        yield path, self
-        for name, child in self._children():
-            yield from child._walk(_join(path, name), seen)
-
-    def modules(self) -> Iterator["Module"]:
-        return (module for _, module in self.named_modules())
-
-    def _named_leaves(self, kind: type, values: Tree | None, prefix: str, recurse: bool, once: bool) -> Iterator[Any]:
-        seen: set[int] = set()
-        flat = None if values is None else tree.flatten(values)
-        first: dict[int, str] = {}
-        for path, module in self.named_modules(remove_duplicate=once) if recurse else [("", self)]:
-            for name, leaf in module._leaves(kind):
-                dotted = _join(path, name)
-                owner = first.setdefault(id(leaf), dotted)
-                if once and id(leaf) in seen:
-                    continue
-                seen.add(id(leaf))
-                bound = vars(module)[name]
-                if flat is not None and owner not in flat:
-                    raise ValueError(
-                        f"{type(self).__name__}: the tree given has no {owner!r}. Give the one of this net."
-                    )
-                yield _join(prefix, dotted), bound if flat is None else flat[owner]
-
-    def named_parameters(
-        self, params: Tree | None = None, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Any]]:
-        """(dotted name, array of `params`) in torch's order; without `params` the descriptions. Ties come once."""
-        return self._named_leaves(Parameter, params, prefix, recurse, remove_duplicate)
-
-    def parameters(self, params: Tree | None = None, recurse: bool = True) -> Iterator[Any]:
-        return (leaf for _, leaf in self.named_parameters(params, recurse=recurse))
-
-    def named_buffers(
-        self, state: Tree | None = None, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Any]]:
-        """(dotted name, array of `state`) in torch's order; without `state` the descriptions."""
-        return self._named_leaves(Buffer, state, prefix, recurse, remove_duplicate)
-
-    def buffers(self, state: Tree | None = None, recurse: bool = True) -> Iterator[Any]:
-        return (leaf for _, leaf in self.named_buffers(state, recurse=recurse))
-
-    def get_submodule(self, target: str) -> "Module":
-        """The module of that dotted name; "" is this one."""
-        module = self
-        for segment in target.split(".") if target else []:
-            child = vars(module).get(segment)
-            if not isinstance(child, Module):
-                names = [name for name, _ in self.named_modules(remove_duplicate=False) if name]
-                near = ", ".join(map(repr, difflib.get_close_matches(target, names, n=3, cutoff=0.3))) or "none"
-                raise AttributeError(f"{type(self).__name__}: no module {target!r}. Nearest names: {near}.")
-            module = child
-        return module
-
-    def _get_leaf(self, target: str, kind: type) -> Any:
-        path, _, name = target.rpartition(".")
-        module = self.get_submodule(path)
-        if name not in dict(module._leaves(kind)):
-            raise AttributeError(f"{type(module).__name__}: {name!r} is not a {kind.__name__.lower()} of {path!r}.")
-        return vars(module)[name]
-
-    def get_parameter(self, target: str) -> Any:
-        return self._get_leaf(target, Parameter)
-
-    def get_buffer(self, target: str) -> Any:
-        return self._get_leaf(target, Buffer)
 
     # ----------------------------------------------------------------------------------------------- trees of values
 
@@ -273,10 +80,10 @@ class Module:
             for name, leaf in module._leaves(kind):
                 if id(leaf) not in seen:
                     seen.add(id(leaf))
-                    out[name] = value(module, name, _join(path, name), leaf, stacks)
+                    out[name] = value(module, name, binding.join(path, name), leaf, stacks)
             for name, child in module._children():
                 inner = (*stacks, module.n) if name == tree.STACKED else stacks
-                out[name] = {} if id(child) in seen else one(child, _join(path, name), inner)
+                out[name] = {} if id(child) in seen else one(child, binding.join(path, name), inner)
             return out
 
         return one(self, "", ())
@@ -294,7 +101,7 @@ class Module:
         Raises:
             ValueError: a leaf without an init, or a lazy one without an example.
         """
-        shapes = _lazy_shapes(self, example_inputs, kwargs) if example_inputs or kwargs else {}
+        shapes = lazy.infer(self, example_inputs, kwargs) if example_inputs or kwargs else {}
 
         def start(module: Module, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> jax.Array:
             def one(path: str) -> jax.Array:
@@ -314,14 +121,27 @@ class Module:
         leaves: dict[int, Any] = {}
         for path, module in self.named_modules(remove_duplicate=False):
             for name, leaf in (*module._leaves(Parameter), *module._leaves(Buffer)):
-                names.setdefault(id(leaf), []).append(_join(path, name))
+                names.setdefault(id(leaf), []).append(binding.join(path, name))
                 leaves[id(leaf)] = leaf
         for key, leaf in leaves.items():
-            if len(names[key]) > max(1, len(leaf.tied_names)):
+            if len(names[key]) >= max(2, len(leaf.tied_names)):
                 leaf.tied_names = tuple(names[key])
 
-    def _bind(self, params: Tree, state: Tree, call: _Call) -> "Module":
-        return _Binder(call).bind(self, params, state, "", False)
+    def partition(self, params: Tree) -> tuple[Tree, Tree]:
+        """(trainable, frozen) params by their `requires_grad`; `tree.merge` puts them together again.
+
+        Differentiate with respect to the first alone: the second then costs neither gradient nor optimizer state.
+
+        >>> import jax
+        >>> from funcnet import nn
+        >>> net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        >>> _ = net[0].requires_grad_(False)
+        >>> trainable, frozen = net.partition(net.init(jax.random.key(0))[0])
+        >>> sorted(trainable["0"]), sorted(trainable["1"]), sorted(frozen["0"])
+        ([], ['bias', 'weight'], ['bias', 'weight'])
+        """
+        trained = [name for name, leaf in self.named_parameters() if leaf.requires_grad]
+        return tree.partition(params, trained, where=f"{type(self).__name__}.partition")
 
     def _values(self, kind: type) -> Tree:
         """A bound module's arrays, what it borrows included: what its description's `apply` takes."""
@@ -342,7 +162,7 @@ class Module:
         """
         if "_frame" not in vars(self) and (params is None or state is None):
             raise TypeError(f"{type(self).__name__}.subtree: a description holds no arrays. Give params and state.")
-        bound = self if params is None or state is None else self._bind(params, state, _Call())
+        bound = self if params is None or state is None else binding.bind(self, params, state, binding.Call())
         child = bound.get_submodule(name)
         return child._values(Parameter), child._values(Buffer)
 
@@ -388,24 +208,41 @@ class Module:
                 f"{type(params).__name__} and {type(state).__name__}. Call net.apply(params, state, *inputs)."
             )
         description = self._description()
-        if not isinstance(training, bool):
-            names = [name for name, _ in description.named_modules()]
-            training = tree.assign(training, names, False, where=f"{type(self).__name__}.apply(training=…)")
-        out, state, _ = description._run(params, state, inputs, kwargs, _Call(training, rng, hooks), method)
+        call = description._call("apply", training, rng, hooks)
+        out, state, _ = description._run(params, state, inputs, kwargs, call, method)
         return out, state
 
+    def _call(self, where: str, training: Training, rng: Any, hooks: Any, **further: Any) -> binding.Call:
+        """The outermost call: patterns resolved to names, and what they do not fit refused."""
+        where = f"{type(self).__name__}.{where}"
+        paths = {id(module): path for path, module in self.named_modules()}
+        names = list(paths.values())
+        given = training.values() if isinstance(training, Mapping) else [training]
+        if not all(isinstance(value, bool) for value in given):
+            raise TypeError(
+                f"{where}: training is static; expected a bool or {{name pattern: bool}}, got {training!r}. Under jit "
+                "close over it: jax.jit(functools.partial(net.apply, training=True))."
+            )
+        if not isinstance(training, bool):
+            training = tree.assign(training, names, False, where=f"{where}(training=…)")
+        if hooks is not None:
+            if not hasattr(hooks, "bound"):
+                raise TypeError(f"{where}: hooks: expected nn.Hooks or None, got {type(hooks).__name__}.")
+            hooks = hooks.bound(names, where=f"{where}(hooks=…)")
+        return binding.Call(training, rng, hooks, names=paths, **further)
+
     def _run(
-        self, params: Tree, state: Tree, args: Any, kwargs: Any, call: _Call, method: str | None = None
+        self, params: Tree, state: Tree, args: Any, kwargs: Any, call: binding.Call, method: str | None = None
     ) -> tuple[Any, Tree, dict[str, Any]]:
         """The one place where a description becomes a computation: (output, state, what was captured)."""
-        bound = self._bind(params, state, call)
+        bound = binding.bind(self, params, state, call)
         if method is None:
             out = bound(*args, **kwargs)
         elif callable(getattr(bound, method, None)):
             out = getattr(bound, method)(*args, **kwargs)
         else:
             raise ValueError(f"{type(self).__name__}.apply: there is no method {method!r}. Name one that it defines.")
-        return out, _read_back(bound, state) if call.changed else state, call.captured
+        return out, binding.read_back(bound, state) if call.changed else state, call.captured
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         frame = vars(self).get("_frame")
@@ -415,20 +252,19 @@ class Module:
                 "net.apply(params, state, x); inside forward, call a child that is an attribute or sits in an "
                 "nn.ModuleList (a plain list or dict hides it)."
             )
-        call = frame.call
+        call, forward = frame.call, self.forward
+        if "_remat" in vars(self):
+            forward = functools.partial(binding.recompute, self, vars(self)["_remat"]["policy"])
         try:
             if call.hooks is None:
-                out = self.forward(*args, **kwargs)
+                out = forward(*args, **kwargs)
             else:
-                out = call.hooks.run(self, frame.name, self.forward, args, kwargs)
+                out = call.hooks.run(self, frame.name, forward, args, kwargs)
         except (ValueError, TypeError) as error:
             if frame.name and not any(n.startswith("in module ") for n in getattr(error, "__notes__", ())):
                 error.add_note(f"in module {frame.where()}")
             raise
-        if frame.name in call.capture:
-            again = sum(name.split(":")[0] == frame.name for name in call.captured)
-            call.captured[f"{frame.name}:{again}" if again else frame.name] = out
-        return out
+        return call.record(frame, out)
 
     def make_rng(self) -> jax.Array:
         """A fresh key, from the module's name and the count of calls. Only inside `forward`.
@@ -436,35 +272,15 @@ class Module:
         Raises:
             ValueError: `apply` was given no `rng`; or inside the forward's own scan or vmap.
         """
-        frame = self._bound_frame("make_rng")
+        frame = vars(self).get("_frame")
+        if frame is None:
+            raise TypeError(f"{type(self).__name__}.make_rng: only inside forward, on the copy that apply binds.")
         if frame.call.rng is None:
             raise ValueError(f"{frame.where()}: needs randomness. Give apply a key: apply(…, rng=jax.random.key(0)).")
         frame.same_trace("randomness")
         key = random.key_for_name(frame.call.rng, f"{frame.path}#{frame.keys}")
         frame.keys += 1
         return key
-
-    def _bound_frame(self, what: str) -> _Frame:
-        frame = vars(self).get("_frame")
-        if frame is None:
-            raise TypeError(f"{type(self).__name__}.{what}: only inside forward, on the copy that apply binds.")
-        return frame
-
-    def _assign_buffer(self, frame: _Frame, name: str, value: Any) -> None:
-        old = vars(self).get(name)
-        if name not in dict(self._leaves(Buffer)):
-            raise ValueError(
-                f"{frame.where()}: forward assigned to {name!r}, which is not a buffer, so the value would be lost. "
-                f"Register it in __init__: self.register_buffer({name!r}, nn.Buffer(shape)), or use a local variable."
-            )
-        frame.same_trace(f"an assignment to the buffer {name!r}")
-        value = jnp.asarray(value, old.dtype)
-        if value.shape != old.shape:
-            raise ValueError(
-                f"{frame.where()}: the buffer {name!r} keeps its shape; expected {old.shape}, got {value.shape}."
-            )
-        vars(self)[name] = value
-        frame.call.changed = True
 
     # ------------------------------------------------------------------------------------------------ stacks of layers
 
@@ -480,8 +296,7 @@ class Module:
 
     def state_dict(self, params: Tree, state: Tree) -> dict[str, Any]:
         """{dotted name: array} with torch's names, shapes and order; every name of a tie; int64 counters widened."""
-        bound = self._bind(params, state, _Call())
-        return state_dict.dump(bound)
+        return state_dict.dump(binding.bind(self, params, state, binding.Call()))
 
     def load_state_dict(
         self, sd: Mapping[str, Any], strict: bool = True, into: tuple[Tree, Tree] | None = None
@@ -513,93 +328,3 @@ class Module:
 
     def _repr_html_(self) -> str:
         return display.html(self)
-
-
-class _Binder:
-    """Makes the bound copy: own leaves first, then children, so that a shared leaf is read under its first name."""
-
-    def __init__(self, call: _Call):
-        self.call, self.made = call, {}
-
-    def bind(self, module: Module, params: Tree, state: Tree, path: str, stacked: bool) -> Module:
-        if id(module) in self.made:
-            return self.made[id(module)]
-        bound = object.__new__(type(module))
-        self.made[id(module)] = bound
-        frame = _Frame(module, path, self.call)
-        values = dict(vars(module), _frame=frame, training=self._training(path))
-        for kind, given in ((Parameter, params), (Buffer, state)):
-            borrowed = set()
-            for name, leaf in module._leaves(kind):
-                if id(leaf) in self.made:
-                    borrowed.add(name)
-                else:
-                    self.made[id(leaf)] = self._read(frame, given, kind, name, leaf, stacked)
-                values[name] = self.made[id(leaf)]
-            self._no_others(frame, given, kind, borrowed)
-        vars(bound).update(values)
-        for name, child in module._children():
-            inner = stacked or name == tree.STACKED
-            vars(bound)[name] = self.bind(child, params.get(name, {}), state.get(name, {}), _join(path, name), inner)
-        return bound
-
-    def _training(self, path: str) -> bool:
-        spec = self.call.training
-        return spec if isinstance(spec, bool) else spec[_join(self.call.prefix, path)]
-
-    def _read(self, frame: _Frame, given: Tree, kind: type, name: str, leaf: Any, stacked: bool) -> Any:
-        what = "params" if kind is Parameter else "state"
-        if name not in given:
-            message = f"{frame.where()}: {what} has no {name!r}."
-            if leaf.tied_names:
-                message += f" It is shared and lives under {leaf.tied_names[0]!r}: take net.subtree(…) of the child."
-            else:
-                message += " Give apply what this very module's init made."
-            raise ValueError(message)
-        value = given[name]
-        shape = jnp.shape(value)
-        if leaf.shape is not None and not stacked and shape != leaf.shape:
-            raise ValueError(f"{frame.where()}: {what} {name!r}: expected shape {leaf.shape}, got {shape}.")
-        if kind is Parameter and not leaf.requires_grad:
-            value = jax.lax.stop_gradient(value)
-        return value
-
-    def _no_others(self, frame: _Frame, given: Tree, kind: type, borrowed: set[str]) -> None:
-        own = {name for name, _ in frame.description._leaves(kind)} - borrowed
-        children = {name for name, _ in frame.description._leaves(Module)}
-        for name, value in given.items():
-            if name not in own and name not in children:
-                what = "params" if kind is Parameter else "state"
-                tied = " It is shared and lives under its first name alone." if name in borrowed else ""
-                raise ValueError(f"{frame.where()}: {what} holds {name!r}, which is not a part of it.{tied}")
-            if name in children and not isinstance(value, dict):
-                raise ValueError(f"{frame.where()}: {name!r} is a module; expected a dict, got {type(value).__name__}.")
-
-
-def _read_back(bound: Module, state: Tree) -> Tree:
-    """`state` with the bound buffers' values, in the very structure that `apply` was given."""
-    own = dict(bound._leaves(Buffer))
-    return {
-        name: vars(bound)[name] if name in own else _read_back(vars(bound)[name], value)
-        for name, value in state.items()
-    }
-
-
-def _write_state(bound: Module, state: Tree) -> None:
-    """The reverse: a child's pure `apply` gave `state`; the bound child takes it."""
-    own = dict(bound._leaves(Buffer))
-    for name, value in state.items():
-        if name in own:
-            setattr(bound, name, value)
-        else:
-            _write_state(vars(bound)[name], value)
-
-
-def _lazy_shapes(module: Module, args: Any, kwargs: Any) -> dict[str, tuple[int, ...]]:
-    """The shapes of the leaves that only an example tells: an abstract run in which each lazy module says them."""
-    lazy = [path for path, m in module.named_modules() if any(leaf.shape is None for _, leaf in m._leaves(Parameter))]
-    if not lazy:
-        return {}
-    from funcnet.nn import lazy as lazy_module
-
-    return lazy_module.infer(module, args, kwargs)

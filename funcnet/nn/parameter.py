@@ -5,8 +5,9 @@ in-place initialisers that constructors written for torch use (`p.dim()`, `p.dat
 `p.data[0].zero_()`) work on descriptions: they replace the leaf's `init`.
 """
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -21,7 +22,12 @@ __all__ = ["Buffer", "Init", "Parameter"]
 
 
 def _fixed(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, array: Any) -> jax.Array:
-    return jnp.asarray(array, dtype)
+    return jnp.broadcast_to(jnp.asarray(array, dtype), shape)
+
+
+def _in_part(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, whole: Any, index: Any, part: Any) -> jax.Array:
+    value = whole(key, shape, dtype)
+    return value.at[index].set(part(jax.random.fold_in(key, 1), value[index].shape, dtype))
 
 
 class _Initialised:
@@ -33,6 +39,10 @@ class _Initialised:
     @property
     def data(self) -> "_Initialised":
         return self
+
+    @data.setter
+    def data(self, array: Any) -> None:
+        self.copy_(array)
 
     @property
     def ndim(self) -> int:
@@ -57,6 +67,17 @@ class _Initialised:
 
     def __getitem__(self, index: Any) -> "_Part":
         return _Part(self, index)
+
+    def __iter__(self) -> "Iterator[_Part]":
+        return (self[i] for i in range(len(self)))
+
+    def copy_(self, array: Any) -> "_Initialised":
+        """The start becomes `array`, broadcast to the shape."""
+        array = array if isinstance(array, jax.Array) else np.asarray(array)
+        if np.broadcast_shapes(array.shape, self.size()) != self.size():
+            raise ValueError(f"{type(self).__name__}: expected an array of shape {self.size()}, got {array.shape}.")
+        self.init = functools.partial(_fixed, array=array)
+        return self
 
     def normal_(self, mean: float = 0.0, std: float = 1.0) -> "_Initialised":
         return initialisers.normal_(self, mean, std)
@@ -86,7 +107,7 @@ class _Leaf(_Initialised):
                 raise TypeError(f"{type(self).__name__}: an array is its own start; expected no init. Drop one.")
             array = shape_or_array if isinstance(shape_or_array, jax.Array) else np.asarray(shape_or_array)
             self.shape, self.dtype = tuple(array.shape), dtype or array.dtype
-            self.init = jax.tree_util.Partial(_fixed, array=array)
+            self.init = functools.partial(_fixed, array=array)
         else:
             raise TypeError(
                 f"{type(self).__name__}: expected a shape (a tuple of ints) or an array, got "
@@ -102,7 +123,11 @@ class _Leaf(_Initialised):
             raise ValueError(
                 f"init: {name!r} has no init. Give {type(self).__name__}(shape, init) one, or set it with nn.init."
             )
-        return jnp.asarray(self.init(key, shape, jax.dtypes.canonicalize_dtype(self.dtype)))
+        dtype = jax.dtypes.canonicalize_dtype(self.dtype)
+        value = jnp.asarray(self.init(key, shape, dtype), dtype)
+        if value.shape != shape:
+            raise ValueError(f"init: the init of {name!r} gave shape {value.shape}; expected {shape}.")
+        return value
 
     def __repr__(self) -> str:
         shape = "lazy" if self.shape is None else self.shape
@@ -172,13 +197,8 @@ class _Part(_Initialised):
 
     @init.setter
     def init(self, new: Init) -> None:
-        old, index, part = self._leaf.init, self._index, self.shape
-        if old is None:
+        if self._leaf.init is None:
             raise ValueError(
                 "Parameter: give the whole an init before a part of it: nn.init.normal_(p), then p[0].zero_()."
             )
-
-        def composed(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-            return old(key, shape, dtype).at[index].set(new(jax.random.fold_in(key, 1), part, dtype))
-
-        self._leaf.init = composed
+        self._leaf.init = functools.partial(_in_part, whole=self._leaf.init, index=self._index, part=new)

@@ -4,45 +4,26 @@ Both run a child by its pure form, so buffers, dropout and captured values are r
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 import jax
 
 from funcnet import tree
+from funcnet.nn.binding import pure_run, take
 from funcnet.nn.container import _Numbered
-from funcnet.nn.module import Module, _Call, _write_state
+from funcnet.nn.module import Module
 from funcnet.nn.parameter import Buffer, Parameter
 
 __all__ = ["Repeat", "remat"]
-
-
-def _pure(bound: Module, description: Module, method: str | None = None) -> Callable[..., Any]:
-    """`(params, state, rng, args, kwargs) -> (out, state, captured)`: the bound module's own call, in pure form."""
-    frame = bound._bound_frame("apply")
-    call = frame.call
-
-    def run(params: Any, state: Any, rng: Any, args: Any, kwargs: Any) -> Any:
-        inner = _Call(call.training, rng, call.hooks, frame.name, call.capture)
-        return description._run(params, state, args, kwargs, inner, method)
-
-    return run
-
-
-def _take(bound: Module, old_state: Any, result: tuple[Any, Any, dict[str, Any]]) -> Any:
-    """Takes what a pure run gave back into the bound module, and gives its output."""
-    out, state, captured = result
-    if state is not old_state and jax.tree.leaves(state):
-        _write_state(bound, state)
-    bound._bound_frame("apply").call.captured.update(captured)
-    return out
 
 
 def remat(layer: Module, policy: Any = None) -> Module:
     """The layer, recomputed in the backward pass in place of keeping its activations. Its names stay as they are.
 
     Args:
-        layer: a description; a changed copy of it comes back, with the same parts.
+        layer: a description; a changed copy of it comes back, with the same parts. Its dropout draws other masks than
+            the plain layer's.
         policy: one of `jax.checkpoint_policies`, or None: nothing is kept.
 
     Example:
@@ -53,25 +34,8 @@ def remat(layer: Module, policy: Any = None) -> Module:
 
     Reference: https://docs.jax.dev/en/latest/gradient-checkpointing.html
     """
-    kind = type(layer)
-
-    def forward(self: Module, *args: Any, **kwargs: Any) -> Any:
-        frame = self._bound_frame("remat")
-        plain = copy.copy(frame.description)
-        plain.__class__ = kind
-        rng = None if frame.call.rng is None else self.make_rng()
-        leaves, structure = jax.tree.flatten((args, kwargs))
-        arrays = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)}
-
-        def run(params: Any, state: Any, rng: Any, arrays: dict[int, Any]) -> Any:
-            given = jax.tree.unflatten(structure, [arrays.get(i, leaf) for i, leaf in enumerate(leaves)])
-            return _pure(self, plain, "forward")(params, state, rng, *given)
-
-        state = self._values(Buffer)
-        return _take(self, state, jax.checkpoint(run, policy=policy)(self._values(Parameter), state, rng, arrays))
-
     changed = copy.copy(layer)
-    changed.__class__ = type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})
+    vars(changed)["_remat"] = {"policy": policy}
     return changed
 
 
@@ -107,36 +71,59 @@ class Repeat(_Numbered):
         super().__init__()
         if n < 1:
             raise ValueError(f"Repeat: expected at least 1 layer, got n={n}.")
-        self.n, self.scan = n, scan
+        self.scan = scan
         if scan:
-            setattr(self, tree.STACKED, layer)
+            self._length = n
+            self.add_module(tree.STACKED, copy.deepcopy(layer))
         else:
             self._set(copy.deepcopy(layer) for _ in range(n))
+
+    @property
+    def n(self) -> int:
+        """How many layers."""
+        return self._length if self.scan else len(self._children())
 
     def __len__(self) -> int:
         return self.n
 
-    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        has_rng = self._bound_frame("forward").call.rng is not None
-        keys = jax.random.split(self.make_rng(), self.n) if has_rng else None
+    def _list(self) -> list[Module]:
         if self.scan:
-            return self._scan(x, args, kwargs, keys)
+            raise ValueError(
+                "Repeat: the layers of a stacked Repeat are one description and cannot be picked, iterated or changed "
+                "singly. Unstack it: scan=False, and net.unstack(params)."
+            )
+        return super()._list()
+
+    def _set(self, modules: Iterable[Module]) -> None:
+        if self.scan:
+            self._list()
+        super()._set(modules)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        if self.scan and name != tree.STACKED:
+            self._list()
+        super().add_module(name, module)
+
+    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        keys = None if self._frame.call.rng is None else jax.random.split(self.make_rng(), self.n)
+        taps = self._frame.call.taps
+        if self.scan:
+            return self._scan(x, args, kwargs, keys, taps)
         for i, layer in enumerate(self):
-            run = _pure(layer, layer._description())
-            state = layer._values(Buffer)
-            key = None if keys is None else keys[i]
-            x = _take(layer, state, run(layer._values(Parameter), state, key, (x, *args), kwargs))
+            state, key = layer._values(Buffer), None if keys is None else keys[i]
+            x = take(layer, state, pure_run(layer)(layer._values(Parameter), state, key, taps, (x, *args), kwargs))
         return x
 
-    def _scan(self, x: Any, args: Any, kwargs: Any, keys: Any) -> Any:
+    def _scan(self, x: Any, args: Any, kwargs: Any, keys: Any, taps: Any) -> Any:
         layer = vars(self)[tree.STACKED]
-        run = _pure(layer, layer._description())
+        beneath = layer._frame.name
+        taps = {k: tap for k, tap in taps.items() if k.split(":")[0] == beneath or k.startswith(f"{beneath}.")}
 
         def body(x: Any, one: Any) -> Any:
-            params, state, key = one
-            out, state, captured = run(params, state, key, (x, *args), kwargs)
+            params, state, key, taps = one
+            out, state, captured = pure_run(layer)(params, state, key, taps, (x, *args), kwargs)
             return out, (state, captured)
 
         state = layer._values(Buffer)
-        x, (new_state, captured) = jax.lax.scan(body, x, (layer._values(Parameter), state, keys))
-        return _take(layer, state, (x, new_state, captured))
+        x, (new_state, captured) = jax.lax.scan(body, x, (layer._values(Parameter), state, keys, taps))
+        return take(layer, state, (x, new_state, captured))

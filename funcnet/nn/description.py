@@ -1,0 +1,223 @@
+"""The tree of a description: how parts are registered, and how torch's traversals walk them.
+
+The `Parameter`s, `Buffer`s and modules among an object's attributes are its parts: its `__dict__` is the registry.
+A name that holds None but was registered, or held a part, stays reserved for that kind of part, as in torch.
+"""
+
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+from funcnet import tree
+from funcnet.nn import binding
+from funcnet.nn.parameter import Buffer, Parameter
+
+Tree = dict[str, Any]
+
+__all__ = ["Description"]
+
+
+class Description:
+    """Registration and traversal; `Module` adds what makes it run."""
+
+    # ------------------------------------------------------------------------------------------- registering parts
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        frame = vars(self).get("_frame")
+        if frame is not None:
+            binding.assign_buffer(self, frame, name, value)
+            return
+        kind, persistent = self._slot(name)
+        if kind is Buffer and hasattr(value, "shape") and not isinstance(value, (Description, Parameter, Buffer)):
+            value = Buffer(value, persistent=persistent)
+        if isinstance(value, (Description, Parameter, Buffer)):
+            if kind is None or not isinstance(value, kind):
+                vars(self).pop(name, None)  # as in torch, what becomes a part stands behind the parts before it
+            vars(self)[name] = value
+            self._reserve(name, None)
+        elif kind is None:
+            object.__setattr__(self, name, value)
+        elif value is None:
+            vars(self)[name] = None
+            self._reserve(name, (kind, persistent))
+        else:
+            advice = {Parameter: "Wrap an array in nn.Parameter", Buffer: "Give an array"}.get(kind, "Give a module")
+            raise TypeError(
+                f"{type(self).__name__}.{name}: expected a {_label(kind)} or None, got {type(value).__name__}. "
+                f"{advice}, or delete the attribute first."
+            )
+
+    def __delattr__(self, name: str) -> None:
+        frame = vars(self).get("_frame")
+        if frame is not None:
+            raise ValueError(f"{frame.where()}: forward deleted {name!r}. A description changes outside forward alone.")
+        object.__delattr__(self, name)
+        self._reserve(name, None)
+
+    def _slot(self, name: str) -> tuple[type | None, bool]:
+        """(the kind of part that `name` holds or is reserved for, whether it is persistent)."""
+        old = vars(self).get(name)
+        for kind in (Parameter, Buffer, Description):
+            if isinstance(old, kind):
+                return kind, getattr(old, "persistent", True)
+        return vars(self).get("_reserved", {}).get(name, (None, True))
+
+    def _reserve(self, name: str, slot: tuple[type, bool] | None) -> None:
+        reserved = {**vars(self).get("_reserved", {}), name: slot}
+        reserved = {name: slot for name, slot in reserved.items() if slot is not None}
+        if reserved:
+            vars(self)["_reserved"] = reserved
+        else:
+            vars(self).pop("_reserved", None)
+
+    def _register(self, name: str, value: Any, kind: type, persistent: bool = True) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"{type(self).__name__}: expected a string as name, got {type(name).__name__}.")
+        if "." in name or name == "":
+            raise KeyError(f"{type(self).__name__}: a part's name holds no dot and is not empty, got {name!r}.")
+        if hasattr(self, name) and self._slot(name)[0] is not kind:
+            raise KeyError(f"{type(self).__name__}: the attribute {name!r} is taken. Choose another name.")
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(
+                f"{type(self).__name__}.{name}: expected a {_label(kind)} or None, got {type(value).__name__}."
+            )
+        if value is None:
+            self._reserve(name, (kind, persistent))
+        setattr(self, name, value)
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Adds a parameter; None reserves the name."""
+        self._register(name, param, Parameter)
+
+    def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
+        """Adds a buffer: an `nn.Buffer`, an array to start from, or None, which reserves the name."""
+        if hasattr(tensor, "shape") and not isinstance(tensor, (Description, Parameter, Buffer)):
+            tensor = Buffer(tensor)
+        if isinstance(tensor, Buffer):
+            tensor.persistent = persistent and tensor.persistent
+        self._register(name, tensor, Buffer, persistent)
+
+    def add_module(self, name: str, module: Any) -> None:
+        """Adds a child; None reserves the name."""
+        self._register(name, module, Description)
+
+    def register_module(self, name: str, module: Any) -> None:
+        """The same as `add_module`."""
+        self.add_module(name, module)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Marks every parameter beneath as frozen (False) or trained; frozen ones get zero gradients at no cost."""
+        for parameter in self.parameters():
+            parameter.requires_grad = requires_grad
+        return self
+
+    # --------------------------------------------------------------------------------------------- walking the tree
+
+    def _description(self) -> Any:
+        frame = vars(self).get("_frame")
+        return self if frame is None else frame.description
+
+    def _leaves(self, kind: type) -> list[tuple[str, Any]]:
+        """(name, description) of this module's own leaves of one kind."""
+        return [(name, item) for name, item in vars(self._description()).items() if isinstance(item, kind)]
+
+    def _children(self) -> list[tuple[str, Any]]:
+        """(name, child), a child under two names twice; bound children of a bound module."""
+        own = vars(self)
+        return [(name, own[name]) for name, _ in self._leaves(Description)]
+
+    def named_children(self) -> Iterator[tuple[str, Any]]:
+        """(name, child), each child once."""
+        seen: set[int] = set()
+        for name, child in self._children():
+            if id(child) not in seen:
+                seen.add(id(child))
+                yield name, child
+
+    def children(self) -> Iterator[Any]:
+        """The children, each once."""
+        return (child for _, child in self.named_children())
+
+    def named_modules(
+        self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
+        """(dotted name, module) for this module ("") and all beneath it, parents first; torch's arguments."""
+        memo = set() if memo is None else memo
+        if remove_duplicate and id(self) in memo:
+            return
+        memo.add(id(self))
+        yield prefix, self
+        for name, child in self._children():
+            yield from child.named_modules(memo, binding.join(prefix, name), remove_duplicate)
+
+    def modules(self) -> Iterator[Any]:
+        """This module and all beneath it, parents first, each once."""
+        return (module for _, module in self.named_modules())
+
+    def _named_leaves(self, kind: type, values: Tree | None, prefix: str, recurse: bool, once: bool) -> Iterator[Any]:
+        flat = None if values is None else tree.flatten(values)
+        first: dict[int, str] = {}
+        for path, module in self.named_modules(remove_duplicate=once) if recurse else [("", self)]:
+            for name, leaf in module._leaves(kind):
+                dotted = binding.join(path, name)
+                if once and id(leaf) in first:
+                    continue
+                owner = first.setdefault(id(leaf), dotted)
+                if flat is not None and owner not in flat:
+                    raise ValueError(
+                        f"{type(self).__name__}: the tree given has no {owner!r}. Give the one of this net."
+                    )
+                yield binding.join(prefix, dotted), vars(module)[name] if flat is None else flat[owner]
+
+    def named_parameters(
+        self, params: Tree | None = None, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
+        """(dotted name, array of `params`) in torch's order; without `params` the descriptions. Ties come once."""
+        return self._named_leaves(Parameter, params, prefix, recurse, remove_duplicate)
+
+    def parameters(self, params: Tree | None = None, recurse: bool = True) -> Iterator[Any]:
+        """What `named_parameters` gives, without the names."""
+        return (leaf for _, leaf in self.named_parameters(params, recurse=recurse))
+
+    def named_buffers(
+        self, state: Tree | None = None, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
+        """(dotted name, array of `state`) in torch's order; without `state` the descriptions."""
+        return self._named_leaves(Buffer, state, prefix, recurse, remove_duplicate)
+
+    def buffers(self, state: Tree | None = None, recurse: bool = True) -> Iterator[Any]:
+        """What `named_buffers` gives, without the names."""
+        return (leaf for _, leaf in self.named_buffers(state, recurse=recurse))
+
+    def get_submodule(self, target: str) -> Any:
+        """The module of that dotted name; "" is this one."""
+        module = self
+        for segment in target.split(".") if target else []:
+            child = vars(module).get(segment)
+            if not isinstance(child, Description):
+                names = [name for name, _ in self.named_modules(remove_duplicate=False) if name]
+                near = ", ".join(map(repr, difflib.get_close_matches(target, names, n=3, cutoff=0.3))) or "none"
+                raise AttributeError(f"{type(self).__name__}: no module {target!r}. Nearest names: {near}.")
+            module = child
+        return module
+
+    def _get_leaf(self, target: str, kind: type) -> Any:
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        names = [name for name, _ in module._leaves(kind)]
+        if name not in names:
+            near = ", ".join(map(repr, difflib.get_close_matches(name, names, n=3, cutoff=0.0))) or "none"
+            raise AttributeError(f"{type(module).__name__}: no {kind.__name__.lower()} {target!r}. It has {near}.")
+        return vars(module)[name]
+
+    def get_parameter(self, target: str) -> Any:
+        """The parameter of that dotted name: its description, or its array inside forward."""
+        return self._get_leaf(target, Parameter)
+
+    def get_buffer(self, target: str) -> Any:
+        """The buffer of that dotted name: its description, or its array inside forward."""
+        return self._get_leaf(target, Buffer)
+
+
+def _label(kind: type) -> str:
+    return kind.__name__ if kind in (Parameter, Buffer) else "Module"
