@@ -99,7 +99,12 @@ def test_masks_of_every_kind_agree(batch, reference):
     model, params, state = ours_from(theirs, bert.BertModel)
     ids, mask = batch["input_ids"], batch["attention_mask"]
     (expected, _), _ = model.apply(params, state, ids, mask)
-    for other in (mask.astype(bool), mask.astype(np.float32), np.repeat(mask[:, None], 20, axis=1)):
+    for other in (
+        mask.astype(bool),
+        jnp.asarray(mask) > 0,
+        mask.astype(np.float32),
+        np.repeat(mask[:, None], 20, axis=1),
+    ):
         (sequence, _), _ = model.apply(params, state, ids, other)
         np.testing.assert_array_equal(sequence, expected)
     nothing = np.array(mask)

@@ -42,7 +42,7 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
             f"{attention_mask.shape}. Reshape it."
         )
     shown = attention_mask[:, None, None, :] if attention_mask.ndim == 2 else attention_mask[:, None]
-    return jnp.where(shown != 0, 0.0, jnp.finfo(dtype).min).astype(dtype)
+    return jnp.where(shown.astype(bool), 0.0, jnp.finfo(dtype).min).astype(dtype)
 
 
 def attend(

@@ -1,0 +1,189 @@
+"""BERT beyond parity: masked positions, dropout, precision, its start, its errors, its config."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import transformers
+
+from funcnet import tree
+from funcnet.models import bert
+from funcnet.models.bert.encoder import activation
+
+
+@pytest.fixture
+def model(sizes):
+    return bert.BertForPreTraining(bert.BertConfig(**sizes))
+
+
+@pytest.fixture
+def start(model):
+    return model.init(jax.random.key(0))
+
+
+def test_masked_positions_give_the_full_logits_there(model, start, batch):
+    places = np.array([[1, 7, 19], [0, 12, 0], [4, 2, 2]])
+    (full, follows), _ = model.apply(*start, **batch)
+    (some, same), _ = model.apply(*start, **batch, masked_positions=places)
+    np.testing.assert_allclose(some, np.take_along_axis(np.asarray(full), places[:, :, None], 1), rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(same, follows)
+
+
+def test_dropout_draws_by_key_and_by_layer(model, start, batch):
+    run = lambda key: model.apply(*start, **batch, training=True, rng=jax.random.key(key))[0][0]
+    np.testing.assert_array_equal(run(1), run(1))
+    assert np.abs(run(1) - run(2)).max() > 1e-3
+    with pytest.raises(ValueError, match=r"embeddings\.dropout .*needs randomness.*rng="):
+        model.apply(*start, **batch, training=True)
+
+
+def test_dropout_of_one_probability_alone(sizes, batch):
+    """Each of the two probabilities reaches its layers and no other."""
+    config = bert.BertConfig(**sizes, hidden_dropout_prob=0.25, attention_probs_dropout_prob=0.5)
+    model = bert.BertForPreTraining(config)
+    rates = {name: part.p for name, part in model.named_modules() if name.endswith("dropout")}
+    assert len(rates) == 1 + 3 * 3
+    assert {rate for name, rate in rates.items() if "self" in name} == {0.5}
+    assert {rate for name, rate in rates.items() if "self" not in name} == {0.25}
+
+
+def test_both_forms_of_the_stack_are_one_model(sizes, batch):
+    """Loop and scan: the same start, the same dropout, the same output, the same names."""
+    loop, scan = (bert.BertForPreTraining(bert.BertConfig(**sizes, scan_layers=scan)) for scan in (False, True))
+    params, state = loop.init(jax.random.key(3))
+    stacked, stacked_state = scan.init(jax.random.key(3))
+    for name, array in scan.state_dict(stacked, stacked_state).items():
+        np.testing.assert_array_equal(array, loop.state_dict(params, state)[name])
+    run = lambda net, params, state: net.apply(params, state, **batch, training=True, rng=jax.random.key(5))[0]
+    for one, other in zip(run(loop, params, state), run(scan, stacked, stacked_state), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_bfloat16_parameters_compute_in_bfloat16(model, start, batch):
+    params, state = start
+    (logits, _), _ = model.apply(params, state, **batch)
+    (half, half_follows), _ = model.apply(tree.cast(params, jnp.bfloat16), state, **batch)
+    assert half.dtype == half_follows.dtype == jnp.bfloat16
+    assert np.abs(half.astype(np.float32) - logits).max() < 0.05 * np.abs(logits).max()
+
+
+def test_the_start_is_berts(sizes):
+    """Weights N(0, 0.02²) cut at two standard deviations; biases, padding row 0; norms 1 and 0; ties hold."""
+    model = bert.BertForPreTraining(bert.BertConfig(**sizes | {"vocab_size": 3000}, initializer_range=0.02))
+    sd = model.state_dict(*model.init(jax.random.key(0)))
+    for name, array in sd.items():
+        if name.endswith("LayerNorm.weight"):
+            assert (array == 1).all(), name
+        elif name.endswith("bias"):
+            assert (array == 0).all(), name
+        else:
+            assert np.abs(array).max() <= 0.04 and np.abs(array).max() > 0.02, name
+    words = np.asarray(sd["bert.embeddings.word_embeddings.weight"])
+    assert (words[0] == 0).all() and (words[1:] != 0).any(axis=1).all()
+    # A normal cut at two deviations has 0.880 of its deviation.
+    assert words[1:].std() == pytest.approx(0.0176, rel=0.01) and np.abs(words).max() > 0.0399
+    assert np.abs(words.mean()) < 2e-4
+    different = [sd[f"bert.encoder.layer.{i}.intermediate.dense.weight"] for i in range(3)]
+    assert not np.array_equal(different[0], different[1])
+
+
+def test_padding_row_gets_its_gradient_from_the_decoder_alone(model, start, batch):
+    params, state = start
+
+    def loss(params, which):
+        sequence, pooled = model.apply(params, state, **batch)[0]
+        return pooled.sum() if which == "follows" else sequence.std()
+
+    row = lambda which: jax.grad(loss)(params, which)["bert"]["embeddings"]["word_embeddings"]["weight"][0]
+    assert (row("follows") == 0).all()
+    assert (row("words") != 0).any()
+
+
+def test_a_model_without_pooler(sizes, batch):
+    model = bert.BertModel(bert.BertConfig(**sizes), add_pooling_layer=False)
+    params, state = model.init(jax.random.key(0))
+    (sequence, pooled), _ = model.apply(params, state, **batch)
+    assert sequence.shape == (3, 20, 32) and pooled is None and "pooler" not in params
+
+
+def test_inputs_that_do_not_fit(model, start):
+    with pytest.raises(ValueError, match=r"longer than the position table; expected at most 24 tokens, got 25"):
+        model.apply(*start, jnp.ones((1, 25), jnp.int32))
+    with pytest.raises(ValueError, match=r"input_ids has the wrong rank; expected \(batch, sequence\), got \(5,\)"):
+        model.apply(*start, jnp.ones(5, jnp.int32))
+    with pytest.raises(ValueError, match=r"attention_mask has the wrong rank; .* got \(5,\)"):
+        model.apply(*start, jnp.ones((1, 5), jnp.int32), jnp.ones(5))
+    with pytest.raises(TypeError, match="integers"):
+        model.apply(*start, jnp.ones((1, 5)))
+
+
+def test_config_has_transformers_names_and_defaults():
+    theirs = transformers.BertConfig().to_dict()
+    ours = dataclasses.asdict(bert.BertConfig())
+    assert ours.pop("scan_layers") is False
+    assert ours == {name: theirs[name] for name in ours}
+
+
+def test_config_makes_the_way_to_transformers_and_back(tmp_path, sizes):
+    config = bert.BertConfig(**sizes, hidden_act="gelu_new", pad_token_id=3, scan_layers=True)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict("BertForPreTraining")))
+    theirs = transformers.BertConfig.from_pretrained(tmp_path)
+    assert theirs.hidden_act == "gelu_new" and theirs.pad_token_id == 3
+    assert theirs.architectures == ["BertForPreTraining"]
+    theirs.save_pretrained(tmp_path)
+    assert bert.BertConfig.load(tmp_path) == bert.BertConfig.load(tmp_path / "config.json") == config
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "width", "heads"),
+    [
+        ("tiny", 2, 128, 2),
+        ("mini", 4, 256, 4),
+        ("small", 4, 512, 8),
+        ("medium", 8, 512, 8),
+        ("base", 12, 768, 12),
+        ("large", 24, 1024, 16),
+    ],
+)
+def test_presets_are_googles(name, layers, width, heads):
+    config = bert.BertConfig.preset(name, vocab_size=7)
+    assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (layers, width, heads)
+    assert config.intermediate_size == 4 * width and config.vocab_size == 7
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_size": 10, "num_attention_heads": 4}, "heads do not divide the width.*got 10 and 4"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is too small; expected at least 1, got 0"),
+        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob is a probability; expected 0 to 1, got 1.5"),
+        ({"pad_token_id": 99999}, "pad_token_id is no row of the word table"),
+        ({"position_embedding_type": "relative_key"}, "expected 'absolute', got 'relative_key'"),
+    ],
+)
+def test_configs_that_cannot_be(change, message):
+    with pytest.raises(ValueError, match=message):
+        bert.BertConfig(**change)
+
+
+def test_configs_of_other_models(tmp_path):
+    for values, message in (
+        ({"model_type": "roberta"}, "another model's config; expected model_type 'bert', got 'roberta'"),
+        ({"is_decoder": True}, "is_decoder is not supported; expected False, got True"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings is not supported"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bert.BertConfig.from_dict(values)
+    with pytest.raises(ValueError, match=r"no such size; expected one of tiny, .*, got 'huge'"):
+        bert.BertConfig.preset("huge")
+    with pytest.raises(FileNotFoundError, match=r"config\.json is not there"):
+        bert.BertConfig.load(tmp_path)
+    for text, message in (("{", "is no JSON"), ("[]", "expected a JSON object, got list")):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            bert.BertConfig.load(tmp_path)
+    with pytest.raises(ValueError, match=r"hidden_act is not known; expected one of gelu, .*, got 'mish'"):
+        activation("mish")
