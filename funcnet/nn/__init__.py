@@ -3,10 +3,12 @@
 from funcnet.nn import init
 from funcnet.nn.activation import GELU, LogSoftmax, ReLU, ReLU6, Sigmoid, SiLU, Softmax, Tanh
 from funcnet.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
+from funcnet.nn.capture import capture, capture_gradients
 from funcnet.nn.container import ModuleDict, ModuleList, Sequential
 from funcnet.nn.conv import Conv1d, Conv2d, Conv3d
 from funcnet.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from funcnet.nn.flatten import Flatten
+from funcnet.nn.hooks import Hooks, RemovableHandle
 from funcnet.nn.linear import Bilinear, Identity, LazyLinear, Linear
 from funcnet.nn.loss import BCEWithLogitsLoss, CrossEntropyLoss, MSELoss, NLLLoss
 from funcnet.nn.module import Module

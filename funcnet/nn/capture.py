@@ -1,0 +1,97 @@
+"""Looking inside a net purely: the outputs of modules by name, and the gradients that reach them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet import tree
+
+__all__ = ["capture", "capture_gradients"]
+
+Run = Callable[..., Any]
+
+
+def _capturing(net: Any, pattern: tree.Patterns, where: str) -> Callable[..., Any]:
+    """(taps, params, state, inputs, kwargs) -> (out, state, captured)."""
+    names = [name for name, _ in net.named_modules()]
+    chosen = frozenset(tree.select(pattern, names, covers=False, where=where))
+
+    def run(taps: Any, params: Any, state: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
+        kwargs = dict(kwargs)
+        method = kwargs.pop("method", None)
+        how = {name: kwargs.pop(name, default) for name, default in _HOW.items()}
+        call = net._call("apply", **how, capture=chosen, taps=taps)
+        return net._run(params, state, inputs, kwargs, call, method)
+
+    return run
+
+
+_HOW = {"training": False, "rng": None, "hooks": None}
+
+
+def capture(net: Any, pattern: tree.Patterns) -> Run:
+    """`apply` that also gives the outputs of the modules that `pattern` names.
+
+    Args:
+        net: a description.
+        pattern: one name pattern or several; they take the modules that they name, not those beneath.
+
+    Returns:
+        ``run(params, state, *inputs, **kwargs) -> (out, state, {name: output})`` with `apply`'s arguments. A module's
+        second call is "name:1"; the layers of a stacked `Repeat` come stacked under their one name.
+
+    Raises:
+        ValueError: the pattern names no module (the nearest names are shown), or one layer of a stack.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+        >>> params, state = net.init(jax.random.key(0))
+        >>> y, state, outputs = nn.capture(net, "*")(params, state, jnp.ones((5, 2)))
+        >>> {name: output.shape for name, output in outputs.items()}
+        {'0': (5, 3), '1': (5, 1)}
+    """
+    run = _capturing(net, pattern, "nn.capture")
+
+    def captured(params: Any, state: Any, *inputs: Any, **kwargs: Any) -> Any:
+        return run({}, params, state, inputs, kwargs)
+
+    return captured
+
+
+def capture_gradients(net: Any, pattern: tree.Patterns, loss: Callable[[Any], jax.Array]) -> Run:
+    """The gradients of a loss by the outputs of the modules that `pattern` names.
+
+    Args:
+        net: a description.
+        pattern: as in `capture`.
+        loss: of the net's output, a scalar.
+
+    Returns:
+        ``run(params, state, *inputs, **kwargs) -> (loss, {name: gradient of the output})`` with `apply`'s arguments; a
+        gradient has its output's structure, None where an array is not floating.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+        >>> params, state = net.init(jax.random.key(0))
+        >>> value, gradients = nn.capture_gradients(net, "1", jnp.sum)(params, state, jnp.ones((2, 2)))
+        >>> gradients["1"].tolist()
+        [[1.0], [1.0]]
+    """
+    run = _capturing(net, pattern, "nn.capture_gradients")
+
+    def gradients(params: Any, state: Any, *inputs: Any, **kwargs: Any) -> Any:
+        def value(taps: Any) -> jax.Array:
+            return loss(run(taps, params, state, inputs, kwargs)[0])
+
+        _, _, outputs = jax.eval_shape(lambda: run({}, params, state, inputs, kwargs))
+        return jax.value_and_grad(value)(jax.tree.map(_tap, outputs))
+
+    return gradients
+
+
+def _tap(output: Any) -> Any:
+    return jnp.zeros(output.shape, output.dtype) if jnp.issubdtype(output.dtype, jnp.inexact) else None

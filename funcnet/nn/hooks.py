@@ -1,0 +1,355 @@
+"""Hooks: torch's kinds, order and return values, as an argument of `apply` in place of hidden state.
+
+A `Hooks` is a pytree without leaves: give it to a jitted function as an ordinary argument, and a changed set traces
+anew. Hooks run when JAX traces, on what it traces with; a value they keep is a tracer, so look with `nn.capture` and
+change with hooks. Backward hooks are identities around a module's inputs and outputs with a backward rule of their own.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+
+from funcnet import tree
+
+__all__ = ["Hooks", "RemovableHandle"]
+
+_FORWARD_PRE, _FORWARD, _BACKWARD_PRE, _BACKWARD = "forward pre", "forward", "full backward pre", "full backward"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Hook:
+    """One registration; it equals itself alone."""
+
+    kind: str
+    pattern: str | None  # None: every module
+    fn: Callable[..., Any]
+    with_kwargs: bool = False
+    always_call: bool = False
+
+    def name(self) -> str:
+        scope = "every module" if self.pattern is None else repr(self.pattern)
+        return f"{self.kind} hook {getattr(self.fn, '__name__', type(self.fn).__name__)!r} on {scope}"
+
+
+class RemovableHandle:
+    """Takes a hook out of its set, by `remove()` or at the end of a `with` block."""
+
+    def __init__(self, hooks: "Hooks", hook: _Hook):
+        self._hooks, self._hook = hooks, hook
+
+    def remove(self) -> None:
+        """Takes the hook out; a second time does nothing."""
+        self._hooks._hooks = tuple(h for h in self._hooks._hooks if h is not self._hook)
+
+    def __enter__(self) -> "RemovableHandle":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.remove()
+
+
+class Hooks:
+    """A set of hooks for `net.apply(…, hooks=hooks)`.
+
+    A pattern takes the modules that it names and not what lies beneath them ("" is the root). The hook's first argument
+    is the module: in forward hooks the bound one, whose attributes are arrays; in backward hooks its description.
+
+    - forward pre: ``fn(module, args)`` may return new args, or one argument; with kwargs ``fn(module, args, kwargs)``
+      may return ``(args, kwargs)``;
+    - forward: ``fn(module, args, output)`` or ``fn(module, args, kwargs, output)`` may return a new output;
+    - full backward pre: ``fn(module, grad_output)`` may return a new grad_output;
+    - full backward: ``fn(module, grad_input, grad_output)`` may return a new grad_input.
+
+    grad_input and grad_output are tuples, one entry a positional argument or output; None where it is no floating array
+    or nothing is differentiated by it. Global hooks come first, then the order of registration.
+
+    Differs from torch: a name pattern says which modules; a hook that breaks a rule raises ValueError or TypeError.
+    Backward hooks make reverse mode the only one; without them forward mode works.
+
+    Under `jit`, hand it over: ``jax.jit(net.apply)(params, state, x, hooks=hooks)`` traces anew when the set changes. A
+    function that closes over it keeps the set that it was traced with.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        >>> params, state = net.init(jax.random.key(0))
+        >>> hooks = nn.Hooks()
+        >>> handle = hooks.register_forward_hook("0", lambda module, args, output: jnp.zeros_like(output))
+        >>> y, _ = net.apply(params, state, jnp.ones((1, 2)), hooks=hooks)
+        >>> bool((y == params["1"]["bias"]).all())
+        True
+        >>> handle.remove()
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html
+    """
+
+    def __init__(self) -> None:
+        self._hooks: tuple[_Hook, ...] = ()
+
+    def __hash__(self) -> int:
+        raise TypeError(
+            "Hooks: a set of hooks changes, so it cannot be a static argument. Give it to the jitted function as an "
+            "ordinary one: it is a pytree without leaves, and a changed set traces anew."
+        )
+
+    def _add(self, hook: _Hook, prepend: bool = False) -> RemovableHandle:
+        if not callable(hook.fn):
+            raise TypeError(f"Hooks: expected a function as {hook.kind} hook, got {type(hook.fn).__name__}.")
+        self._hooks = (hook, *self._hooks) if prepend else (*self._hooks, hook)
+        return RemovableHandle(self, hook)
+
+    def register_forward_pre_hook(
+        self, pattern: str, fn: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """`fn(module, args)` runs before the forward of the modules that `pattern` names."""
+        return self._add(_Hook(_FORWARD_PRE, pattern, fn, with_kwargs), prepend)
+
+    def register_forward_hook(
+        self,
+        pattern: str,
+        fn: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """`fn(module, args, output)` runs after the forward; with `always_call` also when it raised."""
+        return self._add(_Hook(_FORWARD, pattern, fn, with_kwargs, always_call), prepend)
+
+    def register_full_backward_pre_hook(
+        self, pattern: str, fn: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """`fn(module, grad_output)` runs before the module's backward pass."""
+        return self._add(_Hook(_BACKWARD_PRE, pattern, fn), prepend)
+
+    def register_full_backward_hook(
+        self, pattern: str, fn: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """`fn(module, grad_input, grad_output)` runs after the module's backward pass."""
+        return self._add(_Hook(_BACKWARD, pattern, fn), prepend)
+
+    def register_module_forward_pre_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """`fn(module, args)` runs before the forward of every module, before the module's own hooks."""
+        return self._add(_Hook(_FORWARD_PRE, None, fn))
+
+    def register_module_forward_hook(
+        self, fn: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
+        """`fn(module, args, output)` runs after the forward of every module, before the module's own hooks."""
+        return self._add(_Hook(_FORWARD, None, fn, with_kwargs, always_call))
+
+    def register_module_full_backward_pre_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """`fn(module, grad_output)` runs before the backward pass of every module."""
+        return self._add(_Hook(_BACKWARD_PRE, None, fn))
+
+    def register_module_full_backward_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """`fn(module, grad_input, grad_output)` runs after the backward pass of every module."""
+        return self._add(_Hook(_BACKWARD, None, fn))
+
+    def bound(self, names: Iterable[str], where: str) -> "_BoundHooks":
+        """The hooks of every name. Raises ValueError for a pattern that names no module, or one layer of a stack."""
+        names = list(names)
+        everywhere = [hook for hook in self._hooks if hook.pattern is None]
+        own = {name: list(everywhere) for name in names}
+        for hook in self._hooks:
+            if hook.pattern is not None:
+                for name in tree.select(hook.pattern, names, covers=False, where=where):
+                    own[name].append(hook)
+        return _BoundHooks(own, everywhere)
+
+
+def _unflatten(hooks: tuple[_Hook, ...], _: Any) -> Hooks:
+    new = Hooks()
+    new._hooks = hooks
+    return new
+
+
+jax.tree_util.register_pytree_node(Hooks, lambda hooks: ((), hooks._hooks), _unflatten)
+
+
+class _BoundHooks:
+    """A set of hooks resolved to names: what a `Call` carries."""
+
+    def __init__(self, own: dict[str, list[_Hook]], everywhere: list[_Hook]):
+        self.own, self.everywhere = own, everywhere
+
+    def run(self, module: Any, name: str, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """`forward(*args, **kwargs)` with the module's hooks around it, in the order of torch's `_call_impl`."""
+        hooks = self.own.get(name, self.everywhere)
+        after = [hook for hook in hooks if hook.kind == _FORWARD]
+        ran: list[_Hook] = []
+        result = None
+        try:
+            for hook in hooks:
+                if hook.kind == _FORWARD_PRE:
+                    args, kwargs = _before(hook, module, args, kwargs)
+            barrier = _Barrier(module._description(), name, hooks)
+            args = barrier.inputs(args)
+            result = forward(*args, **kwargs)
+            for hook in after:
+                ran.append(hook)
+                result = _after(hook, module, args, kwargs, result)
+            return barrier.outputs(result)
+        except Exception:
+            for hook in after:
+                if hook.always_call and hook not in ran:
+                    try:
+                        result = _after(hook, module, args, kwargs, result)
+                    except Exception as error:
+                        warnings.warn(
+                            f"{hook.name()} raised, and was silenced by forward's error: {error}", stacklevel=2
+                        )
+            raise
+
+
+def _before(hook: _Hook, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    new = hook.fn(module, args, kwargs) if hook.with_kwargs else hook.fn(module, args)
+    if new is None:
+        return args, kwargs
+    if not hook.with_kwargs:
+        return new if isinstance(new, tuple) else (new,), kwargs
+    if not isinstance(new, tuple) or len(new) != 2:
+        raise TypeError(f"{hook.name()}: expected None or (args, kwargs), got {type(new).__name__}.")
+    return new
+
+
+def _after(hook: _Hook, module: Any, args: Any, kwargs: Any, result: Any) -> Any:
+    new = hook.fn(module, args, kwargs, result) if hook.with_kwargs else hook.fn(module, args, result)
+    return result if new is None else new
+
+
+class _Barrier:
+    """Identities around one call of a module. The backward rule of the outputs runs first and tells the inputs' what it
+    saw; both run in one trace, so what is told is a value of that trace."""
+
+    def __init__(self, module: Any, name: str, hooks: list[_Hook]):
+        self.module, self.name = module, name
+        self.before = [hook for hook in hooks if hook.kind == _BACKWARD_PRE]
+        self.after = [hook for hook in hooks if hook.kind == _BACKWARD]
+        self.n_inputs = 0
+        self.perturbed: list[bool] = []  # of the floating inputs: whether a derivative by them is asked for
+        self.grad_output: tuple[Any, ...] | None = None
+
+    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments behind their identity."""
+        self.n_inputs = len(args)
+        floating = _floating(args)
+        if not self.after or not floating:
+            return args
+
+        @jax.custom_vjp
+        def identity(*arrays: Any) -> Any:
+            return arrays
+
+        def forward(*arrays: Any) -> Any:
+            self.perturbed = [array.perturbed for array in arrays]
+            return tuple(array.value for array in arrays), None
+
+        def backward(_: Any, gradients: Any) -> Any:
+            shown = [_dense(g) if is_asked else None for g, is_asked in zip(gradients, self.perturbed, strict=True)]
+            changed = self._run_after(_spread(shown, floating, len(args)))
+            return tuple(
+                None if isinstance(old, SymbolicZero) and changed[i] is seen else changed[i]
+                for i, old, seen in zip(floating, gradients, shown, strict=True)
+            )
+
+        identity.defvjp(forward, backward, symbolic_zeros=True)
+        return _put(args, floating, identity(*(args[i] for i in floating)))
+
+    def outputs(self, result: Any) -> Any:
+        """The outputs behind their identity."""
+        if not self.before and not self.after:
+            return result
+        if not isinstance(result, jax.Array | tuple):
+            warnings.warn(
+                f"{self._where()}: backward hooks see outputs that are an array or a tuple of arrays, got "
+                f"{type(result).__name__}.",
+                stacklevel=2,
+            )
+        results = result if isinstance(result, tuple) else (result,)
+        floating = _floating(results)
+        if not floating:
+            return result
+
+        @jax.custom_vjp
+        def identity(*arrays: Any) -> Any:
+            return arrays
+
+        def backward(_: Any, gradients: Any) -> Any:
+            shown = self._run_before(_spread(gradients, floating, len(results)))
+            return tuple(shown[i] for i in floating)
+
+        identity.defvjp(lambda *arrays: (arrays, None), backward)
+        results = _put(results, floating, identity(*(results[i] for i in floating)))
+        return results if isinstance(result, tuple) else results[0]
+
+    def _run_before(self, grad_output: tuple[Any, ...]) -> tuple[Any, ...]:
+        for hook in self.before:
+            grad_output = self._checked(hook, hook.fn(self.module, grad_output), grad_output, "grad_output")
+        self.grad_output = grad_output
+        if self.after and not any(self.perturbed):  # nothing will come back through the inputs
+            nothing = (None,) * self.n_inputs
+            for hook in self.after:
+                if self._checked(hook, hook.fn(self.module, nothing, grad_output), nothing, "grad_input") != nothing:
+                    raise ValueError(
+                        f"{self._where()}: {hook.name()} returned a gradient for inputs that nothing is differentiated "
+                        "by; expected None."
+                    )
+            self.grad_output = None
+        return grad_output
+
+    def _run_after(self, grad_input: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self.grad_output is None:  # the gradient did not come through the outputs, as in torch
+            return grad_input
+        for hook in self.after:
+            new = hook.fn(self.module, grad_input, self.grad_output)
+            grad_input = self._checked(hook, new, grad_input, "grad_input")
+        self.grad_output = None
+        return grad_input
+
+    def _checked(self, hook: _Hook, new: Any, old: tuple[Any, ...], what: str) -> tuple[Any, ...]:
+        if new is None:
+            return old
+        new = tuple(new) if isinstance(new, tuple | list) else (new,)
+        if len(new) != len(old):
+            raise ValueError(
+                f"{self._where()}: {hook.name()} returned the wrong number of gradients; expected {len(old)} "
+                f"({what}), got {len(new)}."
+            )
+        for before, after in zip(old, new, strict=True):
+            if before is not None and after is not None and jnp.shape(before) != jnp.shape(after):
+                raise ValueError(
+                    f"{self._where()}: {hook.name()} changed the shape of a {what}; expected {jnp.shape(before)}, got "
+                    f"{jnp.shape(after)}."
+                )
+        return new
+
+    def _where(self) -> str:
+        return f"{self.name or 'the root'} ({type(self.module).__name__})"
+
+
+def _floating(values: tuple[Any, ...]) -> list[int]:
+    return [i for i, v in enumerate(values) if isinstance(v, jax.Array) and jnp.issubdtype(v.dtype, jnp.inexact)]
+
+
+def _dense(gradient: Any) -> Any:
+    if isinstance(gradient, SymbolicZero):
+        return jnp.zeros(gradient.aval.shape, gradient.aval.dtype)
+    return gradient
+
+
+def _spread(values: Iterable[Any], places: list[int], n: int) -> tuple[Any, ...]:
+    given = dict(zip(places, values, strict=True))
+    return tuple(given.get(i) for i in range(n))
+
+
+def _put(old: tuple[Any, ...], places: list[int], new: tuple[Any, ...]) -> Any:
+    given = dict(zip(places, new, strict=True))
+    values = [given.get(i, value) for i, value in enumerate(old)]
+    return type(old)(*values) if hasattr(old, "_fields") else tuple(values)
