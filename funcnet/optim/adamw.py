@@ -18,7 +18,7 @@ NO_DECAY = ("**.bias", "**.LayerNorm")  # BERT's rule, in the names that Hugging
 class BertAdamState(NamedTuple):
     """`mu`, `nu`: moving averages of the gradient and of its square, as params; `count`: int32, the updates made."""
 
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # optax has the name from here, tuples have a method of it
     mu: Any
     nu: Any
 

@@ -1,6 +1,6 @@
 """Training, of any model: the state, the step, the loop, and what a run leaves on disk. It knows no model."""
 
-from funcnet.train.checkpoints import Checkpoints, Restored
+from funcnet.train.checkpoints import Checkpoints, Restored, resume
 from funcnet.train.errors import RunError
 from funcnet.train.interruption import Interruption
 from funcnet.train.loop import Cadence, Outcome, train
@@ -37,5 +37,6 @@ __all__ = [
     "open_run",
     "pin",
     "read_metrics",
+    "resume",
     "train",
 ]

@@ -26,7 +26,7 @@ from funcnet.parallel.data_parallel import to_host
 from funcnet.train.errors import RunError
 from funcnet.train.files import cannot_write, read_json, sync_folder, write_json
 
-__all__ = ["Checkpoints", "Restored", "versions"]
+__all__ = ["Checkpoints", "Restored", "resume", "versions"]
 
 DIGESTS = "digests.json"
 ABOUT = "run.json"
@@ -86,7 +86,7 @@ class Checkpoints:
     def __enter__(self) -> "Checkpoints":
         return self
 
-    def __exit__(self, kind, error, traceback) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if self._writer is not None:
             self._writer.join()
         if kind is None:
@@ -193,10 +193,35 @@ class Checkpoints:
             if trouble:
                 self.say(f"Checkpoint {path.name} is damaged ({trouble}): using the one before it.")
                 continue
-            about = read_json(path / ABOUT)
+            about: dict[str, Any] = read_json(path / ABOUT) or {}
             arrays = _read_arrays(path / ARRAYS)
             return Restored(_unnamed(arrays, template, path), int(about["step"]), about)
         return None
+
+
+def resume(checkpoints: Checkpoints, start: Any) -> tuple[Any, int]:
+    """The state to go on from, and its step: the newest sound checkpoint's, else `start` and 0; says which.
+
+    Args:
+        checkpoints: of the run; its `say` receives the line.
+        start: the state before step 0, which a run killed before its first checkpoint begins with again.
+
+    Raises:
+        RunError: as `Checkpoints.restore`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     resume(Checkpoints(folder), {"weight": np.zeros(1)})
+        No complete checkpoint: starting again from step 0.
+        ({'weight': array([0.])}, 0)
+    """
+    restored = checkpoints.restore(start)
+    if restored is None:
+        checkpoints.say("No complete checkpoint: starting again from step 0.")
+        return start, 0
+    checkpoints.say(f"Going on from the checkpoint of step {restored.step:,}.")
+    return restored.state, restored.step
 
 
 def versions() -> dict[str, str]:
@@ -206,7 +231,14 @@ def versions() -> dict[str, str]:
     ['flax', 'funcnet', 'jax', 'jaxlib', 'numpy', 'optax', 'orbax-checkpoint', 'python']
     """
     names = ("flax", "funcnet", "jax", "jaxlib", "numpy", "optax", "orbax-checkpoint")
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
+    return {"python": platform.python_version()} | {name: _version(name) for name in names}
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:  # funcnet, run from its source alone
+        return "not installed"
 
 
 def _named(tree: Any) -> dict[str, np.ndarray]:

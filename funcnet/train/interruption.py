@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from typing import Any
 
 __all__ = ["Interruption"]
 
@@ -28,7 +29,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
 
     @property
     def requested(self) -> bool:
@@ -46,7 +47,7 @@ class Interruption:
                 self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}

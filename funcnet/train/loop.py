@@ -142,12 +142,11 @@ def train(
                 checkpoints.check()
 
             stopping = stop.requested
-            evaluates = evaluate is not None and cadence.evaluates(number)
-            if not (stopping or evaluates or cadence.saves(number) or number == remaining[0]):
+            if not (stopping or cadence.evaluates(number) or cadence.saves(number) or number == remaining[0]):
                 continue
             book.wait()
             evaluation: dict[str, float] = {}
-            if evaluates:
+            if evaluate is not None and cadence.evaluates(number):
                 with book.clock.paused():
                     evaluation = {f"eval_{name}": value for name, value in evaluate(train_state).items()}
                 if stop.requested:

@@ -51,7 +51,7 @@ class JsonLines:
     def __enter__(self) -> "JsonLines":
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
@@ -94,7 +94,7 @@ class TensorBoard:
     def __enter__(self) -> "TensorBoard":
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:

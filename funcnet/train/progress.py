@@ -53,7 +53,7 @@ class TrainingProgress:
             self._bar.start()
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

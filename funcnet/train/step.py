@@ -68,7 +68,9 @@ def make_step(
     if accumulate < 1:
         raise ValueError(f"train.make_step: accumulate; expected at least 1, got {accumulate}. Use 1 for none.")
 
-    def step(train_state: TrainState, batch: Batch, key: jax.Array, *, axis_name: str | None = None):
+    def step(
+        train_state: TrainState, batch: Batch, key: jax.Array, *, axis_name: str | None = None
+    ) -> tuple[TrainState, dict[str, jax.Array]]:
         rng = fold_in_device(jax.random.fold_in(key, train_state.step), axis_name)
         chosen, frozen = tree.partition(train_state.params, trainable, where="train.make_step: trainable")
         totals = sum_over(counts(batch), axis_name)
@@ -104,7 +106,9 @@ def make_eval_step(
     `make_step`.
     """
 
-    def step(model, batch: Batch, key: None = None, *, axis_name: str | None = None):
+    def step(
+        model: tuple[tree.Tree, tree.Tree], batch: Batch, key: None = None, *, axis_name: str | None = None
+    ) -> dict[str, dict[str, jax.Array]]:
         params, state = model
         sums, _ = objective(precision.cast(params), state, batch, training=False, rng=key)
         totals = counts(batch)
@@ -147,7 +151,9 @@ def evaluate(
     return {name: float(value) for name, value in _means(added["sums"], added["counts"], np.maximum).items()}
 
 
-def _accumulated(gradient, chosen, state, batch, rng, accumulate: int):
+def _accumulated(
+    gradient: Callable[..., Any], chosen: Any, state: Any, batch: Batch, rng: jax.Array, accumulate: int
+) -> tuple[Any, Any, Any]:
     """(gradients, metric sums, state) over A micro-batches; the buffers pass from each to the next, as in torch."""
     if accumulate == 1:
         grads, (sums, state) = gradient(chosen, state, batch, rng)
@@ -177,7 +183,7 @@ def _share(total, count, maximum=jnp.maximum):
     return total / maximum(count, 1).astype(total.dtype)
 
 
-def _means(sums, totals, maximum=jnp.maximum) -> dict[str, Any]:
+def _means(sums: Any, totals: Any, maximum: Callable[..., Any] = jnp.maximum) -> dict[str, Any]:
     means = {
         f"{term}_{metric}": _share(value, totals[term], maximum)
         for term, terms in sums.items()

@@ -90,7 +90,7 @@ def test_averaging_takes_the_mean_of_floats_and_the_largest_integer(kind):
 
 
 def test_an_unknown_kind_is_an_error():
-    with pytest.raises(ValueError, match="data_parallel: kind; expected pmap or shard_map or jit, got 'ddp'. Take"):
+    with pytest.raises(ValueError, match=r"data_parallel: kind; expected pmap or shard_map or jit, got 'ddp'. Take"):
         parallel.data_parallel("ddp")
 
 
@@ -98,14 +98,18 @@ def test_an_unknown_kind_is_an_error():
 @pytest.mark.parametrize("batch", [np.ones((30, 2)), np.ones(0), np.float32(1)])
 def test_a_batch_that_does_not_divide_is_an_error(kind, batch):
     rows = len(batch) if batch.ndim else 0
-    text = f"shard: a batch that does not divide over 8 devices; expected a multiple of 8, got {rows}. Take a batch size"
+    text = (
+        f"shard: a batch that does not divide over 8 devices; expected a multiple of 8, got {rows}. Take a batch size"
+    )
     with pytest.raises(ValueError, match=text):
         parallel.data_parallel(kind, 8).shard({"x": batch})
 
 
 def test_micro_batches_count_too():
     parallel.check_batch_size(32, devices=8, accumulate=4)
-    text = r"over 8 devices x 4 micro-batches; expected a multiple of 32, got 48. Take a batch size of 32 or 64, or other"
+    text = (
+        r"over 8 devices x 4 micro-batches; expected a multiple of 32, got 48. Take a batch size of 32 or 64, or other"
+    )
     with pytest.raises(ValueError, match=text):
         parallel.check_batch_size(48, devices=8, accumulate=4)
 
@@ -117,7 +121,9 @@ def test_copies_that_differ_are_found():
 
     step = lambda state, batch, key, *, axis_name: {"bn": {"running_mean": batch.sum()}}
     differing = parallel.parallelize(step, plan)(None, plan.shard(np.arange(4.0, dtype=np.float32)), None)
-    with pytest.raises(ValueError, match=r"check_replicated: bn.running_mean; expected equal copies on all devices, got"):
+    with pytest.raises(
+        ValueError, match=r"check_replicated: bn.running_mean; expected equal copies on all devices, got"
+    ):
         parallel.check_replicated(differing)
 
 

@@ -123,6 +123,19 @@ def test_any_flipped_byte_of_any_file_is_found(tmp_path):
     assert checkpoints.restore(state_at(0)).step == 1
 
 
+def test_resuming_says_from_where(tmp_path):
+    checkpoints, said = written(tmp_path, {1: None, 1200: None})
+    state, step = train.resume(checkpoints, state_at(0))
+    assert (step, state["half"][0]) == (1200, state_at(1200)["half"][0])
+    for path in tmp_path.glob("*/digests.json"):
+        path.unlink()
+    assert train.resume(checkpoints, start := state_at(0)) == (start, 0)
+    assert said == [
+        "Going on from the checkpoint of step 1,200.",
+        "No complete checkpoint: starting again from step 0.",
+    ]
+
+
 def test_without_digests_a_checkpoint_is_none_and_goes_with_the_next_write(tmp_path):
     checkpoints, said = written(tmp_path, {1: None, 2: None})
     (tmp_path / "step-00000002" / "digests.json").unlink()
@@ -208,7 +221,7 @@ def test_another_models_arrays_are_refused_and_listed(tmp_path):
 
 
 def test_at_least_one_is_kept(tmp_path):
-    with pytest.raises(ValueError, match="train.Checkpoints: keep; expected at least 1, got 0. Keep one"):
+    with pytest.raises(ValueError, match=r"train.Checkpoints: keep; expected at least 1, got 0. Keep one"):
         train.Checkpoints(tmp_path, keep=0)
 
 

@@ -202,7 +202,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_saved(tmp_path):
 
 def test_data_that_end_early_are_told():
     with pytest.raises(
-        train.RunError, match="train.train: the data ended at step 3; expected a batch for every step, got"
+        train.RunError, match=r"train.train: the data ended at step 3; expected a batch for every step, got"
     ):
         run(batches=lambda start: iter([toy.batch_at(0), toy.batch_at(1)]))
 
@@ -217,7 +217,7 @@ def test_an_error_of_the_data_arrives():
 def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path):
     (tmp_path / "file").write_text("")
     checkpoints = train.Checkpoints(tmp_path / "file" / "checkpoints")
-    with pytest.raises(train.RunError, match="train.Checkpoints: cannot write .*file/checkpoints"):
+    with pytest.raises(train.RunError, match=r"train.Checkpoints: cannot write .*file/checkpoints"):
         run(checkpoints=checkpoints, cadence=train.Cadence(TOTAL, save_every=2))
 
 

@@ -43,9 +43,9 @@ def test_a_broken_line_in_the_middle_is_told(tmp_path):
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(train.RunError, match="train.JsonLines: cannot write .*expected a folder with space"):
+    with pytest.raises(train.RunError, match=r"train.JsonLines: cannot write .*expected a folder with space"):
         train.JsonLines(tmp_path / "file" / "metrics.jsonl", 0)
-    with pytest.raises(train.RunError, match="train.TensorBoard: cannot write"):
+    with pytest.raises(train.RunError, match=r"train.TensorBoard: cannot write"):
         train.TensorBoard(tmp_path / "file" / "events", 0)
 
 
@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path):
 def test_a_full_disk_is_told():
     log = train.JsonLines.__new__(train.JsonLines)
     log.path, log._file = "/dev/full", open("/dev/full", "wb", buffering=0)  # noqa: SIM115
-    with pytest.raises(train.RunError, match="cannot write /dev/full; .*No space left on device. What was complete"):
+    with pytest.raises(train.RunError, match=r"cannot write /dev/full; .*No space left on device. What was complete"):
         log.write(1, {"loss": 1.0})
     log.close()
 

@@ -29,7 +29,7 @@ def test_a_second_run_needs_resume(tmp_path):
 def test_files_that_would_be_overwritten_are_told(tmp_path):
     (tmp_path / "model.safetensors").write_text("precious")
     (tmp_path / "log.txt").write_text("harmless")
-    with pytest.raises(train.RunError, match="already holds model.safetensors; expected a new or empty folder"):
+    with pytest.raises(train.RunError, match=r"already holds model.safetensors; expected a new or empty folder"):
         train.open_run(tmp_path, CONFIG, writes=("config.json", "model.safetensors"))
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["log.txt", "model.safetensors"]
 
@@ -67,5 +67,7 @@ def test_a_record_that_is_none(tmp_path):
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(train.RunError, match="train.open_run: cannot write .*expected a folder with space that may be"):
+    with pytest.raises(
+        train.RunError, match=r"train.open_run: cannot write .*expected a folder with space that may be"
+    ):
         train.open_run(tmp_path / "file" / "run", CONFIG)

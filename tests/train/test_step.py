@@ -1,4 +1,4 @@
-"""One definition of the step: the same numbers on 1, 2 and 8 devices, by pmap, shard_map and jit, accumulated or not."""
+"""One definition of the step: the same numbers on 1, 2 and 8 devices, by pmap, shard_map, jit, accumulated or not."""
 
 import functools
 
@@ -196,12 +196,12 @@ def test_evaluation_can_be_cut_short_and_needs_a_batch():
     first = train.evaluate(step, toy.start(), [toy.batch_at(0)])
     cut = train.evaluate(step, toy.start(), toy.batches(0), should_stop=lambda: asked.append(1) is None)
     assert cut == first and len(asked) == 1
-    with pytest.raises(ValueError, match="train.evaluate: batches; expected at least one, got none. Hold out more"):
+    with pytest.raises(ValueError, match=r"train.evaluate: batches; expected at least one, got none. Hold out more"):
         train.evaluate(step, toy.start(), [])
 
 
 def test_what_cannot_be_a_step_is_refused():
-    with pytest.raises(ValueError, match="train.make_step: accumulate; expected at least 1, got 0. Use 1"):
+    with pytest.raises(ValueError, match=r"train.make_step: accumulate; expected at least 1, got 0. Use 1"):
         train.make_step(toy.make_objective(), toy.counts, optax.sgd(0.1), accumulate=0)
     with pytest.raises(
         ValueError, match=r"train.make_step: a batch that does not divide over 1 device x 3 micro-batch"
@@ -213,7 +213,7 @@ def test_what_cannot_be_a_step_is_refused():
         step = train.make_step(toy.make_objective(), lambda batch: {"tokens": 1}, optax.sgd(0.1))
         step(train.create(*toy.start(), optax.sgd(0.1)), toy.batch_at(0), jax.random.key(0))
     with pytest.raises(
-        ValueError, match="train.create: trainable: pattern 'bdy' matches nothing. Nearest names: 'body'"
+        ValueError, match=r"train.create: trainable: pattern 'bdy' matches nothing. Nearest names: 'body'"
     ):
         train.create(*toy.start(), optax.sgd(0.1), trainable="bdy")
 
@@ -222,5 +222,5 @@ def test_what_cannot_be_a_step_is_refused():
 def test_narrow_reductions_are_refused(part):
     with pytest.raises(ValueError, match=f"train.Precision: {part}; expected float32 or wider, got bfloat16. Leave"):
         train.Precision(**{part: jnp.bfloat16})
-    with pytest.raises(ValueError, match="train.Precision: params; expected float32 or wider, got bfloat16"):
+    with pytest.raises(ValueError, match=r"train.Precision: params; expected float32 or wider, got bfloat16"):
         train.Precision(params=jnp.bfloat16)

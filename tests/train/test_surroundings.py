@@ -65,7 +65,7 @@ def test_the_report_is_a_picture_that_is_not_empty(tmp_path, count):
 
 def test_a_report_that_cannot_be_written_is_told(tmp_path):
     with pytest.raises(
-        train.RunError, match="train.draw_report: cannot write .*report.png; expected a folder with space"
+        train.RunError, match=r"train.draw_report: cannot write .*report.png; expected a folder with space"
     ):
         train.draw_report(tmp_path / "none" / "report.png", rows(), [train.Panel("", "", {"": "loss"})], title="")
 

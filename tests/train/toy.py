@@ -1,4 +1,4 @@
-"""A task that is no model of this package: a classifier of tokens and of rows, with dropout, ragged counts and a buffer.
+"""A task that is no model of this package: a classifier of tokens and rows, with dropout, ragged counts, a buffer.
 
 B rows, T tokens, D features.
 """
