@@ -163,7 +163,8 @@ def sigmoid(input: jax.Array) -> jax.Array:
 
     Reference: torch.nn.functional.sigmoid.
     """
-    return lax.logistic(checks.floating("F.sigmoid", "input", input))
+    input = checks.floating("F.sigmoid", "input", input)
+    return lax.logistic(input.astype(checks.at_least_float32(input))).astype(input.dtype)
 
 
 def softmax(input: jax.Array, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> jax.Array:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from funcnet.functional import checks
@@ -337,8 +338,9 @@ def _avg_pool(
         right = (size - 1) * s + k - p - in_size
         windows, steps, widths = [1] * x.ndim, [1] * x.ndim, [(0, 0)] * x.ndim
         windows[axis], steps[axis], widths[axis] = k, s, (p, max(right, 0))
-        x = lax.reduce_window(lax.slice_in_dim(x, 0, in_size + min(right, 0), axis=axis), jnp.zeros((), x.dtype),
-                              lax.add, windows, steps, widths)  # fmt: skip
+        seen = lax.slice_in_dim(x, 0, in_size + min(right, 0), axis=axis)
+        # A numpy zero: a traced one hides from lax that this is a sum, and then it has no derivative.
+        x = lax.reduce_window(seen, np.zeros((), x.dtype), lax.add, windows, steps, widths)
         if divisor is None:
             x = x / _counts(size, in_size, k, s, p, include_pad).reshape(-1, *(1,) * (-axis - 1)).astype(x.dtype)
     return (x if divisor is None else x / divisor).astype(input.dtype)

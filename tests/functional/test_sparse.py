@@ -1,0 +1,93 @@
+"""Lookups and their gradients against torch."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as T
+
+from funcnet import functional as F
+
+from .oracle import agrees, integers, normal
+
+IDS = integers(0, 5, 4, 6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"padding_idx": 2},
+        {"padding_idx": -1},
+        {"scale_grad_by_freq": True},
+        {"padding_idx": 0, "scale_grad_by_freq": True},
+    ],
+)
+@pytest.mark.parametrize("ids", [IDS, IDS[0, 0], IDS[:0]], ids=["some", "one", "none"])
+def test_embedding(ids, options):
+    agrees(
+        lambda i, w: F.embedding(i, w, **options),
+        lambda i, w: T.embedding(i, w, **options),
+        np.asarray(ids),
+        normal(5, 3),
+    )
+
+
+@pytest.mark.parametrize("norm_type", [1.0, 2.0, 3.0, float("inf")])
+def test_max_norm_reads_renormalised_rows_and_the_table_follows(norm_type):
+    weight = normal(6, 3).astype(np.float32)
+    table = torch.tensor(weight, requires_grad=True)
+    want = T.embedding(torch.tensor(IDS), table.clone(), max_norm=1.0, norm_type=norm_type)
+    ours = lambda w: F.embedding(jnp.asarray(IDS), w, max_norm=1.0, norm_type=norm_type)
+    np.testing.assert_allclose(ours(jnp.asarray(weight)), want.detach(), rtol=1e-5)
+    cotangent = normal(4, 6, 3).astype(np.float32)
+    (gradient,) = jax.vjp(ours, jnp.asarray(weight))[1](jnp.asarray(cotangent))
+    changed = torch.tensor(weight)
+    leaf = changed.clone().requires_grad_()
+    T.embedding(torch.tensor(IDS), leaf, max_norm=1.0, norm_type=norm_type).backward(torch.tensor(cotangent))
+    np.testing.assert_allclose(gradient, leaf.grad, rtol=1e-5, atol=1e-6)
+    renormed = F.embedding_renorm(jnp.asarray(weight), jnp.asarray(IDS), 1.0, norm_type)
+    np.testing.assert_allclose(renormed, leaf.detach(), rtol=1e-5)
+    np.testing.assert_array_equal(renormed[5], weight[5])
+
+
+def test_forward_mode():
+    weight = jnp.asarray(normal(5, 3), jnp.float32)
+    ids = jnp.array([0, 2])
+    _, tangent = jax.jvp(lambda w: F.embedding(ids, w, padding_idx=2), (weight,), (jnp.ones_like(weight),))
+    assert tangent.tolist() == [[1.0] * 3, [0.0] * 3]
+
+
+def test_ids_out_of_range_are_refused_where_known_and_never_nan():
+    weight = jnp.asarray(normal(5, 3), jnp.float32)
+    with pytest.raises(
+        ValueError, match=r"F.embedding: ids is out of range; expected 0 to 4, got 1 to 5. Check the voc"
+    ):
+        F.embedding(jnp.array([1, 5]), weight)
+    with pytest.raises(ValueError, match=r"F.embedding: ids is out of range; expected 0 to 4, got -1 to -1"):
+        F.embedding(jnp.array(-1), weight)
+    assert np.isfinite(jax.jit(F.embedding)(jnp.array([-7, 5]), weight)).all()
+
+
+def test_one_hot():
+    for ids, classes in (([[1, 0]], 3), ([2, 1], -1), ([], 4)):
+        got = F.one_hot(jnp.array(ids, int), classes)
+        np.testing.assert_array_equal(got, T.one_hot(torch.tensor(ids, dtype=torch.int64), classes))
+        assert jnp.issubdtype(got.dtype, jnp.integer)
+
+
+def test_refusals():
+    weight = jnp.zeros((5, 3))
+    with pytest.raises(
+        TypeError, match=r"F.embedding: ids must hold integers; expected int32 or the like, got float32"
+    ):
+        F.embedding(jnp.ones(2), weight)
+    with pytest.raises(ValueError, match=r"F.embedding: weight has the wrong rank"):
+        F.embedding(jnp.array([0]), weight[0])
+    with pytest.raises(ValueError, match=r"F.embedding: padding_idx is out of range; expected -5 to 4, got 5"):
+        F.embedding(jnp.array([0]), weight, padding_idx=5)
+    with pytest.raises(ValueError, match=r"F.one_hot: tensor is out of range; expected 0 to 2, got 5 to 5"):
+        F.one_hot(jnp.array([5]), 3)
+    with pytest.raises(ValueError, match=r"F.one_hot: the number of classes cannot be read off"):
+        jax.jit(F.one_hot)(jnp.array([1]))
