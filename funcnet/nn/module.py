@@ -62,6 +62,8 @@ class Module(Description):
 
     training = False  # inside forward, what `apply` says; a class attribute so that no part takes the name
 
+    absent_in_old_files: tuple[str, ...] = ()  # leaves that keep their start when a state_dict lacks them, as in torch
+
     def __init__(self) -> None:
         pass
 

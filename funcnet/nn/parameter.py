@@ -22,7 +22,7 @@ __all__ = ["Buffer", "Init", "Parameter"]
 
 
 def _fixed(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, array: Any) -> jax.Array:
-    return jnp.broadcast_to(jnp.asarray(array, dtype), shape)
+    return jnp.broadcast_to(jnp.array(array, dtype), shape)  # a copy: who donates params does not donate the start
 
 
 def _in_part(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, whole: Any, index: Any, part: Any) -> jax.Array:

@@ -66,6 +66,7 @@ class Repeat(_Numbered):
     """
 
     merges_equal_rows = True
+    repeats = True
 
     def __init__(self, layer: Module, n: int, scan: bool = False):
         super().__init__()

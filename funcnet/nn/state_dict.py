@@ -94,7 +94,7 @@ def match(module: Any, sd: Mapping[str, Any]) -> Match:
     missing, seen = [], set()
     for entry in entries:
         key = (entry.home, entry.index)
-        if key not in given and key not in seen:
+        if key not in given and key not in seen and entry.attribute not in entry.module.absent_in_old_files:
             seen.add(key)
             missing.append(entry.name)
     mis_shaped = [
@@ -134,6 +134,7 @@ def _complain(module: Any, sd: Mapping[str, Any], found: Match, strict: bool) ->
 
 def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tree] | None) -> tuple[Tree, Tree]:
     """(params, state) of `module` from `sd`; see `Module.load_state_dict`."""
+    module._note_ties()
     found = match(module, sd)
     _complain(module, sd, found, strict)
     if found.missing and into is None:
@@ -144,7 +145,7 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
     values: dict[str, dict[tuple[int, ...], Any]] = {}
     for entry in _entries(module):
         if entry.name in sd:
-            values.setdefault(entry.home, {}).setdefault(entry.index, _to_numpy(sd[entry.name]))
+            values.setdefault(entry.home, {})[entry.index] = _to_numpy(sd[entry.name])  # of a tie the last wins
 
     def leaf_value(which: int) -> Any:
         given = tree.flatten(into[which]) if into is not None else {}
@@ -154,9 +155,9 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
             dtype = jax.dtypes.canonicalize_dtype(leaf.dtype if old is None else old.dtype)
             layers = values.get(path, {})
             if not layers:
-                return jnp.asarray(old) if old is not None else _fresh(leaf, path, stacks)
+                return jnp.array(old) if old is not None else _fresh(leaf, path, stacks)
             if not stacks:
-                return jnp.asarray(layers[()], dtype)
+                return jnp.array(layers[()], dtype)  # a copy, as copy_ makes: torch may train on in the other
             indices = list(np.ndindex(*stacks))
             whole = [jnp.asarray(layers[i], dtype) if i in layers else old[i] for i in indices]
             return jnp.stack(whole).reshape(*stacks, *whole[0].shape)
@@ -175,20 +176,27 @@ def _fresh(leaf: Any, path: str, stacks: tuple[int, ...]) -> jax.Array:
 def restack(module: Any, values: Tree, stacked: bool) -> Tree:
     """`values` with the layers of every Repeat stacked under `*`, or each under its number."""
 
-    def one(inner: Any, node: Tree) -> Tree:
-        n = getattr(inner, "n", None) if hasattr(inner, "scan") else None
+    def one(inner: Any, node: Tree, path: str) -> Tree:
         children = dict(inner._children())
-        if n is None:
-            return {k: one(children[k], v) if k in children and isinstance(v, dict) else v for k, v in node.items()}
+        if not getattr(type(inner), "repeats", False):
+            return {
+                k: one(children[k], v, f"{path}{k}.") if k in children and isinstance(v, dict) else v
+                for k, v in node.items()
+            }
         template = next(iter(children.values()))
         if tree.STACKED in node:
             whole = node[tree.STACKED]
-            layers = [jax.tree.map(lambda a, i=i: a[i], whole) for i in range(n)]
+            layers = [jax.tree.map(lambda a, i=i: a[i], whole) for i in range(inner.n)]
         else:
-            layers = [node[str(i)] for i in range(n)]
-        layers = [one(template, layer) for layer in layers]
-        if stacked:
-            return {tree.STACKED: jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)}
-        return {str(i): layer for i, layer in enumerate(layers)}
+            layers = [node.get(str(i), {}) for i in range(inner.n)]
+        layers = [one(template, layer, f"{path}{i}.") for i, layer in enumerate(layers)]
+        if not stacked:
+            return {str(i): layer for i, layer in enumerate(layers)}
+        if any(jax.tree.structure(layer) != jax.tree.structure(layers[0]) for layer in layers):
+            raise ValueError(
+                f"{type(module).__name__}.stack: the layers of {path[:-1]!r} hold different leaves and cannot be "
+                "stacked. Stack before you partition, or choose the same leaves of every layer."
+            )
+        return {tree.STACKED: jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)}
 
-    return one(module, values)
+    return one(module, values, "")
