@@ -9,7 +9,7 @@ import optax
 import pytest
 import toy
 
-from funcnet import optim, parallel, train
+from funcnet import nn, optim, parallel, train
 
 WAYS = [(kind, devices) for kind in ("pmap", "shard_map", "jit") for devices in (1, 2, 8)]
 
@@ -134,6 +134,47 @@ def test_local_buffers_come_out_averaged(kind):
     _, state, _ = single_device(steps=5)
     parallel.check_replicated(ours.state)
     assert_close(ours.state, state, 1e-5)  # of equal parts, the mean of means is the mean
+
+
+class Normalised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(toy.D, 16)
+        self.bn = nn.SyncBatchNorm(16, axis_name=parallel.AXIS)
+        self.drop = nn.Dropout(0.0)
+        self.out = nn.Linear(16, 2)
+
+    def forward(self, x):
+        return self.out(self.drop(jnp.tanh(self.bn(self.fc(x)))))
+
+
+@functools.cache
+def normalised(kind, devices):
+    """(losses, the state at the end) of a model of this package with batch statistics."""
+    net, plan, optimizer = Normalised(), parallel.data_parallel(kind, devices), optax.sgd(0.1)
+
+    def objective(params, state, batch, *, training, rng):
+        logits, state = net.apply(params, state, batch["x"][:, 0] + 3, training=training, rng=rng)
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["row_labels"])
+        return {"rows": {"loss": losses.sum()}}, state
+
+    step = parallel.parallelize(train.make_step(objective, toy.counts, optimizer), plan, donate=True)
+    state, key = plan.place(train.create(*net.init(jax.random.key(0)), optimizer)), plan.place(jax.random.key(1))
+    losses = []
+    for number in range(5):
+        state, metrics = step(state, plan.shard(toy.batch_at(number)), key)
+        losses.append(float(metrics["loss"]))
+    parallel.check_replicated((state.params, state.state))
+    return losses, jax.device_get(state)
+
+
+@pytest.mark.parametrize("kind", ["pmap", "shard_map", "jit"])
+def test_a_model_with_synchronised_batchnorm_trains_as_on_one_device(kind):
+    losses, state = normalised("jit", 1)
+    ours, after = normalised(kind, 8)
+    np.testing.assert_allclose(ours, losses, rtol=1e-5)
+    assert_close(after.params, state.params, 1e-5)
+    assert_close(after.state, state.state, 1e-5)
 
 
 def test_the_norm_is_that_before_clipping_and_the_optimizer_clips():
