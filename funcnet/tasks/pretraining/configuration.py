@@ -1,0 +1,97 @@
+"""The settings of a pretraining run, each with its reason; what the command line shows.
+
+A run is the same again when all of them are the same, the text and the vocabulary too; `--resume` asks for that.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+Model = Literal["tiny", "mini", "small", "medium", "base", "large"]
+
+__all__ = ["PretrainingConfig"]
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingConfig:
+    """Pretrain BERT (masked words and next sentence) from raw text.
+
+    Writes into --out a directory that Hugging Face opens (config.json, vocab.txt, tokenizer.json,
+    tokenizer_config.json, model.safetensors), metrics.jsonl, eval.json, report.png, checkpoints/ and tensorboard/.
+
+    Exit codes: 0 finished; 2 something in the arguments, the text or on the disk is wrong (a line says what);
+    130 after Ctrl-C and 143 after SIGTERM: a checkpoint was saved where a step had been made, go on with --resume.
+    """
+
+    out: Path
+    """directory of the run"""
+    resume: bool = False
+    """go on with the run in --out; all other settings must be as they were"""
+
+    corpus: tuple[Path, ...] = ()
+    """text files, or folders of them; without it the presidential messages of the extra 'demo'"""
+    documents: Literal["auto", "file", "blank-line"] = "auto"
+    """what is a document: a whole file, or what stands between blank lines"""
+    held_out: float = 0.05
+    """share of the text kept for evaluation, by whole documents"""
+    vocab: Path | None = None
+    """a vocabulary (vocab.txt, or a directory with one) to use instead of training one"""
+    vocab_size: int = 4096
+    """size of the vocabulary to train"""
+    cased: bool = False
+    """keep capitals and accents"""
+    passes: int = 10
+    """over the text, each with other sentence pairs"""
+
+    model: Model = "tiny"
+    """Google's sizes: tiny 2 layers x 128, mini 4 x 256, small 4 x 512, medium 8 x 512, base 12 x 768, large 24 x 1024"""
+    seq_len: int = 128
+    """tokens a row, [CLS] and [SEP] included"""
+    dropout: float = 0.0
+    """of hidden states and attention; in runs of minutes any dropout delays the start of learning by far"""
+    start: Literal["neighbours", "bert"] = "neighbours"
+    """initialisation: BERT's own (normal 0.02), or one in which some heads look at neighbours: learns in minutes"""
+    scan_layers: bool = False
+    """one lax.scan over the layers: compiles faster, runs slower"""
+
+    steps: int = 6000
+    """updates"""
+    batch_size: Annotated[int, tyro.conf.arg(metavar="N")] = 8
+    """rows an update, over all devices and micro-batches"""
+    accumulate: int = 1
+    """micro-batches an update"""
+    learning_rate: float = 1e-3
+    """its peak"""
+    warmup: float = 0.05
+    """share of the steps in which the rate rises; then it falls linearly to 0"""
+    weight_decay: float = 0.01
+    """of weights, not of biases and LayerNorm"""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """of matrix products; parameters and sums are float32 either way"""
+    seed: int = 0
+    """of everything random"""
+
+    devices: int | None = None
+    """how many; on a CPU as many virtual ones; without it all GPUs or TPUs, or one CPU"""
+    parallel: Literal["jit", "shard_map", "pmap"] = "jit"
+    """how the step is spread over them"""
+
+    log_every: int = 20
+    """steps from one line of metrics to the next"""
+    evaluate_every: int = 500
+    """steps from one evaluation to the next"""
+    save_every: int = 500
+    """steps from one checkpoint to the next"""
+    keep: int = 2
+    """checkpoints kept, beside the best"""
+
+    def pinned(self) -> dict[str, Any]:
+        """What a resumed run must have in common with the first: all but where it lies and how often it saves."""
+        values = dataclasses.asdict(self)
+        for name in ("out", "resume", "save_every", "keep"):
+            values.pop(name)
+        values["corpus"] = [str(path) for path in self.corpus]
+        values["vocab"] = None if self.vocab is None else str(self.vocab)
+        return values

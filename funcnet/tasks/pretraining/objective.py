@@ -1,0 +1,107 @@
+"""BERT's two losses as sums over what they count: hidden words (mlm) and the next sentence (nsp).
+
+B batch, T sequence, M slots for hidden words, V vocabulary.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet import nn
+from funcnet.tasks.pretraining.dataset import IGNORE
+
+Batch = Mapping[str, jax.Array]
+Sums = dict[str, dict[str, jax.Array]]
+
+__all__ = ["counts", "evaluation_counts", "make_evaluation", "make_objective"]
+
+
+def counts(batch: Batch) -> dict[str, jax.Array]:
+    """Over how many things each loss is averaged: hidden words, and examples whose label is not -100."""
+    return {
+        "mlm": jnp.sum(batch["masked_weights"]),
+        "nsp": jnp.sum((batch["next_sentence_label"] != IGNORE).astype(jnp.float32)),
+    }
+
+
+def make_objective(net: nn.Module) -> Callable[..., tuple[Sums, dict[str, Any]]]:
+    """The objective of `train.make_step` for a `BertForPreTraining`.
+
+    Args:
+        net: gives (logits (B, M, V) at `masked_positions`, next-sentence logits (B, 2)).
+
+    Returns:
+        `objective(params, state, batch, *, training, rng) -> ({"mlm": {"loss", "accuracy"}, "nsp": {…}}, state)`, all
+        sums in float32; see `PretrainingDataset` for the batch.
+    """
+
+    def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
+        (words, sentence), state = _run(net, params, state, batch, training, rng)
+        return {"mlm": _words(words, batch)[0], "nsp": _sentence(sentence, batch)}, state
+
+    return objective
+
+
+def evaluation_counts(batch: Batch) -> dict[str, jax.Array]:
+    """As `counts`, and the hidden words that show `[MASK]` (`shows_mask` in the batch)."""
+    return {**counts(batch), "mlm_on_mask": jnp.sum(batch["masked_weights"] * batch["shows_mask"])}
+
+
+def make_evaluation(net: nn.Module, unigram: jax.Array) -> Callable[..., tuple[Sums, dict[str, Any]]]:
+    """The objective of `train.make_eval_step`: as `make_objective`, and a model that knows only frequencies beside it.
+
+    Args:
+        net: as above.
+        unigram: (V,) log-probabilities of the training text's tokens.
+
+    Returns:
+        As `make_objective`, with `unigram_loss` in "mlm" and a term "mlm_on_mask" that looks at the positions that
+        show `[MASK]` alone. The batch holds `shows_mask` (B, M) too: 1 there, 0 elsewhere.
+    """
+
+    def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
+        (words, sentence), state = _run(net, params, state, batch, training, rng)
+        mlm, losses = _words(words, batch)
+        unigram_losses = -unigram[batch["masked_ids"]] * batch["masked_weights"]
+        shown = batch["shows_mask"]
+        on_mask = {"loss": jnp.sum(losses * shown), "unigram_loss": jnp.sum(unigram_losses * shown)}
+        mlm["unigram_loss"] = jnp.sum(unigram_losses)
+        return {"mlm": mlm, "nsp": _sentence(sentence, batch), "mlm_on_mask": on_mask}, state
+
+    return objective
+
+
+def _run(net: nn.Module, params: Any, state: Any, batch: Batch, training: bool, rng: Any) -> Any:
+    return net.apply(
+        params,
+        state,
+        batch["input_ids"],
+        attention_mask=batch["attention_mask"],
+        token_type_ids=batch["token_type_ids"],
+        masked_positions=batch["masked_positions"],
+        training=training,
+        rng=rng,
+    )
+
+
+def _losses(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(cross-entropy, whether the label's logit is the largest) of each row, in at least float32."""
+    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    at_label = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+    right = at_label >= jnp.max(logits, axis=-1)  # cheaper than argmax
+    return jax.nn.logsumexp(logits, axis=-1) - at_label, right.astype(logits.dtype)
+
+
+def _words(logits: jax.Array, batch: Batch) -> tuple[dict[str, jax.Array], jax.Array]:
+    losses, right = _losses(logits, batch["masked_ids"])
+    losses = losses * batch["masked_weights"]
+    return {"loss": jnp.sum(losses), "accuracy": jnp.sum(right * batch["masked_weights"])}, losses
+
+
+def _sentence(logits: jax.Array, batch: Batch) -> dict[str, jax.Array]:
+    labels = batch["next_sentence_label"]
+    losses, right = _losses(logits, jnp.maximum(labels, 0))
+    counted = (labels != IGNORE).astype(losses.dtype)
+    return {"loss": jnp.sum(losses * counted), "accuracy": jnp.sum(right * counted)}

@@ -1,0 +1,312 @@
+"""A whole pretraining run: raw text in, a directory that Hugging Face opens out.
+
+    text -> data -> model -> step -> loop (metrics, evaluation, checkpoints) -> model.safetensors, eval.json, report.png
+
+Killed at any moment, it goes on with `resume=True` and ends with the same bits.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import platformdirs
+
+from funcnet import optim
+from funcnet.data import Prefetcher
+from funcnet.models import bert
+from funcnet.parallel import DataParallel, check_batch_size, data_parallel, parallelize, use_virtual_cpu_devices
+from funcnet.tasks.pretraining import objective as losses
+from funcnet.tasks.pretraining.configuration import PretrainingConfig
+from funcnet.tasks.pretraining.dataset import PretrainingDataset, evaluation_batches
+from funcnet.tasks.pretraining.prepare import Prepared, prepare
+from funcnet.tasks.pretraining.show import example_guesses, panels
+from funcnet.text import save_tokenizer
+from funcnet.train import (
+    BFLOAT16,
+    FLOAT32,
+    Cadence,
+    Checkpoints,
+    Interruption,
+    JsonLines,
+    Outcome,
+    RunError,
+    TensorBoard,
+    TrainingProgress,
+    TrainState,
+    compilation_cache,
+    create,
+    draw_report,
+    evaluate,
+    finish,
+    is_finished,
+    make_eval_step,
+    make_step,
+    open_run,
+    pin,
+    read_metrics,
+    train,
+)
+from funcnet.train.files import write_json
+
+__all__ = ["pretrain"]
+
+WRITES = ("model.safetensors", "metrics.jsonl", "checkpoints", "eval.json")
+
+
+def pretrain(config: PretrainingConfig) -> int:
+    """Runs, or goes on with, a pretraining run.
+
+    Args:
+        config: the settings.
+
+    Returns:
+        The exit code: 0 finished, 130 or 143 stopped by SIGINT or SIGTERM with a checkpoint saved.
+
+    Raises:
+        ValueError: settings, text or files are wrong; `RunError` for what concerns the run's directory.
+        OSError: a file cannot be read or written.
+    """
+    with Interruption() as stop:
+        plan = _devices(config)
+        model_config = _model_config(config)
+        folder = open_run(config.out, config.pinned(), resume=config.resume, writes=WRITES)
+        if is_finished(folder):
+            print(f"The run in {folder} has finished: nothing is left to do.")
+            return 0
+        compilation_cache.enable()
+        data = _data(config, stop)
+        if stop.requested:
+            print("Stopped before the first step: nothing was lost. Go on with --resume.")
+            return stop.exit_code
+        pin(folder, data.fingerprint)
+        model_config = dataclasses.replace(model_config, vocab_size=data.tokenizer.get_vocab_size())
+        run = _Run(config, folder, data, plan, bert.BertForPreTraining(model_config))
+        with Checkpoints(folder / "checkpoints", keep=config.keep, best_metric="eval_loss") as checkpoints:
+            outcome = run.train(checkpoints, stop)
+        if stop.requested:
+            print(f"Stopped after step {outcome.step:,} of {config.steps:,}; saved. Go on with --resume.")
+            return stop.exit_code
+        run.conclude(outcome)
+        finish(folder)
+        return 0
+
+
+# ------------------------------------------------------------------------------------------ before anything is read
+
+
+def _devices(config: PretrainingConfig) -> DataParallel:
+    if config.devices is not None:
+        use_virtual_cpu_devices(config.devices)
+    on_cpu = jax.default_backend() == "cpu"
+    plan = data_parallel(config.parallel, devices=config.devices or (1 if on_cpu else None))
+    check_batch_size(config.batch_size, plan.count, config.accumulate, where="pretrain: --batch-size")
+    return plan
+
+
+def _model_config(config: PretrainingConfig) -> bert.BertConfig:
+    """Everything but the size of the vocabulary, which the data tell."""
+    model_config = bert.BertConfig.preset(
+        config.model,
+        hidden_dropout_prob=config.dropout,
+        attention_probs_dropout_prob=config.dropout,
+        scan_layers=config.scan_layers,
+    )
+    longest = model_config.max_position_embeddings
+    if not 8 <= config.seq_len <= longest:
+        raise RunError(
+            f"pretrain: --seq-len; expected 8 to {longest}, the size of the position table, got {config.seq_len}. "
+            "Choose a length in between."
+        )
+    return model_config
+
+
+class _Stopped(Exception):
+    """A signal came while the text was being prepared."""
+
+
+def _data(config: PretrainingConfig, stop: Interruption) -> Prepared:
+    from rich.progress import Progress
+
+    with Progress(transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def progress(step: str, done: int, total: int) -> None:
+            if stop.requested:
+                raise _Stopped
+            if step not in tasks:
+                tasks[step] = bars.add_task(step, total=total)
+            bars.update(tasks[step], completed=done, total=total)
+
+        try:
+            data = prepare(
+                list(config.corpus) or None,
+                directory=Path(platformdirs.user_cache_dir("funcnet")) / "data",
+                seq_len=config.seq_len,
+                vocab_size=config.vocab_size,
+                vocab=config.vocab,
+                lower_case=None if config.vocab is not None and not config.cased else not config.cased,
+                seed=config.seed,
+                held_out=config.held_out,
+                documents=config.documents,
+                passes=config.passes,
+                progress=progress,
+            )
+        except _Stopped:
+            print("Stopped before the first step: nothing was lost. Go on with --resume.")
+            raise SystemExit(stop.exit_code) from None
+    train = data.statistics["train"]
+    print(
+        f"{train['documents']:,} documents, {train['tokens']:,} tokens, {len(data.train):,} pairs a pass to train on."
+    )
+    return data
+
+
+# ------------------------------------------------------------------------------------------------------ the run
+
+
+class _Run:
+    """The pieces of one run, and what is done with them."""
+
+    def __init__(
+        self, config: PretrainingConfig, folder: Path, data: Prepared, plan: DataParallel, net: bert.BertForPreTraining
+    ):
+        self.config, self.folder, self.data, self.plan, self.net = config, folder, data, plan, net
+        self.precision = BFLOAT16 if config.precision == "bfloat16" else FLOAT32
+        self.unigram = jnp.asarray(data.unigram())
+        self.batches = data.train_batches(config.batch_size)
+
+    def train(self, checkpoints: Checkpoints, stop: Interruption) -> Outcome:
+        """From the newest checkpoint, or from the start, to the last step or a signal."""
+        config, plan = self.config, self.plan
+        warmup = round(config.warmup * config.steps)
+        schedule = optim.warmup_linear_decay(config.learning_rate, warmup, config.steps)
+        optimizer = optim.bert_adamw(schedule, weight_decay=config.weight_decay)
+        step = make_step(
+            losses.make_objective(self.net),
+            losses.counts,
+            optimizer,
+            schedule=schedule,
+            accumulate=config.accumulate,
+            precision=self.precision,
+        )
+        key = jax.random.key(config.seed)
+        state = self._first_or_restored(checkpoints, create(*self._start(key), optimizer))
+        done = int(state.step)
+        size = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+        print(f"BERT-{config.model}, {size:,} parameters, {plan.count} device(s) by {plan.kind}.")
+        show = {
+            "loss": "loss",
+            "words": "mlm_accuracy",
+            "next sentence": "nsp_accuracy",
+        }
+        with (
+            JsonLines(self.folder / "metrics.jsonl", done) as lines,
+            TensorBoard(self.folder / "tensorboard", done) as board,
+            TrainingProgress(config.steps, step=done, show=show) as progress,
+        ):
+            return train(
+                parallelize(step, plan, donate=True),
+                plan.place(state),
+                self.batches.batches,
+                key=plan.place(key),
+                place=plan.shard,
+                size=lambda batch: batch["attention_mask"].sum(),
+                cadence=Cadence(config.steps, config.log_every, config.evaluate_every, config.save_every),
+                stop=stop,
+                loggers=[lines, board, progress],
+                evaluate=self._evaluator(stop) if self.data.evaluation is not None else None,
+                checkpoints=checkpoints,
+                about={"seed": config.seed, "config": config.pinned()},
+                after_step=progress.after_step,
+            )
+
+    def _start(self, key: jax.Array) -> tuple[Any, Any]:
+        params, state = jax.jit(self.net.init)(key)
+        return params, state
+
+    def _first_or_restored(self, checkpoints: Checkpoints, first: TrainState) -> TrainState:
+        if not self.config.resume:
+            return first
+        restored = checkpoints.restore(first)
+        if restored is None:
+            print("No checkpoint had been completed: starting again from step 0.")
+            return first
+        print(f"Going on after step {restored.step:,}.")
+        return restored.state
+
+    # ------------------------------------------------------------------------------------------------- evaluation
+
+    def _evaluator(self, stop: Interruption) -> Callable[[TrainState], dict[str, float]]:
+        evaluation = losses.make_evaluation(self.net, self.unigram)
+        step = parallelize(make_eval_step(evaluation, losses.evaluation_counts, precision=self.precision), self.plan)
+
+        def run(state: TrainState) -> dict[str, float]:
+            with Prefetcher(self._held_out(), transfer=self.plan.shard) as batches:
+                values = evaluate(step, (state.params, state.state), batches, should_stop=lambda: stop.requested)
+            return {**values, "loss": values["mlm_loss"] + values["nsp_loss"]}
+
+        return run
+
+    def _held_out(self) -> Iterator[dict[str, np.ndarray]]:
+        """The held-out batches, with `shows_mask`."""
+        assert self.data.evaluation is not None
+        for batch in evaluation_batches(self.data.evaluation, _evaluation_batch(self.config, self.plan)):
+            yield add_shows_mask(batch, self.data.evaluation)
+
+    # --------------------------------------------------------------------------------------------------- at the end
+
+    def conclude(self, outcome: Outcome) -> None:
+        """Everything that stands in the directory when a run has finished."""
+        state, _ = jax.device_get((outcome.state, None))
+        bert.save_pretrained(self.folder, self.net, state.params, state.state)
+        save_tokenizer(self.data.tokenizer, self.folder, max_length=self.config.seq_len)
+        rows = read_metrics(self.folder / "metrics.jsonl")
+        print(f"{outcome.tokens:,} tokens since the start or --resume; waited for data {outcome.data_wait_share:.2%}.")
+        values: dict[str, float] = {}
+        if self.data.evaluation is not None:
+            last = next(row for row in reversed(rows) if "eval_mlm_loss" in row)
+            values = self._evaluation_summary(last)
+            write_json(self.folder / "eval.json", values)
+            print(json.dumps(values, indent=2))
+            for line in example_guesses(self.net, state.params, state.state, self.data):
+                print(line)
+        title = f"BERT-{self.config.model}: masked words and next sentence"
+        draw_report(self.folder / "report.png", rows, panels(values), title=title, subtitle=self._subtitle())
+        print(f"Written: {self.folder}")
+
+    def _evaluation_summary(self, row: dict[str, float]) -> dict[str, float]:
+        positions = sum(float(batch["masked_weights"].sum()) for batch in self._held_out())
+        return {
+            "step": int(row["step"]),
+            "mlm_loss": row["eval_mlm_loss"],
+            "mlm_accuracy": row["eval_mlm_accuracy"],
+            "nsp_loss": row["eval_nsp_loss"],
+            "nsp_accuracy": row["eval_nsp_accuracy"],
+            "unigram_loss": row["eval_mlm_unigram_loss"],
+            "mlm_positions": int(positions),
+            "mlm_loss_on_mask": row["eval_mlm_on_mask_loss"],
+            "unigram_loss_on_mask": row["eval_mlm_on_mask_unigram_loss"],
+        }
+
+    def _subtitle(self) -> str:
+        config = self.config
+        return (
+            f"{config.steps:,} steps of {config.batch_size} x {config.seq_len} tokens, learning rate "
+            f"{config.learning_rate:g}, {self.plan.count} device(s) by {self.plan.kind}, seed {config.seed}"
+        )
+
+
+def add_shows_mask(batch: dict[str, np.ndarray], dataset: PretrainingDataset) -> dict[str, np.ndarray]:
+    """The batch with `shows_mask` (B, M) float32: 1 where the input at a hidden word is `[MASK]`."""
+    shown = np.take_along_axis(batch["input_ids"], batch["masked_positions"], axis=1)
+    return {**batch, "shows_mask": (shown == dataset.masking.mask_id).astype(np.float32)}
+
+
+def _evaluation_batch(config: PretrainingConfig, plan: DataParallel) -> int:
+    """Rows of a held-out batch: about 4,096 tokens a device, whatever the training batch."""
+    return plan.count * max(1, 4096 // config.seq_len)
