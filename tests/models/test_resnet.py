@@ -1,0 +1,145 @@
+"""ResNet-18 and ResNet-50 against torch: names, values, gradients, running statistics, and training on the digits."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from funcnet import functional as F
+from funcnet import nn, tree
+from funcnet.models import resnet
+from tests.compare import furthest, relative
+from tests.models import torch_resnet
+
+MODELS = ["resnet18", "resnet50"]
+
+
+def pair(name, dtype, **options):
+    """(torch's model, ours, its params, its state), with one start."""
+    torch.manual_seed(0)
+    theirs = getattr(torch_resnet, name)(**options).to(getattr(torch, dtype))
+    model = getattr(resnet, name)(**options)
+    start = tree.cast(model.init(jax.random.key(0)), dtype)
+    return theirs, model, *model.load_state_dict(theirs.state_dict(), into=start)
+
+
+def arrays(tensors):
+    return {name: tensor.detach().numpy().copy() for name, tensor in tensors}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_names_and_shapes_are_torchvisions(name):
+    theirs = getattr(torch_resnet, name)(num_classes=7).state_dict()
+    model = getattr(resnet, name)(num_classes=7)
+    ours = jax.eval_shape(lambda key: model.state_dict(*model.init(key)), jax.random.key(0))
+    assert {n: a.shape for n, a in ours.items()} == {n: tuple(t.shape) for n, t in theirs.items()}
+    names = list(model.state_dict(*model.init(jax.random.key(0)))) if name == "resnet18" else list(theirs)
+    assert names == list(theirs)
+    assert {"conv1.weight", "layer2.0.downsample.0.weight", "layer2.0.downsample.1.running_var", "fc.bias"} <= set(ours)
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+@pytest.mark.parametrize("name", MODELS)
+def test_values_gradients_and_running_statistics(name, training):
+    with jax.enable_x64(True):
+        theirs, model, params, state = pair(name, "float64", num_classes=5)
+        theirs.train(training)
+        random = np.random.default_rng(0)
+        images, cotangent = random.normal(size=(4, 3, 40, 40)), random.normal(size=(4, 5))
+        given = torch.tensor(images, requires_grad=True)
+        expected = theirs(given)
+        (expected * torch.tensor(cotangent)).sum().backward()
+
+        @jax.jit
+        def run(params, state, images):
+            def loss(params, images):
+                out, new_state = model.apply(params, state, images, training=training)
+                return (out * cotangent).sum(), (out, new_state)
+
+            return jax.grad(loss, argnums=(0, 1), has_aux=True)(params, images)
+
+        (gradients, image_gradient), (out, new_state) = run(params, state, images)
+        expected, expected_image = expected.detach().numpy(), given.grad.numpy()
+        assert relative(out, expected, [expected]) < 1e-8
+        assert relative(image_gradient, expected_image, [expected_image]) < 1e-8
+        theirs_gradients = arrays((n, p.grad) for n, p in theirs.named_parameters())
+        distance, worst = furthest(tree.flatten(gradients), theirs_gradients)
+        assert distance < 1e-8, worst
+        distance, worst = furthest(tree.flatten(new_state), arrays(theirs.named_buffers()))
+        assert distance < 1e-8, worst
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-8), ("float32", 1e-3)])
+def test_twenty_steps_on_the_digits(dtype, tolerance):
+    """Losses, parameters and running statistics after 20 SGD steps from torch's weights, in torch and here."""
+    digits = load_digits()
+    images = (digits.images[:640] / 16).reshape(20, 32, 1, 8, 8).astype(dtype)
+    labels = digits.target[:640].reshape(20, 32)
+    options = {"num_classes": 10, "in_channels": 1, "small_images": True}
+    with jax.enable_x64(dtype == "float64"):
+        theirs, model, params, state = pair("resnet18", dtype, **options)
+        optimizer = optax.sgd(0.01, momentum=0.9)
+
+        @jax.jit
+        def step(params, state, opt_state, images, labels):
+            def loss(params):
+                logits, new_state = model.apply(params, state, images, training=True)
+                return F.cross_entropy(logits, labels), new_state
+
+            (value, state), gradients = jax.value_and_grad(loss, has_aux=True)(params)
+            updates, opt_state = optimizer.update(gradients, opt_state, params)
+            return optax.apply_updates(params, updates), state, opt_state, value
+
+        opt_state, losses = optimizer.init(params), []
+        for x, y in zip(images, labels, strict=True):
+            params, state, opt_state, value = step(params, state, opt_state, x, y)
+            losses.append(float(value))
+
+        their_optimizer, their_losses = torch.optim.SGD(theirs.parameters(), lr=0.01, momentum=0.9), []
+        for x, y in zip(torch.tensor(images), torch.tensor(labels), strict=True):
+            their_optimizer.zero_grad()
+            value = torch.nn.functional.cross_entropy(theirs.train()(x), y)
+            value.backward()
+            their_optimizer.step()
+            their_losses.append(value.item())
+
+        assert losses[-1] < losses[0]
+        distances = {
+            "losses": (relative(losses, their_losses, [their_losses]), ""),
+            "parameters": furthest(tree.flatten(params), arrays(theirs.named_parameters())),
+            "running statistics": furthest(tree.flatten(state), arrays(theirs.named_buffers())),
+        }
+        print(dtype, distances)
+        assert all(distance < tolerance for distance, _ in distances.values()), distances
+
+
+def test_the_start_is_torchvisions():
+    model = resnet.resnet18(num_classes=10)
+    sd = model.state_dict(*model.init(jax.random.key(0)))
+    for name, array in sd.items():
+        if ".bn" in name or name.startswith("bn") or "downsample.1" in name:
+            expected = {"weight": 1, "running_var": 1}.get(name.rpartition(".")[2], 0)
+            assert (np.asarray(array) == expected).all(), name
+        elif "conv" in name or "downsample.0" in name:
+            out, _, *kernel = array.shape
+            assert np.std(array) == pytest.approx((2 / (out * np.prod(kernel))) ** 0.5, rel=0.05), name
+    assert np.abs(sd["fc.weight"]).max() <= 512**-0.5
+
+    model = resnet.resnet50(zero_init_residual=True)
+    params = jax.jit(model.init)(jax.random.key(0))[0]
+    assert (params["layer3"]["5"]["bn3"]["weight"] == 0).all() and (params["layer3"]["5"]["bn2"]["weight"] == 1).all()
+    model = resnet.resnet18(zero_init_residual=True, in_channels=1, small_images=True)
+    params = jax.jit(model.init)(jax.random.key(0))[0]
+    assert (params["layer1"]["1"]["bn2"]["weight"] == 0).all() and params["conv1"]["weight"].shape == (64, 1, 3, 3)
+
+
+def test_other_normalisations_and_wrong_arguments():
+    net = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], 3, norm_layer=lambda c: nn.GroupNorm(8, c), small_images=True)
+    params, state = net.init(jax.random.key(0))
+    out, _ = net.apply(params, state, jnp.ones((2, 3, 8, 8)), training=True)
+    assert out.shape == (2, 3)
+    with pytest.raises(ValueError, match=r"expected the blocks of 4 stages, got 3 numbers"):
+        resnet.ResNet(resnet.BasicBlock, [2, 2, 2])
