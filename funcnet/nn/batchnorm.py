@@ -4,7 +4,6 @@ Letters: `B batch, C channels, S spatial dimensions`. A variant of one's own ove
 other ranks.
 """
 
-import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ Groups = Sequence[Sequence[int]] | None
 
 class _BatchNorm(Module):
     ranks: tuple[int, ...] = ()  # that the input may have
+    absent_in_old_files = ("num_batches_tracked",)
 
     def __init__(
         self,
@@ -87,9 +87,8 @@ class _BatchNorm(Module):
         tracks = self.training and self.track_running_stats and self.num_batches_tracked is not None
         momentum = 0.0 if self.momentum is None else self.momentum
         if tracks:
-            # Where nothing is counted F.batch_norm leaves the running statistics, so this was no batch.
-            counted = _any_counted(input, mask, axis_name, axis_index_groups)
-            self.num_batches_tracked = self.num_batches_tracked + counted.astype(self.num_batches_tracked.dtype)
+            counted = _any_counted(mask, axis_name, axis_index_groups)
+            self.num_batches_tracked += jnp.asarray(counted, self.num_batches_tracked.dtype)
             if self.momentum is None:
                 momentum = 1 / jnp.maximum(self.num_batches_tracked, 1).astype(self.running_mean.dtype)
         keeps = not self.training or self.track_running_stats
@@ -141,8 +140,9 @@ class BatchNorm1d(_BatchNorm):
         ValueError: another rank, other channels, or training on one value per channel.
         TypeError: integers.
 
-    Differs from torch: statistics are float32 for bfloat16 layers and inputs too; a batch with nothing counted leaves
-        all the buffers, `num_batches_tracked` among them, and is normalised by the running statistics.
+    Differs from torch: statistics are float32 for bfloat16 layers and inputs too. A batch that `mask` hides entirely
+        leaves all the buffers, `num_batches_tracked` among them, so that it does not weigh in a plain average, and is
+        normalised by the running statistics.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -318,14 +318,17 @@ class SyncBatchNorm(_BatchNorm):
         return new
 
 
-def _any_counted(input: jax.Array, mask: jax.Array | None, axis_name: AxisName, groups: Groups) -> jax.Array:
-    """Whether any value of the whole batch counts. Devices have equal shapes, so without a mask no exchange is due."""
+def _any_counted(mask: jax.Array | None, axis_name: AxisName, groups: Groups) -> Any:
+    """1 if this is a batch that moves the running statistics, 0 if a mask hides all of it, on every device.
+
+    Without a mask it is 1, as in torch, where an empty batch leaves the statistics and counts all the same.
+    """
     if mask is None:
-        return jnp.asarray(input.shape[0] * math.prod(input.shape[2:]) > 0)
-    here = jnp.any(mask)
+        return 1
+    here = jnp.any(mask).astype(jnp.int32)
     names = bound_axes(axis_name)
     if not names:
         return here
     if groups is not None:
-        return lax.all_gather(here, names, axis_index_groups=groups).any()
-    return lax.psum(here.astype(jnp.int32), names) > 0
+        return lax.all_gather(here, names, axis_index_groups=groups).max()
+    return jnp.minimum(lax.psum(here, names), 1)

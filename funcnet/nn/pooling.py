@@ -4,7 +4,7 @@ Letters: `B batch, C channels, L length, D depth, H height, W width`. B may be m
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 
@@ -39,21 +39,18 @@ class _MaxPool(Module):
         ceil_mode: bool = False,
     ):
         super().__init__()
+        if return_indices:
+            raise ValueError(
+                f"{type(self).__name__}: indices are not given; expected return_indices=False, got {return_indices}. "
+                "There is no MaxUnpool that would read them."
+            )
         self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
         self.padding, self.dilation = padding, dilation
         self.return_indices, self.ceil_mode = return_indices, ceil_mode
 
-    def forward(self, input: jax.Array) -> Any:
+    def forward(self, input: jax.Array) -> jax.Array:
         pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[self.rank - 1]
-        return pool(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            ceil_mode=self.ceil_mode,
-            return_indices=self.return_indices,
-        )
+        return pool(input, self.kernel_size, self.stride, self.padding, self.dilation, ceil_mode=self.ceil_mode)
 
     def extra_repr(self) -> str:
         return (
@@ -70,10 +67,12 @@ class MaxPool1d(_MaxPool):
         stride: steps between windows; the kernel size unless told.
         padding: what is added on both sides, of -inf; at most half the kernel.
         dilation: steps between the window's elements.
-        return_indices: whether to give (output, indices): positions in the flattened plane.
+        return_indices: False; takes torch's place in the order of arguments.
         ceil_mode: whether a last window may overhang.
 
-    Call: (B, C, L) -> (B, C, L'), or a pair.
+    Call: (B, C, L) -> (B, C, L').
+
+    Differs from torch: no indices.
 
     Example:
         >>> import jax.numpy as jnp
@@ -94,7 +93,7 @@ class MaxPool2d(_MaxPool):
         kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`; sizes are an int for both
             dimensions or (height, width).
 
-    Call: (B, C, H, W) -> (B, C, H', W'), or a pair.
+    Call: (B, C, H, W) -> (B, C, H', W').
 
     Example:
         >>> import jax.numpy as jnp
@@ -115,7 +114,7 @@ class MaxPool3d(_MaxPool):
         kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`; sizes are an int for all
             dimensions or (depth, height, width).
 
-    Call: (B, C, D, H, W) -> (B, C, D', H', W'), or a pair.
+    Call: (B, C, D, H, W) -> (B, C, D', H', W').
 
     Example:
         >>> import jax.numpy as jnp
