@@ -12,6 +12,7 @@ Example:
 """
 
 import difflib
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -108,14 +109,14 @@ def _dotted(name: str) -> str:
 
 
 def _refuse_single_layers(pattern: str, regex: re.Pattern[str], names: list[str], where: str) -> None:
-    literal = [s.replace("*", "0") for s in pattern.split(".") if s and set(s) != {"*"}]
+    numbers = {s.replace("*", "0") for s in pattern.split(".") if set(s) != {"*"}}
+    numbers = sorted(n for n in numbers if n.isdigit())  # what the pattern would call a layer
     for name in names:
         segments = name.split(".")
-        if STACKED not in segments or regex.fullmatch(_dotted(name)):
+        if not numbers or STACKED not in segments or regex.fullmatch(_dotted(name)):
             continue
-        for one in literal:
-            single = ".".join(one if s == STACKED else s for s in segments)
-            if regex.fullmatch(_dotted(single)):
+        for single in itertools.product(*([*numbers, s] if s == STACKED else [s] for s in segments)):
+            if regex.fullmatch(_dotted(".".join(single))):
                 raise ValueError(
                     f"{where}: pattern {pattern!r} picks single layers of the stack {name!r}. Write '*' for the layer, "
                     "or unstack it: net.unstack(params), with scan=False."

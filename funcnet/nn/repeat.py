@@ -95,6 +95,11 @@ class Repeat(_Numbered):
             )
         return super()._list()
 
+    def _position(self, index: int, end: int) -> int:
+        if self.scan:
+            self._list()
+        return super()._position(index, end)
+
     def _set(self, modules: Iterable[Module]) -> None:
         if self.scan:
             self._list()
@@ -126,5 +131,5 @@ class Repeat(_Numbered):
             return out, (state, captured)
 
         state = layer._values(Buffer)
-        x, (new_state, captured) = jax.lax.scan(body, x, (layer._values(Parameter), state, keys, taps))
+        x, (new_state, captured) = jax.lax.scan(body, x, (layer._values(Parameter), state, keys, taps), self.n)
         return take(layer, state, (x, new_state, captured))

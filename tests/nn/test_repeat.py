@@ -1,0 +1,181 @@
+"""`Repeat` as a loop and as a scan: one set of names, starts, values, gradients, buffers and masks; `remat`."""
+
+import copy
+import functools
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from funcnet import nn, tree
+from tests.nn.nested import IDS, KEY, ours
+
+RNG = jax.random.key(5)
+
+
+def same(a, b, tolerance=1e-5):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance), a, b)
+
+
+def test_scanned_and_looped_agree_in_everything():
+    loop, scan = ours(scan=False), ours(scan=True)
+    params, state = loop.init(KEY)
+    same(scan.init(KEY), (scan.stack(params), scan.stack(state)), 0)
+    same(loop.stack(params), scan.stack(params), 0)
+    same((scan.unstack(scan.stack(params)), scan.unstack(scan.stack(state))), (params, state), 0)
+
+    def run(net, params, state):
+        def loss(params):
+            out, after = net.apply(params, state, IDS, training=True, rng=RNG)
+            return jnp.mean(out**2), (out, after)
+
+        return jax.jit(jax.grad(loss, has_aux=True))(params)
+
+    gradient, (out, after) = run(loop, params, state)
+    stacked_gradient, (stacked_out, stacked_after) = run(scan, *scan.init(KEY))
+    same(out, stacked_out)
+    same(loop.stack(after), stacked_after)
+    same(gradient, scan.unstack(stacked_gradient), 1e-4)
+    assert not np.array_equal(out, loop.apply(params, state, IDS, training=True, rng=jax.random.key(6))[0])
+
+
+def test_layers_start_apart_and_drop_apart():
+    net = nn.Repeat(nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)), 2, scan=True)
+    params, _ = net.init(KEY)
+    assert not np.array_equal(*params["*"]["0"]["weight"])
+    drop = nn.Repeat(nn.Dropout(0.5), 2, scan=True)
+    _, _, masks = nn.capture(drop, "*")({}, drop.init(KEY)[1], jnp.ones(64), training=True, rng=RNG)
+    assert not np.array_equal(masks["*"][0] > 0, masks["*"][1] > 0)
+
+
+def test_further_arguments_go_to_every_layer():
+    class Add(nn.Module):
+        def forward(self, x, y, *, scale):
+            return x + scale * y
+
+    for scan in (False, True):
+        net = nn.Repeat(Add(), 3, scan=scan)
+        params, state = net.init(KEY)
+        assert float(net.apply(params, state, jnp.array(1.0), jnp.array(2.0), scale=10)[0]) == 61
+
+
+def test_stacks_in_stacks():
+    inner = lambda scan: nn.Repeat(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(0.5)), 2, scan=scan)
+    loop, scan = nn.Repeat(inner(False), 3), nn.Repeat(inner(True), 3, scan=True)
+    params, state = scan.init(KEY)
+    assert params["*"]["*"]["0"]["weight"].shape == (3, 2, 3, 3)
+    x = jnp.arange(12.0).reshape(4, 3)
+    apply = lambda net: jax.jit(functools.partial(net.apply, training=True))(*net.init(KEY), x, rng=RNG)
+    (out, after), (stacked_out, stacked_after) = apply(loop), apply(scan)
+    same(out, stacked_out)
+    same(after, scan.unstack(stacked_after))
+    assert list(loop.state_dict(*loop.init(KEY))) == list(scan.state_dict(params, state))
+    same(loop.init(KEY)[0], scan.unstack(params), 0)
+    same(scan.load_state_dict(loop.state_dict(*loop.init(KEY))), (params, state), 0)
+
+
+def test_single_layers_of_a_stack_are_refused_everywhere():
+    net = nn.Sequential(nn.Repeat(nn.Linear(2, 2), 3, scan=True))
+    params, state = net.init(KEY)
+    hooks = nn.Hooks()
+    hooks.register_forward_hook("0.1", print)
+    for attempt in (
+        lambda: net.apply(params, state, jnp.ones(2), hooks=hooks),
+        lambda: net.apply(params, state, jnp.ones(2), training={"0.2": True}),
+        lambda: nn.capture(net, "0.0"),
+    ):
+        with pytest.raises(ValueError, match=r"picks single layers of the stack '0\.\*'.*net\.unstack"):
+            attempt()
+    for attempt in (
+        lambda: net[0][1],
+        lambda: list(net[0]),
+        lambda: net[0].append(nn.Linear(2, 2)),
+        lambda: net[0].__setitem__(0, nn.Linear(2, 2)),
+        lambda: net[0].__delitem__(0),
+    ):
+        with pytest.raises(ValueError, match=r"cannot be picked, iterated or changed singly\. Unstack it: scan=False"):
+            attempt()
+    assert len(net[0]) == 3
+
+
+def test_a_tie_across_the_edge_of_a_stack_is_refused():
+    net = nn.Sequential(nn.Linear(2, 2), nn.Repeat(nn.Linear(2, 2), 2, scan=True))
+    net.get_submodule("1.*").weight = net[0].weight
+    with pytest.raises(
+        ValueError, match=r"1\.\* \(Linear\): shares a Parameter between the layers of a stack and what"
+    ):
+        net.apply(*net.init(KEY), jnp.ones(2))
+
+
+def test_layers_that_differ_cannot_be_stacked():
+    net = nn.Repeat(nn.Linear(2, 2), 2)
+    trainable, _ = tree.partition(net.init(KEY)[0], "0")
+    with pytest.raises(ValueError, match="hold different leaves and cannot be stacked"):
+        nn.Sequential(net).stack({"0": trainable})
+
+
+def test_a_looped_repeat_is_a_list():
+    net = nn.Repeat(nn.Linear(2, 2), 2)
+    net.append(nn.Linear(2, 2))
+    assert len(net) == net.n == 3 and [type(layer).__name__ for layer in net] == ["Linear"] * 3
+    params, state = net.init(KEY)
+    net.apply(params, state, jnp.ones(2))
+    with pytest.raises(ValueError, match="Repeat: expected at least 1 layer, got n=0"):
+        nn.Repeat(nn.Linear(2, 2), 0)
+
+
+# ------------------------------------------------------------------------------------------------------------- remat
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.bn = nn.Linear(3, 3), nn.BatchNorm1d(3)
+
+    def forward(self, x, scale=1.0):
+        return jnp.tanh(self.bn(self.fc(x))) * scale
+
+
+def rematerialised(jaxpr) -> bool:
+    return "remat" in str(jaxpr) or "checkpoint" in str(jaxpr)
+
+
+@pytest.mark.parametrize("scan", [False, True], ids=["loop", "scan"])
+def test_remat_changes_memory_and_nothing_else(scan):
+    plain, again = nn.Repeat(Block(), 3, scan=scan), nn.Repeat(nn.remat(Block()), 3, scan=scan)
+    params, state = plain.init(KEY)
+    same(again.init(KEY), (params, state), 0)
+    x = jnp.arange(12.0).reshape(4, 3)
+
+    def loss(net, params):
+        out, after = net.apply(params, state, x, scale=2.0, training=True)
+        return out.sum(), after
+
+    runs = {net: jax.grad(functools.partial(loss, net), has_aux=True) for net in (plain, again)}
+    same(jax.jit(runs[plain])(params), jax.jit(runs[again])(params))
+    assert rematerialised(jax.make_jaxpr(runs[again])(params))
+    assert not rematerialised(jax.make_jaxpr(runs[plain])(params))
+
+
+def test_remat_keeps_type_and_copies_and_pickles():
+    net = nn.remat(Block(), policy=jax.checkpoint_policies.dots_saveable)
+    for made in (net, copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert type(made) is Block and repr(made) == repr(Block())
+        params, state = made.init(KEY)
+        assert rematerialised(jax.make_jaxpr(made.apply)(params, state, jnp.ones((2, 3))))
+
+
+def test_remat_draws_and_captures_on_each_call():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.drop = nn.remat(nn.Dropout(0.5))
+
+        def forward(self, x):
+            return self.drop(x), self.drop(x)
+
+    (first, second), _, seen = nn.capture(Twice(), "drop")({}, {}, jnp.ones(64), training=True, rng=RNG)
+    assert not np.array_equal(first, second)
+    same((seen["drop"], seen["drop:1"]), (first, second), 0)

@@ -1,0 +1,186 @@
+"""torch's names, shapes and order, both ways, on one nested model that both libraries make from one class body."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from funcnet import nn, tree
+from tests.nn.nested import IDS, KEY, ours, theirs
+
+both = pytest.mark.parametrize("scan", [False, True], ids=["loop", "scan"])
+
+
+def torch_after_a_step():
+    """torch's model whose numbers are nobody's default."""
+    model = theirs(rate=0.0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    model.train()(torch.tensor(np.array(IDS), dtype=torch.long))
+    return model
+
+
+@both
+def test_names_shapes_dtypes_and_order_are_torchs(scan):
+    net = ours(scan)
+    sd = net.state_dict(*net.init(KEY))
+    expected = theirs().state_dict()
+    assert list(sd) == list(expected)
+    assert {n: a.shape for n, a in sd.items()} == {n: tuple(a.shape) for n, a in expected.items()}
+    assert {n: str(a.dtype) for n, a in sd.items()} == {n: str(a.dtype)[6:] for n, a in expected.items()}
+    assert "positions" not in sd and sd["decoder.weight"] is sd["embeddings.weight"]
+    assert sd["layers.1.bn.num_batches_tracked"].dtype == np.int64
+
+
+@both
+def test_from_torch_and_back(scan):
+    reference = torch_after_a_step()
+    expected = reference.state_dict()
+    net = ours(scan, rate=0.0)
+    params, state = net.load_state_dict(expected)
+    assert jax.tree.structure((params, state)) == jax.tree.structure(net.init(KEY))
+    back = net.state_dict(params, state)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(back[name], array.numpy(), err_msg=name)
+    other = theirs()
+    other.load_state_dict({name: torch.tensor(np.array(array)) for name, array in back.items()})
+    ids = torch.tensor(np.array(IDS), dtype=torch.long)
+    for training in (False, True):
+        out, state = net.apply(params, state, IDS, training=training)
+        np.testing.assert_allclose(out, reference.train(training)(ids).detach(), rtol=1e-4, atol=1e-5)
+    after = net.state_dict(params, state)
+    for name, buffer in reference.named_buffers():
+        if name != "positions":
+            np.testing.assert_allclose(after[name], buffer, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_traversal_is_torchs():
+    net, reference = ours(), theirs()
+    params, state = net.init(KEY)
+    names = lambda pairs: [name for name, _ in pairs]
+    for once in (True, False):
+        assert names(net.named_modules(remove_duplicate=once)) == names(reference.named_modules(remove_duplicate=once))
+        for method in ("named_parameters", "named_buffers"):
+            expected = names(getattr(reference, method)(remove_duplicate=once))
+            values = params if method == "named_parameters" else state
+            assert names(getattr(net, method)(remove_duplicate=once)) == expected
+            assert names(getattr(net, method)(values, remove_duplicate=once)) == expected
+            assert names(getattr(net, method)(prefix="net", recurse=False)) == names(
+                getattr(reference, method)(prefix="net", recurse=False)
+            )
+    assert names(net.named_modules(prefix="net")) == names(reference.named_modules(prefix="net"))
+    assert names(net.named_children()) == names(reference.named_children())
+    assert [p.requires_grad for p in net.parameters()] == [p.requires_grad for p in reference.parameters()]
+    assert [tuple(p.shape) for p in net.parameters(params)] == [tuple(p.shape) for p in reference.parameters()]
+    assert [type(m).__name__ for m in net.modules()][-1] == [type(m).__name__ for m in reference.modules()][-1]
+    assert len(list(net.buffers(state))) == len(list(reference.buffers()))
+
+
+@both
+def test_what_is_shared_has_one_home(scan):
+    net = ours(scan)
+    params, state = net.init(KEY)
+    assert list(params["decoder"]) == ["bias"]
+    assert tree.flatten(params["again"]["0"]) == tree.flatten(state["again"]["0"]) == {}
+    assert set(tree.flatten(params["shared"])) == {"fc.weight", "fc.bias", "bn.weight", "bn.bias"}
+
+
+def test_one_name_of_a_tie_is_enough_and_of_several_the_last_counts():
+    net = ours()
+    sd = {name: np.array(a) for name, a in net.state_dict(*net.init(KEY)).items()}
+    partial = {n: a for n, a in sd.items() if n != "embeddings.weight" and not n.startswith("shared.")}
+    params, _ = net.load_state_dict(partial)
+    np.testing.assert_array_equal(params["embeddings"]["weight"], sd["decoder.weight"])
+    np.testing.assert_array_equal(params["shared"]["fc"]["weight"], sd["again.0.fc.weight"])
+    params, _ = net.load_state_dict(sd | {"decoder.weight": sd["decoder.weight"] + 1})
+    np.testing.assert_array_equal(params["embeddings"]["weight"], sd["decoder.weight"] + 1)
+
+
+def test_every_mismatch_in_one_error():
+    net = ours()
+    sd = dict(net.state_dict(*net.init(KEY)))
+    sd["layers.0.fc.wieght"] = sd.pop("layers.0.fc.weight")
+    sd["shared.fc.bias"] = jnp.zeros(9)
+    del sd["again.1.weight"]
+    missing, unexpected, mis_shaped = net.match_state_dict(sd)
+    assert missing == ["layers.0.fc.weight", "again.1.weight"]
+    assert unexpected == ["layers.0.fc.wieght"]
+    assert mis_shaped == ["shared.fc.bias"]
+    with pytest.raises(ValueError) as error:
+        net.load_state_dict(sd)
+    for line in (
+        "Nested.load_state_dict: names differ.",
+        "missing: layers.0.fc.weight, again.1.weight",
+        "unexpected: layers.0.fc.wieght (near layers.0.fc.weight)",
+        "mis-shaped: shared.fc.bias expected (4,), got (9,)",
+        "strict=False, into=(params, state)",
+    ):
+        assert line in str(error.value)
+    with pytest.raises(ValueError, match="mis-shaped"):  # torch too raises here
+        net.load_state_dict(sd, strict=False, into=net.init(KEY))
+
+
+@both
+def test_not_strict_fills_from_into(scan):
+    net = ours(scan)
+    start = net.init(KEY)
+    sd = {"layers.1.fc.weight": np.ones((4, 4)), "unknown": np.ones(3)}
+    with pytest.raises(ValueError, match=r"sd lacks embeddings.weight, .* into=net.init\(key\)"):
+        net.load_state_dict(sd, strict=False)
+    params, state = net.load_state_dict(sd, strict=False, into=start)
+    expected = dict(net.state_dict(*start)) | {"layers.1.fc.weight": np.ones((4, 4), np.float32)}
+    for name, array in net.state_dict(params, state).items():
+        np.testing.assert_array_equal(array, expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int64"])
+def test_casts_as_copy_does(dtype):
+    net = nn.Linear(2, 2)
+    values = torch.tensor([[1.5, -2.25], [3.0, 0.125]]).to(getattr(torch, dtype))
+    target = torch.nn.Linear(2, 2)
+    target.load_state_dict({"weight": values, "bias": values[0]})
+    given = {"weight": values.requires_grad_(values.is_floating_point()), "bias": values[0]}
+    params, _ = net.load_state_dict(given)
+    assert params["weight"].dtype == jnp.float32
+    np.testing.assert_array_equal(params["weight"], target.weight.detach())
+    start = tree.cast(net.init(KEY)[0], jnp.bfloat16)
+    assert net.load_state_dict(given, into=(start, {}))[0]["weight"].dtype == jnp.bfloat16
+
+
+def test_loading_copies():
+    reference = torch.nn.Linear(8, 8)
+    net = nn.Linear(8, 8)
+    params, _ = net.load_state_dict(reference.state_dict())
+    before = np.array(params["weight"])
+    with torch.no_grad():
+        reference.weight.zero_()
+    np.testing.assert_array_equal(params["weight"], before)
+    again, _ = net.load_state_dict(net.state_dict(params, {}))
+    jax.jit(lambda p: jax.tree.map(lambda a: a + 1, p), donate_argnums=0)(again)
+    np.testing.assert_array_equal(params["weight"], before)
+
+
+def test_old_files_without_counters_load_as_in_torch():
+    net = nn.BatchNorm1d(3)
+    sd = {n: a for n, a in torch.nn.BatchNorm1d(3).state_dict().items() if n != "num_batches_tracked"}
+    assert not torch.nn.BatchNorm1d(3).load_state_dict(sd).missing_keys
+    _, state = net.load_state_dict(sd)
+    assert int(state["num_batches_tracked"]) == 0
+
+
+class Kept(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("saved", jnp.arange(3))
+        self.register_buffer("scratch", nn.Buffer((2,), nn.init.ones()), persistent=False)
+
+
+def test_buffers_that_are_not_saved_start_anew_or_come_from_into():
+    net = Kept()
+    params, state = net.init(KEY)
+    assert list(net.state_dict(params, state)) == ["saved"]
+    assert net.load_state_dict({"saved": np.arange(3)})[1]["scratch"].tolist() == [1, 1]
+    kept = {"saved": state["saved"], "scratch": jnp.full(2, 5.0)}
+    assert net.load_state_dict({"saved": np.arange(3)}, into=({}, kept))[1]["scratch"].tolist() == [5, 5]
