@@ -46,7 +46,7 @@ class PretrainingConfig:
     """over the text, each with other sentence pairs"""
 
     model: Model = "tiny"
-    """Google's sizes: tiny 2 layers x 128, mini 4 x 256, small 4 x 512, medium 8 x 512, base 12 x 768, large 24 x 1024"""
+    """Google's sizes, layers x width: tiny 2x128, mini 4x256, small 4x512, medium 8x512, base 12x768, large 24x1024"""
     seq_len: int = 128
     """tokens a row, [CLS] and [SEP] included"""
     dropout: float = 0.0

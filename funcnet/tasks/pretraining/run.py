@@ -49,6 +49,7 @@ from funcnet.train import (
     open_run,
     pin,
     read_metrics,
+    resume,
     train,
 )
 from funcnet.train.files import write_json
@@ -195,15 +196,11 @@ class _Run:
             precision=self.precision,
         )
         key = jax.random.key(config.seed)
-        state = self._first_or_restored(checkpoints, create(*self._start(key), optimizer))
-        done = int(state.step)
+        first = create(*self._start(key), optimizer)
+        state, done = resume(checkpoints, first) if config.resume else (first, 0)
         size = sum(leaf.size for leaf in jax.tree.leaves(state.params))
         print(f"BERT-{config.model}, {size:,} parameters, {plan.count} device(s) by {plan.kind}.")
-        show = {
-            "loss": "loss",
-            "words": "mlm_accuracy",
-            "next sentence": "nsp_accuracy",
-        }
+        show = {"loss": "loss", "words": "mlm_accuracy", "next sentence": "nsp_accuracy"}
         with (
             JsonLines(self.folder / "metrics.jsonl", done) as lines,
             TensorBoard(self.folder / "tensorboard", done) as board,
@@ -229,16 +226,6 @@ class _Run:
         params, state = jax.jit(self.net.init)(key)
         return params, state
 
-    def _first_or_restored(self, checkpoints: Checkpoints, first: TrainState) -> TrainState:
-        if not self.config.resume:
-            return first
-        restored = checkpoints.restore(first)
-        if restored is None:
-            print("No checkpoint had been completed: starting again from step 0.")
-            return first
-        print(f"Going on after step {restored.step:,}.")
-        return restored.state
-
     # ------------------------------------------------------------------------------------------------- evaluation
 
     def _evaluator(self, stop: Interruption) -> Callable[[TrainState], dict[str, float]]:
@@ -262,7 +249,7 @@ class _Run:
 
     def conclude(self, outcome: Outcome) -> None:
         """Everything that stands in the directory when a run has finished."""
-        state, _ = jax.device_get((outcome.state, None))
+        state = jax.device_get(outcome.state)
         bert.save_pretrained(self.folder, self.net, state.params, state.state)
         save_tokenizer(self.data.tokenizer, self.folder, max_length=self.config.seq_len)
         rows = read_metrics(self.folder / "metrics.jsonl")

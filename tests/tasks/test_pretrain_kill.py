@@ -1,0 +1,83 @@
+"""Killed at random moments and resumed, a run ends with the bits of the uninterrupted one."""
+
+import hashlib
+import random
+import signal
+import time
+
+import pytest
+from command import SMALL, metrics, start, write_corpus
+
+STEPS = 60
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("kill") / "corpus")
+
+
+def arguments(corpus, out, devices, *more):
+    every = ["--save-every", "7", "--evaluate-every", "20", "--dropout", "0.1", "--steps", STEPS]
+    return ["pretrain", "--out", out, "--corpus", corpus, *SMALL, *every, "--devices", devices, *more]
+
+
+def digest(out):
+    return hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
+
+
+def wait_for(process, condition, seconds=120):
+    """Until `condition()` or the process has ended; True if it came."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and process.poll() is None:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def kill_and_resume(corpus, tmp_path, devices, kills, seed):
+    """How many of the kills met the run at work; the run is then let finish."""
+    moments = random.Random(seed)
+    out, met = tmp_path / "killed", []
+    for attempt in range(kills):
+        resume = ["--resume"] if (out / "run.json").exists() else []
+        process = start(*arguments(corpus, out, devices, *resume), cache=tmp_path / "cache")
+        before = len(metrics(out))
+        if moments.random() < 0.2:  # somewhere in starting, compiling, restoring
+            time.sleep(moments.uniform(0.5, 8))
+        else:  # so many steps later, and a little
+            steps = moments.randint(1, max(1, STEPS // kills))
+            wait_for(process, lambda before=before, steps=steps: len(metrics(out)) >= before + steps)
+            time.sleep(moments.uniform(0, 0.3))
+        met.append(process.poll() is None)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    for _ in range(2):  # at most one more than needed: a finished run says so
+        process = start(*arguments(corpus, out, devices, "--resume"), cache=tmp_path / "cache")
+        said = process.communicate(timeout=300)[0]
+        assert process.returncode == 0, said
+    assert "has finished" in said
+    return out, sum(met)
+
+
+def check(corpus, tmp_path, devices, kills, seed):
+    whole = tmp_path / "whole"
+    process = start(*arguments(corpus, whole, devices), cache=tmp_path / "cache")
+    said = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, said
+    killed, met = kill_and_resume(corpus, tmp_path, devices, kills, seed)
+    print(f"{met} of {kills} kills met the run at work, {devices} device(s)")
+    assert met >= kills * 0.7
+    assert digest(killed) == digest(whole)
+    assert metrics(killed) == metrics(whole)
+    assert [row["step"] for row in metrics(killed)] == list(range(1, STEPS + 1))
+
+
+def test_two_kills(corpus, tmp_path):
+    check(corpus, tmp_path, devices=1, kills=2, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 8])
+def test_ten_kills(corpus, tmp_path, devices):
+    check(corpus, tmp_path, devices, kills=10, seed=2)
