@@ -44,7 +44,7 @@ class _BatchNorm(Module):
         self.register_parameter("weight", Parameter(num_features, dtype=dtype) if affine else None)
         self.register_parameter("bias", Parameter(num_features, dtype=dtype) if affine and bias else None)
         # Not in bfloat16, whose 8 bits would lose momentum's small steps.
-        wide = jnp.promote_types(dtype or jnp.float32, jnp.float32)
+        wide = dtype if dtype is not None and jnp.finfo(dtype).bits > 32 else jnp.float32
         tracked = track_running_stats
         self.register_buffer("running_mean", Buffer(num_features, init.zeros(), dtype=wide) if tracked else None)
         self.register_buffer("running_var", Buffer(num_features, init.ones(), dtype=wide) if tracked else None)

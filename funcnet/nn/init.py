@@ -139,7 +139,7 @@ def _orthogonal(key, shape, dtype, *, gain):
     if 0 in shape:
         return jnp.zeros(shape, dtype)
     rows, columns = shape[0], math.prod(shape[1:])
-    compute = jnp.promote_types(dtype, jnp.float32)
+    compute = dtype if jnp.finfo(dtype).bits > 32 else jnp.float32  # QR knows no 16-bit floats
     q, r = jnp.linalg.qr(jax.random.normal(key, (max(rows, columns), min(rows, columns)), compute))
     q = q * jnp.sign(jnp.diagonal(r))
     return (gain * (q.T if rows < columns else q)).reshape(shape).astype(dtype)

@@ -220,10 +220,24 @@ def test_lazy_linear_keeps_the_init_that_the_user_gave_and_its_dtype():
     assert params["bias"].tolist() == [1, 1, 1] and params["weight"].dtype == jnp.bfloat16
 
 
-@pytest.mark.parametrize("make", [lambda d: nn.Linear(3, 4, dtype=d), lambda d: nn.Conv2d(3, 4, 2, dtype=d)])
-def test_dtype_is_that_of_the_params(make):
-    params, _ = make(jnp.bfloat16).init(KEY)
+TYPED = [
+    ("Linear", (3, 4)),
+    ("Bilinear", (2, 3, 4)),
+    ("Conv2d", (3, 4, 2)),
+    ("Embedding", (5, 3)),
+    ("LayerNorm", (3,)),
+    ("GroupNorm", (1, 3)),
+    ("RMSNorm", (3,)),
+    ("BatchNorm2d", (3,)),
+    ("SyncBatchNorm", (3,)),
+]
+
+
+@pytest.mark.parametrize(("kind", "args"), TYPED, ids=[kind for kind, _ in TYPED])
+def test_dtype_is_that_of_the_params_and_statistics_stay_wide(kind, args):
+    params, state = getattr(nn, kind)(*args, dtype=jnp.bfloat16).init(KEY)
     assert {p.dtype for p in params.values()} == {jnp.dtype(jnp.bfloat16)}
+    assert {s.dtype for s in state.values() if is_float(s)} <= {jnp.dtype(jnp.float32)}
 
 
 def test_a_subclass_may_reset_its_parameters_as_in_torch():
