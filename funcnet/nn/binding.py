@@ -63,6 +63,7 @@ class Call:
         self.counts = dict(counts or {})  # how often each captured module was called
         self.trace = _trace()
         self.changed = False  # whether a buffer was assigned
+        self.places: dict[int, list[tuple[Any, str]]] = {}  # {id(leaf): who holds it, under which name}
 
     def inner(self, prefix: str, rng: Any, taps: dict[str, Any]) -> "Call":
         """The call of a pure run inside this one."""
@@ -145,6 +146,7 @@ class _Binder:
                     self.made[id(leaf)] = _read(frame, given, kind, name, leaf, stacks)
                     self.stacks[id(leaf)] = stacks
                 values[name] = self.made[id(leaf)]
+                self.call.places.setdefault(id(leaf), []).append((bound, name))
             _no_others(frame, given, kind, borrowed)
         vars(bound).update(values)
         for name, child in module._children():
@@ -214,7 +216,8 @@ def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
         raise ValueError(
             f"{frame.where()}: the buffer {name!r} keeps its dtype; expected {old.dtype}, got {value.dtype}."
         )
-    vars(bound)[name] = value.astype(old.dtype)
+    for module, its_name in frame.call.places[id(vars(frame.description)[name])]:
+        vars(module)[its_name] = value.astype(old.dtype)
     frame.call.changed = True
 
 

@@ -106,8 +106,10 @@ class Module(Description):
         shapes = lazy.infer(self, example_inputs, kwargs) if example_inputs or kwargs else {}
 
         def start(module: Module, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> jax.Array:
+            shape = shapes.get(path)
+
             def one(path: str) -> jax.Array:
-                return leaf.start(random.key_for_name(rng, path), path, shapes.get(path))
+                return leaf.start(random.key_for_name(rng, path), path, shape)
 
             if not stacks:
                 return one(path)

@@ -74,7 +74,9 @@ class _Initialised:
     def copy_(self, array: Any) -> "_Initialised":
         """The start becomes `array`, broadcast to the shape."""
         array = array if isinstance(array, jax.Array) else np.asarray(array)
-        if np.broadcast_shapes(array.shape, self.size()) != self.size():
+        if any(n not in (1, m) for n, m in zip(reversed(array.shape), reversed(self.size()), strict=False)) or (
+            array.ndim > self.ndim
+        ):
             raise ValueError(f"{type(self).__name__}: expected an array of shape {self.size()}, got {array.shape}.")
         self.init = functools.partial(_fixed, array=array)
         return self
