@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
-import transformers
 
 SMALL = {
     "vocab_size": 97,
@@ -37,6 +35,7 @@ def batch():
 @pytest.fixture
 def reference():
     """Makes transformers' model: random weights, biases and norms moved off their start; eval mode."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 
     def make(cls=transformers.BertForPreTraining, dtype=torch.float32, **options):
         torch.manual_seed(0)

@@ -9,12 +9,12 @@ import jax
 import numpy as np
 import platformdirs
 import pytest
-from command import SMALL, metrics, run_here, write_corpus
 
 import funcnet.tasks.pretraining.run as run_module
 from funcnet.models import bert
 from funcnet.tasks.pretraining import prepare
 from funcnet.train.checkpoints import Checkpoints
+from tests.tasks.command import SMALL, metrics, run_here, write_corpus
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -6,7 +6,8 @@ import signal
 import time
 
 import pytest
-from command import SMALL, metrics, start, write_corpus
+
+from tests.tasks.command import SMALL, metrics, start, write_corpus
 
 STEPS = 60
 
@@ -39,7 +40,7 @@ def kill_and_resume(corpus, tmp_path, devices, kills, seed):
     """How many of the kills met the run at work; the run is then let finish."""
     moments = random.Random(seed)
     out, met = tmp_path / "killed", []
-    for attempt in range(kills):
+    for _ in range(kills):
         resume = ["--resume"] if (out / "run.json").exists() else []
         process = start(*arguments(corpus, out, devices, *resume), cache=tmp_path / "cache")
         before = len(metrics(out))

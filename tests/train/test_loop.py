@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import optax
 import pytest
-import toy
 
 from funcnet import optim, parallel, train
+from tests.train import toy
 
 TOTAL = 12
 

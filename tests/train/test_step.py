@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import toy
 
 from funcnet import nn, optim, parallel, train
+from tests.train import toy
 
 WAYS = [(kind, devices) for kind in ("pmap", "shard_map", "jit") for devices in (1, 2, 8)]
 
