@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,5 +94,5 @@ def test_the_law_can_be_broken(tmp_path, monkeypatch):
     folder.mkdir()
     file = folder / "x.py"
     file.write_text("import funcnet.train.loop\nfrom funcnet import tasks\ndef f():\n    from ..models import bert\n")
-    monkeypatch.setattr("test_architecture.PACKAGE", tmp_path)
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
     assert parts_imported(file) == {"train", "tasks", "models"}
