@@ -3,24 +3,12 @@ stack, a frozen parameter, a buffer that is not saved. Made of torch.nn it is th
 
 import jax
 import jax.numpy as jnp
-import torch
+import pytest
 
 from funcnet import functional as F
 from funcnet import nn
 
 WIDTH, TOKENS, LAYERS = 4, 7, 3
-
-
-class TorchRepeat(torch.nn.ModuleList):
-    """What `nn.Repeat` is in torch."""
-
-    def __init__(self, make, n, scan):
-        super().__init__(make() for _ in range(n))
-
-    def forward(self, x):
-        for layer in self:
-            x = layer(x)
-        return x
 
 
 def repeat(make, n, scan):
@@ -66,8 +54,21 @@ def ours(scan=False, rate=0.5):
 
 
 def theirs(rate=0.5):
+    torch = pytest.importorskip("torch")
+
+    class Repeat(torch.nn.ModuleList):
+        """What `nn.Repeat` is in torch."""
+
+        def __init__(self, make, n, scan):
+            super().__init__(make() for _ in range(n))
+
+        def forward(self, x):
+            for layer in self:
+                x = layer(x)
+            return x
+
     torch.manual_seed(0)
-    return nested(torch.nn, torch.nn.functional, torch.arange, TorchRepeat, rate=rate)
+    return nested(torch.nn, torch.nn.functional, torch.arange, Repeat, rate=rate)
 
 
 KEY = jax.random.key(0)

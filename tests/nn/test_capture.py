@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 
 from funcnet import nn
 from tests.nn.nested import IDS, KEY, ours, theirs
@@ -21,6 +20,7 @@ def from_torch(scan):
 
 
 def test_outputs_and_gradients_are_what_torchs_hooks_see():
+    torch = pytest.importorskip("torch")
     reference, net, params, state = from_torch(False)
     outputs, gradients = {}, {}
     names = ["layers.0.fc", "layers.1.fc", "layers.2.fc", "head.norm", "decoder"]
