@@ -109,8 +109,8 @@ def _dotted(name: str) -> str:
 
 
 def _refuse_single_layers(pattern: str, regex: re.Pattern[str], names: list[str], where: str) -> None:
-    numbers = {s.replace("*", "0") for s in pattern.split(".") if set(s) != {"*"}}
-    numbers = sorted(n for n in numbers if n.isdigit())  # what the pattern would call a layer
+    literal = {s.replace("*", "0") for s in pattern.split(".") if set(s) != {"*"}}
+    numbers = sorted(n for n in literal if n.isdigit())  # what the pattern would call a layer
     for name in names:
         segments = name.split(".")
         if not numbers or STACKED not in segments or regex.fullmatch(_dotted(name)):

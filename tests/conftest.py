@@ -1,6 +1,6 @@
 """Eight CPU devices before JAX starts, strict promotion, no precision lost silently.
 
-Where torch is not installed (its CPU build is there for Python 3.11 alone), the files that need it are left out, and the
+Where torch is not installed (its CPU build exists for Python 3.11 alone), the files that need it are left out; the
 head of the run says how many.
 """
 

@@ -271,7 +271,7 @@ def _merge(count: jax.Array, mean: jax.Array, rest: jax.Array, squares: jax.Arra
 
 def _merge_all(
     counts: jax.Array, means: jax.Array, rests: jax.Array, squares: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+) -> tuple[jax.Array, ...]:
     """The record of all together, from (D, 1) counts and (D, C) the rest: differences of means, never of sums."""
     count = counts.sum()
     share = counts / jnp.maximum(count, 1)

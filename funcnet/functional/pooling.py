@@ -393,8 +393,10 @@ def _window(
     where: str, ndim: int, kernel: Ints, stride: Ints | None, pad: Ints, dilation: Ints
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     kernels = checks.as_tuple(where, "kernel_size", kernel, ndim)
-    is_default = stride is None or (not isinstance(stride, int) and len(stride) == 0)
-    strides = kernels if is_default else checks.as_tuple(where, "stride", stride, ndim)
+    if stride is None or (not isinstance(stride, int) and len(stride) == 0):
+        strides = kernels
+    else:
+        strides = checks.as_tuple(where, "stride", stride, ndim)
     dilations = checks.as_tuple(where, "dilation", dilation, ndim)
     for name, values in (("kernel_size", kernels), ("stride", strides), ("dilation", dilations)):
         if min(values) < 1:

@@ -59,7 +59,7 @@ def example_guesses(
     )(params, state, batch)
     probabilities, guesses = jax.lax.top_k(jax.nn.softmax(logits), top)
     token = data.tokenizer.id_to_token
-    out = []
+    out: list[str] = []
     for row in range(len(batch["input_ids"])):
         ids = batch["input_ids"][row]
         slots = [
