@@ -339,9 +339,10 @@ def _floating(values: tuple[Any, ...]) -> list[int]:
 
 
 def _dense(gradient: Any) -> Any:
-    if isinstance(gradient, SymbolicZero):
-        return jnp.zeros(gradient.aval.shape, gradient.aval.dtype)
-    return gradient
+    if not isinstance(gradient, SymbolicZero):
+        return gradient
+    aval: Any = gradient.aval
+    return jnp.zeros(aval.shape, aval.dtype)
 
 
 def _spread(values: Iterable[Any], places: list[int], n: int) -> tuple[Any, ...]:

@@ -50,11 +50,15 @@ def test_a_stack_gives_its_layers_stacked():
     params, state = loop.init(KEY)
     stacked = scan.stack(params), scan.stack(state)
     kwargs = {"training": True, "rng": RNG}
-    _, _, apart = nn.capture(loop, ["layers.*", "layers.*.drop"])(params, state, IDS, **kwargs)
-    _, _, together = nn.capture(scan, ["layers.*", "layers.*.drop"])(*stacked, IDS, **kwargs)
+    look = lambda net: jax.jit(functools.partial(nn.capture(net, ["layers.*", "layers.*.drop"]), **kwargs))
+    differentiate = lambda net: jax.jit(
+        functools.partial(nn.capture_gradients(net, "layers.*.drop", jnp.sum), **kwargs)
+    )
+    _, _, apart = look(loop)(params, state, IDS)
+    _, _, together = look(scan)(*stacked, IDS)
     assert set(together) == {"layers.*.drop", "layers.*"}
-    _, gradients = nn.capture_gradients(loop, "layers.*.drop", jnp.sum)(params, state, IDS, **kwargs)
-    _, of_stack = nn.capture_gradients(scan, "layers.*.drop", jnp.sum)(*stacked, IDS, **kwargs)
+    _, gradients = differentiate(loop)(params, state, IDS)
+    _, of_stack = differentiate(scan)(*stacked, IDS)
     for i in range(3):
         np.testing.assert_allclose(together["layers.*"][i], apart[f"layers.{i}"], rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(together["layers.*.drop"][i], apart[f"layers.{i}.drop"], rtol=1e-4, atol=1e-5)
