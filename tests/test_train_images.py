@@ -1,0 +1,111 @@
+"""scripts/train_images.py: the same losses by all three ways, its data, and one line for what is wrong."""
+
+import gzip
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from funcnet import nn, weights
+from funcnet.models import resnet
+
+SCRIPT = Path(__file__).parent.parent / "scripts" / "train_images.py"
+
+
+def small(config):
+    """A stem, a residual block and a head: ResNet in little."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 8, 3, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU(), resnet.BasicBlock(8, 8)),
+        *(nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(8, 10)),
+    )
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """The script as a module, with a small network and no compilation cache of the user's."""
+    spec = importlib.util.spec_from_file_location("train_images", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "train_images", module)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "network", small)
+    monkeypatch.setattr(module.compilation_cache, "enable", lambda: None)
+    return module
+
+
+def code_of(script, *arguments):
+    with pytest.raises(SystemExit) as stopped:
+        script.main([str(argument) for argument in arguments])
+    return stopped.value.code
+
+
+def short(script, folder, *arguments):
+    common = ("--steps", 4, "--batch-size", 32, "--learning-rate", 0.01, "--log-every", 1)
+    assert code_of(script, "--out", folder, *common, *arguments) == 0
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    "net", [small, pytest.param(resnet.resnet18, marks=pytest.mark.slow)], ids=["small", "resnet18"]
+)
+def test_eight_devices_train_as_one(script, tmp_path, monkeypatch, net):
+    if net is not small:
+        monkeypatch.setattr(script, "network", lambda config: net(num_classes=10, in_channels=1, small_images=True))
+    alone = short(script, tmp_path / "alone", "--devices", 1)
+    for kind in ("jit", "shard_map", "pmap"):
+        together = short(script, tmp_path / kind, "--devices", 8, "--parallel", kind)
+        for name in ("loss", "eval_loss", "eval_image_accuracy"):
+            ours, theirs = ([row[name] for row in rows if name in row] for rows in (together, alone))
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, err_msg=f"{kind}, {name}")
+    written = json.loads((tmp_path / "pmap" / "eval.json").read_text())
+    assert written["accuracy"] == together[-1]["eval_image_accuracy"] and 0 < written["accuracy"] < 1
+    names = set(weights.load(tmp_path / "pmap" / "model.safetensors"))
+    assert net is small or {"conv1.weight", "layer4.0.bn2.running_var", "fc.bias"} <= names
+    assert (tmp_path / "pmap" / "report.png").stat().st_size > 10_000
+
+
+def test_local_statistics_come_out_averaged(script, tmp_path):
+    local = short(script, tmp_path / "run", "--devices", 8, "--parallel", "shard_map", "--local-statistics")
+    assert all(np.isfinite(row["loss"]) for row in local)
+    assert (weights.load(tmp_path / "run" / "model.safetensors")["1.num_batches_tracked"][()]) == 4
+
+
+def test_wrong_arguments_are_one_line_and_code_2(script, tmp_path, capsys):
+    for arguments, expected in [
+        (("--local-statistics",), "expected --parallel shard_map or pmap, got jit"),
+        (("--devices", 8, "--batch-size", 12), "expected a multiple of 8, got 12"),
+        (("--data", "fashion-mnist", "--data-dir", tmp_path), "expected train-images-idx3-ubyte or"),
+        (("--batch-size", 5000), "smaller than one batch"),
+        (("--resume",), "none ever started there"),
+    ]:
+        assert code_of(script, "--out", tmp_path / "run", *arguments) == 2
+        said = capsys.readouterr().err
+        assert expected in said and said.count("\n") == 1, said
+    assert not (tmp_path / "run").exists()
+
+
+def test_idx_files_are_read_packed_or_not_and_broken_ones_refused(script, tmp_path):
+    images = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    content = bytes([0, 0, 8, 3]) + np.array(images.shape, ">i4").tobytes() + images.tobytes()
+    (tmp_path / "plain").write_bytes(content)
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(content))
+    for name in ("plain", "packed"):
+        np.testing.assert_array_equal(script.read_idx(tmp_path / name), images)
+    (tmp_path / "short").write_bytes(content[:-1])
+    (tmp_path / "torn.gz").write_bytes(gzip.compress(content)[:-9])
+    (tmp_path / "empty").write_bytes(b"")
+    for name in ("short", "torn", "empty"):
+        with pytest.raises(script.RunError, match=r"expected an idx file of bytes, got a broken one"):
+            script.read_idx(tmp_path / name)
+
+
+def test_the_digits_are_divided_once_and_standardised(script):
+    train, test = script.load(script.Config(out=Path("unused")))
+    assert (len(train), len(test)) == (1437, 360)
+    assert train.columns["image"].shape == (1437, 1, 8, 8) and train.columns["image"].dtype == np.float32
+    assert abs(train.columns["image"].mean()) < 1e-5 and abs(train.columns["image"].std() - 1) < 1e-5
+    batches = list(script.test_batches(test, 64))
+    assert {len(batch["label"]) for batch in batches} == {64}
+    assert sum((batch["label"] >= 0).sum() for batch in batches) == 360
