@@ -1,5 +1,6 @@
 """BatchNorm over time and over devices: running statistics against torch's, SyncBatchNorm against torch on all rows."""
 
+import contextlib
 import functools
 
 import jax
@@ -226,6 +227,13 @@ COUNTED = np.array([5, 3, 0, 8])
 ATOL = {0.0: 1e-12, 1e4: 1e-10}  # in units of a channel's spread; float64 itself goes in steps of 2e-12 at 1e4
 
 
+@contextlib.contextmanager
+def float64():
+    # Not strict: F.batch_norm's exchange compares an int64 range with an int32 axis index.
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        yield
+
+
 def mesh():
     return Mesh(np.array(jax.devices()[:DEVICES]), ("batch",))
 
@@ -292,7 +300,7 @@ def spread(way, one):
 @pytest.mark.parametrize("way", ["vmap", "pmap", "shard_map"])
 def test_synchronised_is_torch_on_the_whole_batch(way, mean):
     theirs, x, mask, cotangent = problem(mean, COUNTED)
-    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+    with float64():
         net = Block(axis_name="batch")
         params, state = net.load_state_dict(theirs.state_dict(), into=tree.cast(net.init(KEY), jnp.float64))
 
@@ -320,7 +328,7 @@ def test_synchronised_is_torch_on_the_whole_batch(way, mean):
 @pytest.mark.parametrize("mean", [0.0, 1e4])
 def test_under_jit_a_sharded_batch_is_one_batch(mean):
     theirs, x, mask, cotangent = problem(mean, np.full(DEVICES, ROWS))
-    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+    with float64():
         net = Block()
         params, state = net.load_state_dict(theirs.state_dict(), into=tree.cast(net.init(KEY), jnp.float64))
         rows = jax.device_put(x.reshape(-1, CHANNELS), NamedSharding(mesh(), PartitionSpec("batch")))
