@@ -122,17 +122,16 @@ def test_training_of_some_by_name():
 
 # ---------------------------------------------------------------------------------------------------------- refusals
 
-ONES = jnp.ones
 REFUSALS = [
-    (nn.BatchNorm1d(3), ONES((2, 3, 4, 5)), ValueError, "expected 2D or 3D input, got 4D input"),
-    (nn.BatchNorm1d(3), ONES(3), ValueError, "BatchNorm1d: .* expected 2D or 3D input, got 1D"),
-    (nn.BatchNorm2d(3), ONES((2, 3, 4)), ValueError, "BatchNorm2d: .* expected 4D input, got 3D"),
-    (nn.BatchNorm3d(3), ONES((2, 3, 4, 4)), ValueError, "BatchNorm3d: .* expected 5D input, got 4D"),
-    (nn.SyncBatchNorm(3), ONES(3), ValueError, "SyncBatchNorm: .* expected at least 2D input, got 1D"),
-    (nn.BatchNorm2d(3), ONES((2, 4, 4, 3)), ValueError, "expected 3 channels in dimension 1, got 4"),
-    (nn.BatchNorm1d(3), ONES((1, 3)), ValueError, "expected more than 1 value per channel"),
-    (nn.BatchNorm2d(3), ONES((1, 3, 1, 1)), ValueError, "expected more than 1 value per channel"),
-    (nn.BatchNorm1d(3), ONES((4, 3), int), TypeError, "must hold floating-point numbers; .* got int32"),
+    (nn.BatchNorm1d(3), jnp.ones((2, 3, 4, 5)), ValueError, "expected 2D or 3D input, got 4D input"),
+    (nn.BatchNorm1d(3), jnp.ones(3), ValueError, "BatchNorm1d: .* expected 2D or 3D input, got 1D"),
+    (nn.BatchNorm2d(3), jnp.ones((2, 3, 4)), ValueError, "BatchNorm2d: .* expected 4D input, got 3D"),
+    (nn.BatchNorm3d(3), jnp.ones((2, 3, 4, 4)), ValueError, "BatchNorm3d: .* expected 5D input, got 4D"),
+    (nn.SyncBatchNorm(3), jnp.ones(3), ValueError, "SyncBatchNorm: .* expected at least 2D input, got 1D"),
+    (nn.BatchNorm2d(3), jnp.ones((2, 4, 4, 3)), ValueError, "expected 3 channels in dimension 1, got 4"),
+    (nn.BatchNorm1d(3), jnp.ones((1, 3)), ValueError, "expected more than 1 value per channel"),
+    (nn.BatchNorm2d(3), jnp.ones((1, 3, 1, 1)), ValueError, "expected more than 1 value per channel"),
+    (nn.BatchNorm1d(3), jnp.ones((4, 3), int), TypeError, "must hold floating-point numbers; .* got int32"),
 ]
 
 
@@ -148,7 +147,7 @@ def test_refusals_give_torchs_reason(net, x, error, text):
 
 def test_one_value_a_channel_is_enough_in_eval():
     net = nn.BatchNorm1d(3)
-    assert net.apply(*net.init(KEY), ONES((1, 3)))[0].shape == (1, 3)
+    assert net.apply(*net.init(KEY), jnp.ones((1, 3)))[0].shape == (1, 3)
 
 
 # -------------------------------------------------------------------------------------------------------- conversion
@@ -229,9 +228,8 @@ ATOL = {0.0: 1e-12, 1e4: 1e-10}  # in units of a channel's spread; float64 itsel
 
 @contextlib.contextmanager
 def float64():
-    # Not strict: F.batch_norm's exchange compares an int64 range with an int32 axis index.
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
-        yield
+        yield  # not strict: F.batch_norm's exchange compares an int64 range with an int32 axis index
 
 
 def mesh():
