@@ -269,9 +269,7 @@ def _merge(count: jax.Array, mean: jax.Array, rest: jax.Array, squares: jax.Arra
     return count, rounded, (mean - rounded) + rest, squares
 
 
-def _merge_all(
-    counts: jax.Array, means: jax.Array, rests: jax.Array, squares: jax.Array
-) -> tuple[jax.Array, ...]:
+def _merge_all(counts: jax.Array, means: jax.Array, rests: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:
     """The record of all together, from (D, 1) counts and (D, C) the rest: differences of means, never of sums."""
     count = counts.sum()
     share = counts / jnp.maximum(count, 1)

@@ -26,6 +26,8 @@ Groups = Sequence[Sequence[int]] | None
 class _BatchNorm(Module):
     ranks: tuple[int, ...] = ()  # that the input may have
     absent_in_old_files = ("num_batches_tracked",)
+    running_mean: Any
+    running_var: Any
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class _BatchNorm(Module):
     ) -> jax.Array:
         self._check_input(input)
         tracks = self.training and self.track_running_stats and self.num_batches_tracked is not None
-        momentum = 0.0 if self.momentum is None else self.momentum
+        momentum: Any = 0.0 if self.momentum is None else self.momentum
         if tracks:
             counted = _any_counted(mask, axis_name, axis_index_groups)
             self.num_batches_tracked += jnp.asarray(counted, self.num_batches_tracked.dtype)
@@ -258,7 +260,7 @@ class SyncBatchNorm(_BatchNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, bias=bias, dtype=dtype)
         self.axis_name, self.axis_index_groups = axis_name, axis_index_groups
 
-    def forward(self, input: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+    def forward(self, input: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:  # type: ignore[override]
         return super().forward(input, mask=mask, axis_name=self.axis_name, axis_index_groups=self.axis_index_groups)
 
     @classmethod

@@ -81,7 +81,8 @@ class _Numbered(Module):
         return module
 
     def __add__(self, other: Iterable[Module]) -> Any:
-        return type(self)(*[*self, *other]) if isinstance(self, Sequential) else type(self)([*self, *other])
+        kind: Any = type(self)
+        return kind(*self, *other) if isinstance(self, Sequential) else kind([*self, *other])
 
     def __iadd__(self, other: Iterable[Module]) -> Any:
         return self.extend(other)

@@ -25,6 +25,9 @@ def _tuple(value: Size, length: int) -> tuple[int, ...]:
 
 class _Conv(Module):
     rank: ClassVar[int]  # how many spatial dimensions there are
+    weight: Any
+    bias: Any
+    padding: Any  # numbers, or "same" or "valid"
 
     def __init__(
         self,
@@ -92,7 +95,7 @@ class _Conv(Module):
 
     def forward(self, input: jax.Array) -> jax.Array:
         convolve = (F.conv1d, F.conv2d, F.conv3d)[self.rank - 1]
-        padding = self.padding
+        padding: Any = self.padding
         if self.padding_mode != "zeros":
             input, padding = F.pad(input, self._pads(), mode=self.padding_mode), 0
         return convolve(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)

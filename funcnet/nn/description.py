@@ -6,7 +6,7 @@ A name that holds None but was registered, or held a part, stays reserved for th
 
 import difflib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from funcnet import tree
 from funcnet.nn import binding
@@ -19,6 +19,10 @@ __all__ = ["Description"]
 
 class Description:
     """Registration and traversal; `Module` adds what makes it run."""
+
+    if TYPE_CHECKING:  # a part is a description outside forward and an array (or a callable) in it: any type
+
+        def __getattr__(self, name: str) -> Any: ...
 
     # ------------------------------------------------------------------------------------------- registering parts
 
@@ -41,7 +45,8 @@ class Description:
             vars(self)[name] = None
             self._reserve(name, (kind, persistent))
         else:
-            advice = {Parameter: "Wrap an array in nn.Parameter", Buffer: "Give an array"}.get(kind, "Give a module")
+            leaf_advice: dict[type, str] = {Parameter: "Wrap an array in nn.Parameter", Buffer: "Give an array"}
+            advice = leaf_advice.get(kind, "Give a module")
             raise TypeError(
                 f"{type(self).__name__}.{name}: expected a {_label(kind)} or None, got {type(value).__name__}. "
                 f"{advice}, or delete the attribute first."

@@ -31,10 +31,10 @@ def text(module: Any) -> str:
 
 def _rows(module: Any) -> list[tuple[str, str]]:
     """(label, text) of the children; a list draws equal neighbours as one row, "(0-2): 3 x Linear(…)"."""
-    children = dict(module._children())
-    children |= {k: None for k in vars(module).get("_reserved", {}) if module._slot(k)[0] not in (Parameter, Buffer)}
-    order = [name for name in vars(module) if name in children]  # a reserved name keeps its place, as in torch
-    children = [(name, "None" if children[name] is None else text(children[name])) for name in order]
+    parts = dict(module._children())
+    parts |= {k: None for k in vars(module).get("_reserved", {}) if module._slot(k)[0] not in (Parameter, Buffer)}
+    order = [name for name in vars(module) if name in parts]  # a reserved name keeps its place, as in torch
+    children = [(name, "None" if parts[name] is None else text(parts[name])) for name in order]
     if not getattr(module, "merges_equal_rows", False):
         return children
     if len(children) == 1 and children[0][0] == tree.STACKED:

@@ -32,7 +32,7 @@ class BiasShape(tuple[int, ...]):
         return new
 
 
-def init_bias(key: jax.Array, shape: BiasShape, dtype: Any) -> jax.Array:
+def init_bias(key: jax.Array, shape: Any, dtype: Any) -> jax.Array:
     """The init of a lazy bias: U(±1/√fan_in), torch's for Linear and convolutions."""
     bound = 1 / math.sqrt(shape.fan_in) if shape.fan_in > 0 else 0.0
     return jax.random.uniform(key, tuple(shape), dtype, -bound, bound)
@@ -48,10 +48,10 @@ class _Watch:
         leaves = (*module._leaves(Parameter), *module._leaves(Buffer))
         lazy = [(n, leaf) for n, leaf in leaves if leaf.shape is None]
         if lazy and vars(module)[lazy[0][0]].size == 0:
-            leaves = dict(lazy)
+            unknown = dict(lazy)
             for leaf_name, shape in module.lazy_shapes(*args, **kwargs).items():
-                if leaf_name in leaves:
-                    vars(module)[leaf_name] = jnp.zeros(shape, leaves[leaf_name].dtype)
+                if leaf_name in unknown:
+                    vars(module)[leaf_name] = jnp.zeros(shape, unknown[leaf_name].dtype)
                     self.shapes[f"{name}.{leaf_name}" if name else leaf_name] = shape
         return forward(*args, **kwargs)
 

@@ -54,6 +54,9 @@ class Linear(Module):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html
     """
 
+    weight: Any
+    bias: Any
+
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, dtype: Any = None):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
@@ -97,6 +100,9 @@ class Bilinear(Module):
 
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Bilinear.html
     """
+
+    weight: Any
+    bias: Any
 
     def __init__(
         self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, *, dtype: Any = None

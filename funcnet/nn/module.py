@@ -25,6 +25,7 @@ from funcnet import random, tree
 from funcnet.nn import binding, display, lazy, state_dict
 from funcnet.nn.description import Description
 from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.state_dict import Match
 
 Tree = dict[str, Any]
 Training = bool | Mapping[str, bool]
@@ -317,7 +318,7 @@ class Module(Description):
         """
         return state_dict.load(self, sd, strict, into)
 
-    def match_state_dict(self, sd: Mapping[str, Any]) -> "state_dict.Match":
+    def match_state_dict(self, sd: Mapping[str, Any]) -> Match:
         """(missing, unexpected, mis_shaped) names of `sd`, nothing loaded."""
         return state_dict.match(self, sd)
 

@@ -198,7 +198,7 @@ class _Part(_Initialised):
         return self._leaf.init
 
     @init.setter
-    def init(self, new: Init) -> None:
+    def init(self, new: Any) -> None:
         if self._leaf.init is None:
             raise ValueError(
                 "Parameter: give the whole an init before a part of it: nn.init.normal_(p), then p[0].zero_()."

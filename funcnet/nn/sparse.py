@@ -42,6 +42,8 @@ class Embedding(Module):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html
     """
 
+    weight: Any
+
     def __init__(
         self,
         num_embeddings: int,

@@ -31,7 +31,7 @@ class Match(NamedTuple):
 class _Entry(NamedTuple):
     name: str  # in the state_dict
     home: str  # in params or state, '*' for the layers of a stack
-    index: tuple[int, ...]  # which layer of the stack
+    layer: tuple[int, ...]  # which one of the stack
     leaf: Any  # Parameter or Buffer
     module: Any  # whose leaf it is here
     attribute: str
@@ -82,7 +82,7 @@ def dump(bound: Any) -> dict[str, Any]:
     values = {}
     for entry in _entries(bound):
         value = vars(entry.module)[entry.attribute]
-        values[entry.name] = _widen(value[entry.index] if entry.index else value, entry.leaf)
+        values[entry.name] = _widen(value[entry.layer] if entry.layer else value, entry.leaf)
     return values
 
 
@@ -90,10 +90,10 @@ def match(module: Any, sd: Mapping[str, Any]) -> Match:
     """Which names `sd` lacks, has beyond, or has in another shape."""
     entries = list(_entries(module))
     names = {entry.name for entry in entries}
-    given = {(entry.home, entry.index) for entry in entries if entry.name in sd}
+    given = {(entry.home, entry.layer) for entry in entries if entry.name in sd}
     missing, seen = [], set()
     for entry in entries:
-        key = (entry.home, entry.index)
+        key = (entry.home, entry.layer)
         if key not in given and key not in seen and entry.attribute not in entry.module.absent_in_old_files:
             seen.add(key)
             missing.append(entry.name)
@@ -145,13 +145,13 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
     values: dict[str, dict[tuple[int, ...], Any]] = {}
     for entry in _entries(module):
         if entry.name in sd:
-            values.setdefault(entry.home, {})[entry.index] = _to_numpy(sd[entry.name])  # of a tie the last wins
+            values.setdefault(entry.home, {})[entry.layer] = _to_numpy(sd[entry.name])  # of a tie the last wins
 
     def leaf_value(which: int) -> Any:
-        given = tree.flatten(into[which]) if into is not None else {}
+        given: dict[str, Any] = tree.flatten(into[which]) if into is not None else {}
 
         def one(owner: Any, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> jax.Array:
-            old = given.get(path)
+            old: Any = given.get(path)
             dtype = jax.dtypes.canonicalize_dtype(leaf.dtype if old is None else old.dtype)
             layers = values.get(path, {})
             if not layers:
@@ -192,7 +192,8 @@ def restack(module: Any, values: Tree, stacked: bool) -> Tree:
         layers = [one(template, layer, f"{path}{i}.") for i, layer in enumerate(layers)]
         if not stacked:
             return {str(i): layer for i, layer in enumerate(layers)}
-        if any(jax.tree.structure(layer) != jax.tree.structure(layers[0]) for layer in layers):
+        structures: list[Any] = [jax.tree.structure(layer) for layer in layers]
+        if any(structure != structures[0] for structure in structures):
             raise ValueError(
                 f"{type(module).__name__}.stack: the layers of {path[:-1]!r} hold different leaves and cannot be "
                 "stacked. Stack before you partition, or choose the same leaves of every layer."

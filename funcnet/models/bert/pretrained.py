@@ -17,7 +17,9 @@ _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _PREFIX = "bert."  # before the names of the encoder in every model that has a head
 
 
-def from_pretrained(path: str | Path, cls: Callable[[BertConfig], nn.Module] = BertModel) -> tuple[nn.Module, Tree, Tree]:
+def from_pretrained(
+    path: str | Path, cls: Callable[[BertConfig], nn.Module] = BertModel
+) -> tuple[nn.Module, Tree, Tree]:
     """The model in a directory.
 
     `BertModel` takes the encoder out of a directory that holds a model with heads; otherwise the names must fit.
