@@ -3,8 +3,8 @@
     python scripts/train_images.py --out runs/digits
 
 trains ResNet-18 on scikit-learn's digits (8 x 8, 1,437 to train on, 360 to test) and ends with a test accuracy of about
-0.98, in about two minutes on two cores. It prints the progress and the accuracy; `--help` says what it writes. It is also
-the shortest example of a task: `counts` and `make_objective` say what is learnt, `run` puts the parts together.
+0.98, in about two minutes on two cores. It prints the progress and the accuracy; `--help` says what it writes. It is
+also the shortest example of a task: `counts` and `make_objective` say what is learnt, `run` puts the parts together.
 
 Letters: B batch, H height, W width, K classes.
 """
