@@ -179,3 +179,28 @@ def test_remat_draws_and_captures_on_each_call():
     (first, second), _, seen = nn.capture(Twice(), "drop")({}, {}, jnp.ones(64), training=True, rng=RNG)
     assert not np.array_equal(first, second)
     same((seen["drop"], seen["drop:1"]), (first, second), 0)
+
+
+def test_what_lies_inside_a_rematerialised_or_repeated_layer_is_captured_on_each_call():
+    class Calls(nn.Module):
+        def __init__(self, layer):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return self.layer(self.layer(x))
+
+    block = lambda: nn.Sequential(nn.Linear(2, 2), nn.Tanh())
+    for layer, name in (
+        (nn.remat(block()), "layer.1"),
+        (nn.Repeat(block(), 1), "layer.0.1"),
+        (nn.Repeat(block(), 1, scan=True), "layer.*.1"),
+    ):
+        net = Calls(layer)
+        params, state = net.init(KEY)
+        out, _, seen = nn.capture(net, name)(params, state, jnp.ones(2))
+        assert list(seen) == [name, f"{name}:1"]
+        np.testing.assert_array_equal(seen[f"{name}:1"].reshape(2), out)
+        _, gradients = nn.capture_gradients(net, name, jnp.sum)(params, state, jnp.ones(2))
+        np.testing.assert_array_equal(gradients[f"{name}:1"].reshape(2), jnp.ones(2))
+        assert not np.array_equal(gradients[name].reshape(2), jnp.ones(2))
