@@ -19,7 +19,7 @@ from jax import lax
 
 from funcnet.functional import checks
 
-__all__ = ["batch_norm", "bound_axes"]
+__all__ = ["batch_norm", "batch_norm_and_count", "bound_axes"]
 
 AxisName = Hashable | Sequence[Hashable] | None
 Groups = Sequence[Sequence[int]] | None
@@ -79,6 +79,36 @@ def batch_norm(
 
     Reference: torch.nn.functional.batch_norm; Ioffe and Szegedy 2015; Chan, Golub and LeVeque 1979 for the merge.
     """
+    return batch_norm_and_count(
+        input,
+        running_mean,
+        running_var,
+        weight,
+        bias,
+        training,
+        momentum,
+        eps,
+        mask=mask,
+        axis_name=axis_name,
+        axis_index_groups=axis_index_groups,
+    )[:3]
+
+
+def batch_norm_and_count(
+    input: jax.Array,
+    running_mean: jax.Array | None,
+    running_var: jax.Array | None,
+    weight: jax.Array | None = None,
+    bias: jax.Array | None = None,
+    training: bool = False,
+    momentum: float | jax.Array = 0.1,
+    eps: float = 1e-5,
+    *,
+    mask: jax.Array | None = None,
+    axis_name: AxisName = None,
+    axis_index_groups: Groups = None,
+) -> tuple[jax.Array, jax.Array | None, jax.Array | None, jax.Array]:
+    """`batch_norm`, and over how many values a channel the statistics were taken: a scalar; 0 outside training."""
     input = checks.floating("F.batch_norm", "input", input)
     _check_shapes(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if (running_mean is None) != (running_var is None):
@@ -95,7 +125,7 @@ def batch_norm(
                 "None. Pass them, or training=True for the statistics of the batch."
             )
         y = _affine(input, running_mean.astype(dtype), None, running_var.astype(dtype), weight, bias, eps)
-        return y, running_mean, running_var
+        return y, running_mean, running_var, jnp.zeros((), dtype)
 
     names = bound_axes(axis_name)
     groups = None if axis_index_groups is None else tuple(tuple(int(i) for i in group) for group in axis_index_groups)
@@ -113,12 +143,12 @@ def batch_norm(
         input, mask, old_mean, old_var, weight, bias, float(eps), names, groups if names else None
     )
     if running_mean is None or running_var is None:
-        return y, None, None
+        return y, None, None, count
     unbiased = var * (count / jnp.maximum(count - 1, 1))
     rate = jnp.asarray(momentum).astype(dtype)
     new_mean = jnp.where(count > 0, (1 - rate) * old_mean + rate * mean, old_mean)
     new_var = jnp.where(count > 0, (1 - rate) * old_var + rate * unbiased, old_var)
-    return y, new_mean.astype(running_mean.dtype), new_var.astype(running_var.dtype)
+    return y, new_mean.astype(running_mean.dtype), new_var.astype(running_var.dtype), count
 
 
 def bound_axes(axis_name: AxisName) -> tuple[Hashable, ...]:
@@ -292,7 +322,7 @@ def _exchange(record: tuple[jax.Array, ...], names: tuple[Hashable, ...], groups
     else:
         # A sum in which every device fills its own row: unlike all_gather's, its result is known to be the same on
         # every device, so running statistics may leave a shard_map with check_vma=True as replicated ones.
-        rows = jnp.arange(lax.axis_size(names))
+        rows = jnp.arange(lax.axis_size(names), dtype=jnp.int32)
         table = lax.psum(jnp.where((rows == lax.axis_index(names))[:, None], flat, 0), names)
     channels = mean.shape[0]
     counts, means, rests, all_squares = jnp.split(table, [1, 1 + channels, 1 + 2 * channels], axis=1)

@@ -9,10 +9,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from funcnet import functional as F
-from funcnet.functional.batchnorm import bound_axes
+from funcnet.functional.batchnorm import batch_norm_and_count
 from funcnet.nn import init
 from funcnet.nn.module import Module
 from funcnet.nn.parameter import Buffer, Parameter
@@ -88,13 +86,10 @@ class _BatchNorm(Module):
         self._check_input(input)
         tracks = self.training and self.track_running_stats and self.num_batches_tracked is not None
         momentum: Any = 0.0 if self.momentum is None else self.momentum
-        if tracks:
-            counted = _any_counted(mask, axis_name, axis_index_groups)
-            self.num_batches_tracked += jnp.asarray(counted, self.num_batches_tracked.dtype)
-            if self.momentum is None:
-                momentum = 1 / jnp.maximum(self.num_batches_tracked, 1).astype(self.running_mean.dtype)
+        if tracks and self.momentum is None:
+            momentum = 1 / (self.num_batches_tracked + 1).astype(self.running_mean.dtype)
         keeps = not self.training or self.track_running_stats
-        y, mean, var = F.batch_norm(
+        y, mean, var, count = batch_norm_and_count(
             input,
             self.running_mean if keeps else None,
             self.running_var if keeps else None,
@@ -109,6 +104,7 @@ class _BatchNorm(Module):
         )
         if tracks:
             self.running_mean, self.running_var = mean, var
+            self.num_batches_tracked += _as_batch(mask, count, self.num_batches_tracked.dtype)
         return y
 
     def extra_repr(self) -> str:
@@ -320,17 +316,9 @@ class SyncBatchNorm(_BatchNorm):
         return new
 
 
-def _any_counted(mask: jax.Array | None, axis_name: AxisName, groups: Groups) -> Any:
+def _as_batch(mask: jax.Array | None, count: jax.Array, dtype: Any) -> jax.Array:
     """1 if this is a batch that moves the running statistics, 0 if a mask hides all of it, on every device.
 
     Without a mask it is 1, as in torch, where an empty batch leaves the statistics and counts all the same.
     """
-    if mask is None:
-        return 1
-    here = jnp.any(mask).astype(jnp.int32)
-    names = bound_axes(axis_name)
-    if not names:
-        return here
-    if groups is not None:
-        return lax.all_gather(here, names, axis_index_groups=groups).max()
-    return jnp.minimum(lax.psum(here, names), 1)
+    return jnp.ones((), dtype) if mask is None else (count > 0).astype(dtype)

@@ -228,8 +228,8 @@ ATOL = {0.0: 1e-12, 1e4: 1e-10}  # in units of a channel's spread; float64 itsel
 
 @contextlib.contextmanager
 def float64():
-    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
-        yield  # not strict: F.batch_norm's exchange compares an int64 range with an int32 axis index
+    with jax.enable_x64(True):
+        yield
 
 
 def mesh():
