@@ -56,7 +56,7 @@ class PretrainingConfig:
     scan_layers: bool = False
     """one lax.scan over the layers: compiles faster, runs slower"""
 
-    steps: int = 6000
+    steps: int = 10000
     """updates"""
     batch_size: Annotated[int, tyro.conf.arg(metavar="N")] = 8
     """rows an update, over all devices and micro-batches"""
@@ -78,11 +78,11 @@ class PretrainingConfig:
     parallel: Literal["jit", "shard_map", "pmap"] = "jit"
     """how the step is spread over them"""
 
-    log_every: int = 20
+    log_every: int = 50
     """steps from one line of metrics to the next"""
-    evaluate_every: int = 500
+    evaluate_every: int = 1000
     """steps from one evaluation to the next"""
-    save_every: int = 500
+    save_every: int = 1000
     """steps from one checkpoint to the next"""
     keep: int = 2
     """checkpoints kept, beside the best"""
