@@ -229,6 +229,7 @@ def fit(
             key=plan.place(key),
             place=plan.shard,
             size=lambda batch: len(batch["label"]),
+            unit="images",
             cadence=Cadence(config.steps, config.log_every, config.evaluate_every, config.save_every),
             stop=stop,
             loggers=[lines, progress],
@@ -251,7 +252,7 @@ def conclude(config: Config, plan: DataParallel, net: nn.Module, outcome: Outcom
         Panel("Loss", "nats", {"training": "loss", "test": "eval_loss"}, from_zero=True),
         Panel("Accuracy", "share", {"training": "image_accuracy", "test": "eval_image_accuracy"}),
         Panel("Learning rate", "", {"rate": "learning_rate"}, smooth=False, from_zero=True),
-        Panel("Throughput", "images/s", {"images": "tokens_per_second"}, from_zero=True),
+        Panel("Throughput", "images/s", {"images": "images_per_second"}, from_zero=True),
     ]
     subtitle = (
         f"{config.steps:,} steps of {config.batch_size} images, learning rate {config.learning_rate:g}, "

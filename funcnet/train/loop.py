@@ -93,6 +93,7 @@ def train(
     key: jax.Array,
     place: Callable[[Any], Any],
     size: Callable[[Any], int],
+    unit: str = "tokens",
     cadence: Cadence,
     stop: Interruption,
     loggers: Sequence[Logger] = (),
@@ -109,7 +110,8 @@ def train(
         batches: `batches(start_step)`, the host batches from that step on (`DataLoader.batches`).
         key: the run's, placed.
         place: `plan.shard`.
-        size: the real tokens (or examples) of a host batch, for the throughput.
+        size: the real tokens (or images, …) of a host batch, for the throughput.
+        unit: what `size` counts; the throughput is logged as `{unit}_per_second`.
         cadence: when to log, evaluate and save.
         stop: an open `Interruption`.
         loggers: each receives `write(step, values)`.
@@ -132,7 +134,7 @@ def train(
         return int(size(batch)), place(batch)
 
     with Prefetcher(batches(done), transfer=placed) as ahead:
-        book = _Book(cadence, loggers, after_step, ahead)
+        book = _Book(cadence, loggers, after_step, ahead, unit)
         for number in remaining:
             tokens, batch = _next(ahead, number)
             train_state, metrics = step(train_state, batch, key)  # returns while the device works
@@ -172,8 +174,10 @@ def train(
 class _Book:
     """Reads the metrics of one step at a time, hands the logged ones on, and keeps the time."""
 
-    def __init__(self, cadence: Cadence, loggers: Sequence[Logger], after_step: Callable[[int], None], ahead: Any):
-        self.cadence, self.loggers, self.after_step, self.ahead = cadence, loggers, after_step, ahead
+    def __init__(
+        self, cadence: Cadence, loggers: Sequence[Logger], after_step: Callable[[int], None], ahead: Any, unit: str
+    ):
+        self.cadence, self.loggers, self.after_step, self.ahead, self.unit = cadence, loggers, after_step, ahead, unit
         self.clock = _Clock()
         self.done: int | None = None
         self._page: tuple[int, dict[str, jax.Array], int] | None = None
@@ -214,7 +218,7 @@ class _Book:
     def _speed(self) -> dict[str, float]:
         seconds, tokens = self.clock.lap()
         waited, self._waited = self.ahead.waited - self._waited, self.ahead.waited
-        return {"tokens_per_second": tokens / seconds, "data_wait_share": min(1.0, waited / seconds)}
+        return {f"{self.unit}_per_second": tokens / seconds, "data_wait_share": min(1.0, waited / seconds)}
 
 
 class _Clock:

@@ -66,7 +66,8 @@ class TrainingProgress:
         """Show the values of a step; an evaluated one leaves a line behind."""
         evaluated = {f"held-out {label}": f"eval_{name}" for label, name in self.show.items()}
         held_out = self._text(values, evaluated)
-        text = self._text(values, self.show) + self._text(values, {"tokens/s": "tokens_per_second"})
+        speeds = {f"{name.removesuffix('_per_second')}/s": name for name in values if name.endswith("_per_second")}
+        text = self._text(values, self.show) + self._text(values, speeds)
         if self._bar is None:
             self.say(f"step {step:,}/{self.total_steps:,}{text}{held_out}")
             return

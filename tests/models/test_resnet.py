@@ -17,12 +17,15 @@ from tests.models import torch_resnet
 MODELS = ["resnet18", "resnet50"]
 
 
-def pair(name, dtype, **options):
+def pair(name, dtype, weights=None, **options):
     """(torch's model, ours, its params, its state), with one start."""
     torch.manual_seed(0)
-    theirs = getattr(torch_resnet, name)(**options).to(getattr(torch, dtype))
+    theirs = getattr(torch_resnet, name)(**options)
+    if weights is not None:
+        theirs.load_state_dict(weights)
+    theirs = theirs.to(getattr(torch, dtype))
     model = getattr(resnet, name)(**options)
-    start = tree.cast(model.init(jax.random.key(0)), dtype)
+    start = tree.cast(jax.tree.map(jnp.zeros_like, jax.eval_shape(model.init, jax.random.key(0))), dtype)
     return theirs, model, *model.load_state_dict(theirs.state_dict(), into=start)
 
 
@@ -36,8 +39,7 @@ def test_names_and_shapes_are_torchvisions(name):
     model = getattr(resnet, name)(num_classes=7)
     ours = jax.eval_shape(lambda key: model.state_dict(*model.init(key)), jax.random.key(0))
     assert {n: a.shape for n, a in ours.items()} == {n: tuple(t.shape) for n, t in theirs.items()}
-    names = list(model.state_dict(*model.init(jax.random.key(0)))) if name == "resnet18" else list(theirs)
-    assert names == list(theirs)
+    assert model.match_state_dict({}).missing == list(theirs)  # in order
     assert {"conv1.weight", "layer2.0.downsample.0.weight", "layer2.0.downsample.1.running_var", "fc.bias"} <= set(ours)
 
 
@@ -72,15 +74,49 @@ def test_values_gradients_and_running_statistics(name, training):
         assert distance < 1e-8, worst
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-8), ("float32", 1e-3)])
-def test_twenty_steps_on_the_digits(dtype, tolerance):
-    """Losses, parameters and running statistics after 20 SGD steps from torch's weights, in torch and here."""
+DIGITS = {"num_classes": 10, "in_channels": 1, "small_images": True}
+
+
+def batches(count, first=0):
     digits = load_digits()
-    images = (digits.images[:640] / 16).reshape(20, 32, 1, 8, 8).astype(dtype)
-    labels = digits.target[:640].reshape(20, 32)
-    options = {"num_classes": 10, "in_channels": 1, "small_images": True}
+    chosen = slice(32 * first, 32 * (first + count))
+    images, labels = digits.images[chosen] / 16, digits.target[chosen]
+    return images.reshape(count, 32, 1, 8, 8), labels.reshape(count, 32)
+
+
+def train_in_torch(model, images, labels, rate):
+    optimizer, losses = torch.optim.SGD(model.train().parameters(), lr=rate, momentum=0.9), []
+    for x, y in zip(torch.tensor(images), torch.tensor(labels), strict=True):
+        optimizer.zero_grad()
+        value = torch.nn.functional.cross_entropy(model(x), y)
+        value.backward()
+        optimizer.step()
+        losses.append(value.item())
+    return losses
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """torch's weights after its own 30 steps at five times the rate.
+
+    From random weights the first steps are chaotic at any rate that learns: torch's float32 is 0.5 away from torch's
+    float64 after 20 of them (relative, the worst parameter), so no two float32 implementations can agree there. These
+    30 steps bring the curvature down to where SGD is stable.
+    """
+    torch.manual_seed(0)
+    model = torch_resnet.resnet18(**DIGITS)
+    images, labels = batches(30)
+    train_in_torch(model, images.astype(np.float32), labels, 0.05)
+    return model.state_dict()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-8), ("float32", 1e-3)])
+def test_twenty_steps_on_the_digits(dtype, tolerance, trained):
+    """Losses, parameters and running statistics after 20 SGD steps from torch's weights, in torch and here."""
+    images, labels = batches(20, first=30)
+    images = images.astype(dtype)
     with jax.enable_x64(dtype == "float64"):
-        theirs, model, params, state = pair("resnet18", dtype, **options)
+        theirs, model, params, state = pair("resnet18", dtype, trained, **DIGITS)
         optimizer = optax.sgd(0.01, momentum=0.9)
 
         @jax.jit
@@ -97,22 +133,14 @@ def test_twenty_steps_on_the_digits(dtype, tolerance):
         for x, y in zip(images, labels, strict=True):
             params, state, opt_state, value = step(params, state, opt_state, x, y)
             losses.append(float(value))
+        their_losses = train_in_torch(theirs, images, labels, 0.01)
 
-        their_optimizer, their_losses = torch.optim.SGD(theirs.parameters(), lr=0.01, momentum=0.9), []
-        for x, y in zip(torch.tensor(images), torch.tensor(labels), strict=True):
-            their_optimizer.zero_grad()
-            value = torch.nn.functional.cross_entropy(theirs.train()(x), y)
-            value.backward()
-            their_optimizer.step()
-            their_losses.append(value.item())
-
-        assert losses[-1] < losses[0]
         distances = {
             "losses": (relative(losses, their_losses, [their_losses]), ""),
             "parameters": furthest(tree.flatten(params), arrays(theirs.named_parameters())),
             "running statistics": furthest(tree.flatten(state), arrays(theirs.named_buffers())),
         }
-        print(dtype, distances)
+        print(f"20 steps in {dtype}:", distances)
         assert all(distance < tolerance for distance, _ in distances.values()), distances
 
 
@@ -128,12 +156,11 @@ def test_the_start_is_torchvisions():
             assert np.std(array) == pytest.approx((2 / (out * np.prod(kernel))) ** 0.5, rel=0.05), name
     assert np.abs(sd["fc.weight"]).max() <= 512**-0.5
 
-    model = resnet.resnet50(zero_init_residual=True)
-    params = jax.jit(model.init)(jax.random.key(0))[0]
-    assert (params["layer3"]["5"]["bn3"]["weight"] == 0).all() and (params["layer3"]["5"]["bn2"]["weight"] == 1).all()
-    model = resnet.resnet18(zero_init_residual=True, in_channels=1, small_images=True)
-    params = jax.jit(model.init)(jax.random.key(0))[0]
-    assert (params["layer1"]["1"]["bn2"]["weight"] == 0).all() and params["conv1"]["weight"].shape == (64, 1, 3, 3)
+    for block, last in ((resnet.BasicBlock, "bn2"), (resnet.Bottleneck, "bn3")):
+        model = resnet.ResNet(block, [1, 1, 1, 1], zero_init_residual=True, in_channels=1, small_images=True)
+        first = model.layer1.init(jax.random.key(0))[0]["0"]
+        assert (first[last]["weight"] == 0).all() and (first["bn1"]["weight"] == 1).all()
+        assert model.conv1.weight.shape == (64, 1, 3, 3)
 
 
 def test_other_normalisations_and_wrong_arguments():

@@ -90,7 +90,8 @@ def pretrain(config: PretrainingConfig) -> int:
         with Checkpoints(folder / "checkpoints", keep=config.keep, best_metric="eval_loss") as checkpoints:
             outcome = run.train(checkpoints, stop)
         if stop.requested:
-            print(f"Stopped after step {outcome.step:,} of {config.steps:,}; saved. Go on with --resume.")
+            saved = "saved" if outcome.step else "nothing was lost"
+            print(f"Stopped after step {outcome.step:,} of {config.steps:,}; {saved}. Go on with --resume.")
             return stop.exit_code
         run.conclude(outcome)
         finish(folder)
