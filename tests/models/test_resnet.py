@@ -39,7 +39,8 @@ def test_names_and_shapes_are_torchvisions(name):
     model = getattr(resnet, name)(num_classes=7)
     ours = jax.eval_shape(lambda key: model.state_dict(*model.init(key)), jax.random.key(0))
     assert {n: a.shape for n, a in ours.items()} == {n: tuple(t.shape) for n, t in theirs.items()}
-    assert model.match_state_dict({}).missing == list(theirs)  # in order
+    in_order = [name for name in theirs if not name.endswith("num_batches_tracked")]  # old files lack that one
+    assert model.match_state_dict({}).missing == in_order
     assert {"conv1.weight", "layer2.0.downsample.0.weight", "layer2.0.downsample.1.running_var", "fc.bias"} <= set(ours)
 
 
@@ -110,7 +111,9 @@ def trained():
     return model.state_dict()
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-8), ("float32", 1e-3)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [pytest.param("float64", 1e-8, marks=pytest.mark.slow), ("float32", 1e-3)]
+)
 def test_twenty_steps_on_the_digits(dtype, tolerance, trained):
     """Losses, parameters and running statistics after 20 SGD steps from torch's weights, in torch and here."""
     images, labels = batches(20, first=30)
