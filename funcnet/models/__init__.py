@@ -1,1 +1,1 @@
-"""TODO-OWNER."""
+"""Descriptions of models: BERT and ResNet. They know no text, no data and no training loop."""

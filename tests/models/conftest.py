@@ -1,8 +1,13 @@
-"""A small BERT in transformers, and batches for it."""
+"""A small BERT: its sizes, a batch for it, and directories that hold one."""
 
+import jax
 import numpy as np
 import pytest
 
+from funcnet import text
+from funcnet.models import bert
+
+WORDS = "the cat sat on the mat and the dog lay by the door while rain fell on the roof of the old house"
 SMALL = {
     "vocab_size": 97,
     "hidden_size": 32,
@@ -20,7 +25,7 @@ def sizes():
 
 @pytest.fixture
 def batch():
-    """Three sequences of 20 tokens, two of them padded; and three masked positions in each."""
+    """Three sequences of 20 tokens, two of them padded."""
     random = np.random.default_rng(0)
     lengths = np.array([20, 13, 5])
     shown = np.arange(20) < lengths[:, None]
@@ -33,17 +38,21 @@ def batch():
 
 
 @pytest.fixture
-def reference():
-    """Makes transformers' model: random weights, biases and norms moved off their start; eval mode."""
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+def saved(tmp_path, sizes):
+    """(directory, model, params, state) of a model that we saved."""
+    model = bert.BertForPreTraining(bert.BertConfig(**sizes))
+    params, state = model.init(jax.random.key(0))
+    params = jax.tree.map(lambda a: a + 0.1 * jax.random.normal(jax.random.key(a.size), a.shape), params)
+    bert.save_pretrained(tmp_path / "run", model, params, state)
+    return tmp_path / "run", model, params, state
 
-    def make(cls=transformers.BertForPreTraining, dtype=torch.float32, **options):
-        torch.manual_seed(0)
-        config = transformers.BertConfig(**(SMALL | options), attn_implementation="eager")
-        model = cls(config).to(dtype).eval()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.1 * torch.randn_like(parameter))
-        return model
 
-    return make
+@pytest.fixture(params=[0, 7], ids=["exact table", "padded table"])
+def directory(request, tmp_path, sizes):
+    tokenizer = text.train_wordpiece([WORDS] * 3, vocab_size=90)
+    rows = tokenizer.get_vocab_size() + request.param
+    model = bert.BertForPreTraining(bert.BertConfig(**sizes | {"max_position_embeddings": 70, "vocab_size": rows}))
+    params, state = model.init(jax.random.key(0))
+    bert.save_pretrained(tmp_path, model, params, state)
+    text.save_tokenizer(tokenizer, tmp_path)
+    return tmp_path

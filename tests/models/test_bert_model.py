@@ -1,13 +1,10 @@
 """BERT beyond parity: masked positions, dropout, precision, its start, its errors, its config."""
 
-import dataclasses
-import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import transformers
 
 from funcnet import tree
 from funcnet.models import bert
@@ -118,23 +115,6 @@ def test_inputs_that_do_not_fit(model, start):
         model.apply(*start, jnp.ones((1, 5), jnp.int32), jnp.ones(5))
     with pytest.raises(TypeError, match="integers"):
         model.apply(*start, jnp.ones((1, 5)))
-
-
-def test_config_has_transformers_names_and_defaults():
-    theirs = transformers.BertConfig().to_dict()
-    ours = dataclasses.asdict(bert.BertConfig())
-    assert ours.pop("scan_layers") is False
-    assert ours == {name: theirs[name] for name in ours}
-
-
-def test_config_makes_the_way_to_transformers_and_back(tmp_path, sizes):
-    config = bert.BertConfig(**sizes, hidden_act="gelu_new", pad_token_id=3, scan_layers=True)
-    (tmp_path / "config.json").write_text(json.dumps(config.to_dict("BertForPreTraining")))
-    theirs = transformers.BertConfig.from_pretrained(tmp_path)
-    assert theirs.hidden_act == "gelu_new" and theirs.pad_token_id == 3
-    assert theirs.architectures == ["BertForPreTraining"]
-    theirs.save_pretrained(tmp_path)
-    assert bert.BertConfig.load(tmp_path) == bert.BertConfig.load(tmp_path / "config.json") == config
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import transformers
 from funcnet import tree
 from funcnet.models import bert
 from tests.compare import furthest, relative
+from tests.models.transformers_bert import make_reference
 
 # float32's tolerances are the issue's; float64 shows that what is left in float32 is rounding and nothing else.
 PRECISIONS = {"float32": (torch.float32, 1e-5, 1e-4), "float64": (torch.float64, 1e-12, 1e-11)}
@@ -42,9 +44,9 @@ def gradients_of(theirs, batch, cotangents):
 
 @pytest.mark.parametrize("name", PRECISIONS)
 @pytest.mark.parametrize("scan", [False, True], ids=["loop", "scan"])
-def test_values_and_every_gradient(name, scan, batch, reference):
+def test_values_and_every_gradient(name, scan, batch, sizes):
     with precision(name) as (dtype, value_tolerance, gradient_tolerance):
-        theirs = reference(dtype=dtype)
+        theirs = make_reference(sizes, dtype=dtype)
         model, params, state = ours_from(theirs, scan_layers=scan)
         random = np.random.default_rng(1)
         cotangents = [random.normal(size=(3, 20, 97)), random.normal(size=(3, 2))]
@@ -67,17 +69,17 @@ def test_values_and_every_gradient(name, scan, batch, reference):
 @pytest.mark.parametrize(
     "options", [{"hidden_act": "gelu_new"}, {"hidden_act": "relu"}, {"hidden_act": "silu"}], ids=str
 )
-def test_other_activations(options, batch, reference):
-    theirs = reference(**options)
+def test_other_activations(options, batch, sizes):
+    theirs = make_reference(sizes, **options)
     model, params, state = ours_from(theirs)
     (ours, _), _ = model.apply(params, state, **batch)
     other = theirs(**{n: torch.tensor(a, dtype=torch.long) for n, a in batch.items()})[0].detach().numpy()
     assert relative(ours, other, [other]) < 1e-5
 
 
-def test_defaults_of_the_arguments(batch, reference):
+def test_defaults_of_the_arguments(batch, sizes):
     """Without mask, types and positions: everything is shown, of the first sentence, at 0, 1, …."""
-    theirs = reference(cls=transformers.BertModel)
+    theirs = make_reference(sizes, transformers.BertModel)
     model, params, state = ours_from(theirs, bert.BertModel)
     ids = torch.tensor(batch["input_ids"], dtype=torch.long)
     with torch.no_grad():
@@ -94,8 +96,8 @@ def test_defaults_of_the_arguments(batch, reference):
         assert relative(sequence, expected, [expected]) < 1e-5
 
 
-def test_masks_of_every_kind_agree(batch, reference):
-    theirs = reference(cls=transformers.BertModel)
+def test_masks_of_every_kind_agree(batch, sizes):
+    theirs = make_reference(sizes, transformers.BertModel)
     model, params, state = ours_from(theirs, bert.BertModel)
     ids, mask = batch["input_ids"], batch["attention_mask"]
     (expected, _), _ = model.apply(params, state, ids, mask)
@@ -117,8 +119,8 @@ def test_masks_of_every_kind_agree(batch, reference):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
-def test_names_shapes_and_ties_are_transformers(reference):
-    theirs = reference()
+def test_names_shapes_and_ties_are_transformers(sizes):
+    theirs = make_reference(sizes)
     model, params, state = ours_from(theirs)
     sd, expected = model.state_dict(params, state), theirs.state_dict()
     assert list(sd) == list(expected)
@@ -128,3 +130,20 @@ def test_names_shapes_and_ties_are_transformers(reference):
     assert sd["cls.predictions.decoder.bias"] is sd["cls.predictions.bias"]
     assert sorted(params["cls"]["predictions"]) == ["bias", "decoder", "transform"]
     assert params["cls"]["predictions"]["decoder"] == {}
+
+
+def test_config_has_transformers_names_and_defaults():
+    theirs = transformers.BertConfig().to_dict()
+    ours = dataclasses.asdict(bert.BertConfig())
+    assert ours.pop("scan_layers") is False
+    assert ours == {name: theirs[name] for name in ours}
+
+
+def test_config_makes_the_way_to_transformers_and_back(tmp_path, sizes):
+    config = bert.BertConfig(**sizes, hidden_act="gelu_new", pad_token_id=3, scan_layers=True)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict("BertForPreTraining")))
+    theirs = transformers.BertConfig.from_pretrained(tmp_path)
+    assert theirs.hidden_act == "gelu_new" and theirs.pad_token_id == 3
+    assert theirs.architectures == ["BertForPreTraining"]
+    theirs.save_pretrained(tmp_path)
+    assert bert.BertConfig.load(tmp_path) == bert.BertConfig.load(tmp_path / "config.json") == config

@@ -1,4 +1,4 @@
-"""Directories: what we save transformers opens with equal logits, and back; and the guesses for masked words."""
+"""Directories: what is saved comes back; and the guesses for masked words."""
 
 import contextlib
 import json
@@ -6,49 +6,10 @@ import json
 import jax
 import numpy as np
 import pytest
-import torch
-import transformers
 
 from funcnet import text, weights
 from funcnet.models import bert
-from tests.compare import relative
-
-
-@pytest.fixture
-def saved(tmp_path, sizes):
-    """(directory, model, params, state) of a model that we saved."""
-    model = bert.BertForPreTraining(bert.BertConfig(**sizes))
-    params, state = model.init(jax.random.key(0))
-    params = jax.tree.map(lambda a: a + 0.1 * jax.random.normal(jax.random.key(a.size), a.shape), params)
-    bert.save_pretrained(tmp_path / "run", model, params, state)
-    return tmp_path / "run", model, params, state
-
-
-def theirs_on(model, batch):
-    with torch.no_grad():
-        out = model.eval()(**{name: torch.tensor(array, dtype=torch.long) for name, array in batch.items()})
-    return [o.numpy() for o in out[:2]]
-
-
-def test_transformers_opens_what_we_save(saved, batch):
-    path, model, params, state = saved
-    theirs, told = transformers.BertForPreTraining.from_pretrained(path, output_loading_info=True)
-    assert not any(told[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), told
-    expected = theirs_on(theirs, batch)
-    for ours, other in zip(model.apply(params, state, **batch)[0], expected, strict=True):
-        assert relative(ours, other, expected) < 1e-5
-    encoder = transformers.BertModel.from_pretrained(path)
-    (ours, _), _ = model.bert.apply(params["bert"], state["bert"], **batch)
-    assert relative(ours, theirs_on(encoder, batch)[0], [ours]) < 1e-5
-
-
-def test_we_open_what_transformers_saves(tmp_path, reference, batch):
-    theirs = reference()
-    theirs.save_pretrained(tmp_path)
-    model, params, state = bert.from_pretrained(tmp_path, bert.BertForPreTraining)
-    expected = theirs_on(theirs, batch)
-    for ours, other in zip(model.apply(params, state, **batch)[0], expected, strict=True):
-        assert relative(ours, other, expected) < 1e-5
+from tests.models.conftest import WORDS
 
 
 def test_what_is_saved_comes_back_bit_for_bit(saved):
@@ -72,7 +33,7 @@ def test_the_scanned_form_saves_the_same_file(tmp_path, saved, sizes):
     jax.tree.map(np.testing.assert_array_equal, read, scan.stack(params))
 
 
-def test_the_encoder_from_every_kind_of_directory(tmp_path, saved, reference):
+def test_the_encoder_from_every_kind_of_directory(tmp_path, saved):
     """From a model with heads, with the prefix and without it, and back into a model with heads."""
     path, _, params, _ = saved
     model, encoder, encoder_state = bert.from_pretrained(path)
@@ -88,9 +49,6 @@ def test_the_encoder_from_every_kind_of_directory(tmp_path, saved, reference):
     weights.save(tmp_path / "bare" / "model.safetensors", file | heads)
     _, read, _ = bert.from_pretrained(tmp_path / "bare", bert.BertForPreTraining)
     jax.tree.map(np.testing.assert_array_equal, read, params)
-
-    reference(cls=transformers.BertForSequenceClassification).save_pretrained(tmp_path / "classifier")
-    bert.from_pretrained(tmp_path / "classifier")
 
 
 def test_directories_that_do_not_fit(saved, sizes):
@@ -109,20 +67,6 @@ def test_directories_that_do_not_fit(saved, sizes):
 # ------------------------------------------------------------------------------------------------- masked words
 
 
-WORDS = "the cat sat on the mat and the dog lay by the door while rain fell on the roof of the old house"
-
-
-@pytest.fixture(params=[0, 7], ids=["exact table", "padded table"])
-def directory(request, tmp_path, sizes):
-    tokenizer = text.train_wordpiece([WORDS] * 3, vocab_size=90)
-    rows = tokenizer.get_vocab_size() + request.param
-    model = bert.BertForPreTraining(bert.BertConfig(**sizes | {"max_position_embeddings": 70, "vocab_size": rows}))
-    params, state = model.init(jax.random.key(0))
-    bert.save_pretrained(tmp_path, model, params, state)
-    text.save_tokenizer(tokenizer, tmp_path)
-    return tmp_path
-
-
 @contextlib.contextmanager
 def count_compiles():
     compiled = []
@@ -136,21 +80,6 @@ def count_compiles():
         yield compiled
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
-
-
-def test_guesses_are_transformers(directory):
-    fill = bert.inference(directory)
-    theirs = transformers.BertForPreTraining.from_pretrained(directory).eval()
-    tokenizer = transformers.BertTokenizerFast.from_pretrained(directory)
-    vocabulary = text.vocabulary(text.load_tokenizer(directory))
-    for sentence in ("The cat sat on the [MASK].", "The [MASK] sat on the [MASK] and the dog lay by the door"):
-        ids = tokenizer(sentence, return_tensors="pt")
-        with torch.no_grad():
-            logits = theirs(**ids).prediction_logits[0, :, : len(vocabulary)]  # rows beyond it are no words
-        expected = torch.softmax(logits[ids["input_ids"][0] == tokenizer.mask_token_id], -1).topk(5)
-        ours = fill(sentence)
-        assert [[vocabulary.index(guess.token) for guess in guesses] for guesses in ours] == expected.indices.tolist()
-        np.testing.assert_allclose([[g.probability for g in guesses] for guesses in ours], expected.values, rtol=1e-4)
 
 
 def test_a_handful_of_programs_serves_every_length(directory):

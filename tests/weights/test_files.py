@@ -6,8 +6,6 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-import safetensors.torch
-import torch
 
 from funcnet import weights
 from funcnet.weights import safetensors_format
@@ -42,14 +40,6 @@ def test_arrays_that_are_not_contiguous_are_written_as_they_read(path):
     back = weights.load(path)
     for name, expected in {"t": array.T, "s": array[:, ::2], "r": array[::-1], "big": array}.items():
         np.testing.assert_array_equal(back[name], expected)
-
-
-def test_torch_reads_the_file_and_we_read_torchs(path):
-    weights.save(path, {"a": {"w": jnp.asarray([1.5, -2.0], jnp.bfloat16)}, "n": np.asarray(3, np.int64)})
-    read = safetensors.torch.load_file(path)
-    assert read["a.w"].dtype == torch.bfloat16 and read["a.w"].tolist() == [1.5, -2.0] and read["n"].item() == 3
-    safetensors.torch.save_file({"x": torch.tensor([0.25], dtype=torch.bfloat16)}, path)
-    assert weights.load(path)["x"].astype(np.float32) == 0.25
 
 
 def test_other_suffixes_are_refused_by_name(tmp_path):
