@@ -69,7 +69,9 @@ class DataParallel:
 
     def place(self, tree: Any) -> Any:
         """A whole copy of every leaf on every device. Always a copy: a donated one leaves the original alone."""
-        return jax.device_put(tree, NamedSharding(self.mesh, PartitionSpec()), may_alias=False)
+        # device_put alone, told may_alias=False too, makes no copy on the device where the array already lies.
+        own = jax.tree.map(lambda x: x.copy() if isinstance(x, jax.Array) else x, tree)
+        return jax.device_put(own, NamedSharding(self.mesh, PartitionSpec()))
 
     def shard(self, batch: Any) -> Any:
         """The batch cut into N runs of rows, one a device; in pmap's layout (N, B/N, …) under pmap.

@@ -134,3 +134,12 @@ def test_host_copies_are_not_touched_by_donation():
     copy = parallel.to_host(state)
     add(state, plan.shard(np.ones(1, np.float32)), None)
     np.testing.assert_array_equal(copy, 0)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8])
+def test_place_copies_on_the_device_where_the_array_lies_too(devices):
+    start = {"weight": jnp.ones(16), "key": jax.random.key(0)}
+    placed = parallel.data_parallel("jit", devices).place(start)
+    jax.tree.map(lambda leaf: leaf.delete(), placed)
+    assert float(start["weight"].sum()) == 16
+    assert jax.random.uniform(start["key"]) >= 0
