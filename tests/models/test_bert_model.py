@@ -1,6 +1,5 @@
 """BERT beyond parity: masked positions, dropout, precision, its start, its errors, its config."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
