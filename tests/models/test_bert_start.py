@@ -1,4 +1,4 @@
-"""The start at neighbours: what the heads see, and what it leaves alone."""
+"""The quick start: what the heads see, and what it leaves alone."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from funcnet.models import bert
-from funcnet.models.bert.start import start_at_neighbours
+from funcnet.models.bert.start import quick_start
 
 
 @pytest.fixture(scope="module")
@@ -19,54 +19,62 @@ def params(config):
     return bert.BertForPreTraining(config).init(jax.random.key(0))[0]
 
 
-def attention_weights(params, config, ids):
-    """(heads, T, T) of layer 0, from the parameters alone."""
+def attention_weights(params, config, ids, types, layer):
+    """(heads, T, T) of a layer that is given the embeddings, from the parameters alone."""
     tables, heads = params["bert"]["embeddings"], config.num_attention_heads
     x = tables["word_embeddings"]["weight"][ids] + tables["position_embeddings"]["weight"][: len(ids)]
-    x = x + tables["token_type_embeddings"]["weight"][0]
+    x = x + tables["token_type_embeddings"]["weight"][types]
     x = np.asarray((x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True))
-    layer = params["bert"]["encoder"]["layer"]["0"]["attention"]["self"]
+    layer = params["bert"]["encoder"]["layer"][layer]["attention"]["self"]
     query, key = ((x @ np.asarray(layer[name]["weight"]).T).reshape(len(ids), heads, -1) for name in ("query", "key"))
-    return jax.nn.softmax(np.einsum("qhk,thk->hqt", query, key) * query.shape[-1] ** -0.5, axis=-1)
+    return np.asarray(jax.nn.softmax(np.einsum("qhk,thk->hqt", query, key) * query.shape[-1] ** -0.5, axis=-1))
 
 
-def test_two_heads_see_the_neighbours_and_cls_sees_everything(params, config):
-    ids = np.random.default_rng(0).integers(0, 300, 128)
-    before, after = np.asarray(attention_weights(start_at_neighbours(params, config), config, ids))
+def test_what_the_four_heads_see(params, config):
+    started = quick_start(params, config)
+    ids = np.random.default_rng(0).permutation(300)[:128]
+    ids[90] = ids[40]  # a word that both segments hold
+    types = (np.arange(128) >= 64).astype(int)
+    before, same = attention_weights(started, config, ids, types, "0")
+    after, reader = attention_weights(started, config, ids, types, "1")
     inner = np.arange(2, 127)
     for weights, seen in ((before, inner - 1), (after, inner + 1)):
-        np.testing.assert_array_equal(weights[inner].argmax(-1), seen)
+        assert (weights[inner].argmax(-1) == seen).mean() > 0.97
         assert np.median(weights[inner, seen]) > 0.8
-    assert before[0].max() < 0.1 and after[0].max() < 0.1  # spread over 128 tokens
+    assert before[0].max() < 0.1 and after[0].max() < 0.1  # [CLS] has no position: spread over 128 tokens
+    assert set(same[40].argsort()[-2:]) == {40, 90} and same[40, 90] > 5 / 128
+    assert np.median(same[inner, inner]) > 0.5  # a word of its own finds itself
+    assert reader[0, types == 1].sum() > 0.9  # [CLS] reads the second segment
+    assert reader[5].max() < 2 / 128  # the others average
 
 
 def test_structure_shapes_and_dtypes_stay_and_the_input_is_not_touched(params, config):
     before = jax.tree.map(np.array, params)
-    started = start_at_neighbours(params, config)
+    started = quick_start(params, config)
     jax.tree.map(np.testing.assert_array_equal, before, params)
     assert jax.tree.structure(started) == jax.tree.structure(params)
     kinds = [jax.tree.map(lambda a: (a.shape, a.dtype), tree) for tree in (started, params)]
     assert kinds[0] == kinds[1]
-    half = start_at_neighbours(jax.tree.map(lambda a: a.astype(jnp.bfloat16), params), config)
+    half = quick_start(jax.tree.map(lambda a: a.astype(jnp.bfloat16), params), config)
     assert {a.dtype for a in jax.tree.leaves(half)} == {jnp.dtype(jnp.bfloat16)}
 
 
 def test_the_encoder_alone_starts_alike(params, config):
-    alone = start_at_neighbours(params["bert"], config)
-    jax.tree.map(np.testing.assert_array_equal, alone, start_at_neighbours(params, config)["bert"])
+    alone = quick_start(params["bert"], config)
+    jax.tree.map(np.testing.assert_array_equal, alone, quick_start(params, config)["bert"])
 
 
 def test_jitted_it_is_the_same(params, config):
-    jitted = jax.jit(lambda params: start_at_neighbours(params, config))(params)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), jitted, start_at_neighbours(params, config))
+    jitted = jax.jit(lambda params: quick_start(params, config))(params)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), jitted, quick_start(params, config))
 
 
 def test_what_is_refused(params, config):
     narrow = bert.BertConfig(vocab_size=50, hidden_size=24, num_hidden_layers=1, num_attention_heads=3)
-    with pytest.raises(ValueError, match="expected at least 2 heads of width 16 or more, got 3 of width 8"):
-        start_at_neighbours({}, narrow)
+    with pytest.raises(ValueError, match="heads of width 19 or more, got 1 layers and 3 heads of width 8"):
+        quick_start({}, narrow)
     encoder = params["bert"]["encoder"]["layer"]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *encoder.values())
     bert_params = {**params["bert"], "encoder": {"layer": {"*": stacked}}}
     with pytest.raises(ValueError, match="one subtree a layer"):
-        start_at_neighbours({**params, "bert": bert_params}, config)
+        quick_start({**params, "bert": bert_params}, config)

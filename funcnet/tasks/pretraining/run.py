@@ -225,8 +225,8 @@ class _Run:
 
     def _start(self, key: jax.Array) -> tuple[Any, Any]:
         params, state = jax.jit(self.net.init)(key)
-        if self.config.start == "neighbours":
-            params = bert.start_at_neighbours(self.net.unstack(params), self.net.config)
+        if self.config.start == "quick":
+            params = bert.quick_start(self.net.unstack(params), self.net.config)
             params = self.net.stack(params) if self.config.scan_layers else params
         return params, state
 
