@@ -56,13 +56,13 @@ class PretrainingConfig:
     scan_layers: bool = False
     """one lax.scan over the layers: compiles faster, runs slower"""
 
-    steps: int = 9000
+    steps: int = 10000
     """updates"""
     batch_size: Annotated[int, tyro.conf.arg(metavar="N")] = 8
     """rows an update, over all devices and micro-batches"""
     accumulate: int = 1
     """micro-batches an update"""
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-3
     """its peak"""
     warmup: float = 0.05
     """share of the steps in which the rate rises; then it falls linearly to 0"""
