@@ -6,6 +6,10 @@ set -- demo "$@"
 . "$(dirname "$0")/environment.sh"
 shift
 
+# XLA allocates its scratch memory anew at every step; huge pages save most of the page faults that this costs.
+GLIBC_TUNABLES=${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}
+export GLIBC_TUNABLES
+
 case " $* " in
   *" --out "* | *" --out="* | *" -h "* | *" --help "*) exec funcnet pretrain "$@" ;;
 esac
