@@ -1,1 +1,1 @@
-"""TODO-OWNER."""
+"""Where text, data, a model and training meet: one folder a task."""
