@@ -109,7 +109,7 @@ def _gelu_by_erf(x: jax.Array) -> jax.Array:
 @_gelu_by_erf.defjvp
 def _gelu_by_erf_jvp(primals, tangents):
     """`Φ(x) + x φ(x)`, with erf computed again behind a barrier: kept from the way forward, it would be written to
-    memory and read back, which cost a tenth of a BERT step's temporary memory on CPU; the time saved is within noise."""
+    memory and read back, which cost a tenth of a BERT step's temporary memory on CPU; time saved is within noise."""
     (x,), (tangent,) = primals, tangents
     again = lax.optimization_barrier(x)
     normal = 0.5 * (1 + lax.erf(again * _SQRT_HALF))
