@@ -3,14 +3,19 @@
 import gzip
 import importlib.util
 import json
+import signal
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
+import torch
 
-from funcnet import nn, weights
+from funcnet import nn, optim, weights
+from funcnet.data import DataLoader
 from funcnet.models import resnet
+from tests.models import torch_resnet
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "train_images.py"
 
@@ -64,6 +69,61 @@ def test_eight_devices_train_as_one(script, tmp_path, monkeypatch, net):
     names = set(weights.load(tmp_path / "pmap" / "model.safetensors"))
     assert net is small or {"conv1.weight", "layer4.0.bn2.running_var", "fc.bias"} <= names
     assert (tmp_path / "pmap" / "report.png").stat().st_size > 10_000
+
+
+def test_a_stopped_run_resumes_to_the_same_bytes(script, tmp_path, monkeypatch):
+    """Stopped after two of four steps and resumed: the same bytes as a run that was not."""
+    whole = short(script, tmp_path / "whole", "--save-every", 2)
+
+    class AfterTwo(script.TrainingProgress):
+        def after_step(self, step):
+            super().after_step(step)
+            if step == 2:
+                signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(script, "TrainingProgress", AfterTwo)
+        common = ("--steps", 4, "--batch-size", 32, "--learning-rate", 0.01, "--log-every", 1, "--save-every", 2)
+        assert code_of(script, "--out", tmp_path / "cut", *common) == 143
+    assert not (tmp_path / "cut" / "model.safetensors").exists()
+    resumed = short(script, tmp_path / "cut", "--save-every", 2, "--resume")
+    assert [row["loss"] for row in resumed] == [row["loss"] for row in whole]
+    cut, uncut = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("cut", "whole"))
+    assert cut == uncut
+
+
+@pytest.mark.slow
+def test_accuracy_of_a_full_run_here_and_in_torch(script, tmp_path, monkeypatch):
+    """The default run, and the same recipe in torch from the same start with the same batches."""
+    config = script.Config(out=tmp_path / "run")
+    net = resnet.resnet18(num_classes=10, in_channels=1, small_images=True)
+    monkeypatch.setattr(script, "network", lambda config: net)
+    assert code_of(script, "--out", config.out) == 0
+    ours = json.loads((config.out / "eval.json").read_text())["accuracy"]
+
+    theirs = torch_resnet.resnet18(num_classes=10, in_channels=1, small_images=True)
+    start = net.state_dict(*net.init(jax.random.key(config.seed)))
+    theirs.load_state_dict({name: torch.tensor(np.array(value)) for name, value in start.items()})
+    decayed, plain = ([p for p in theirs.parameters() if (p.ndim > 1) is wanted] for wanted in (True, False))
+    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": plain}]
+    optimizer = torch.optim.SGD(groups, lr=config.learning_rate, momentum=0.9, nesterov=True)
+    schedule = optim.warmup_linear_decay(config.learning_rate, round(config.warmup * config.steps), config.steps)
+    training, test = script.load(config)
+    loader = DataLoader(training, config.batch_size, shuffle=True, seed=config.seed, drop_last=True)
+    theirs.train()
+    for number, batch in enumerate(loader.batches(0, config.steps)):
+        for group in optimizer.param_groups:
+            group["lr"] = float(schedule(number))
+        optimizer.zero_grad()
+        logits = theirs(torch.tensor(batch["image"]))
+        torch.nn.functional.cross_entropy(logits, torch.tensor(batch["label"]).long()).backward()
+        optimizer.step()
+    theirs.eval()
+    with torch.no_grad():
+        guesses = theirs(torch.tensor(test.columns["image"])).argmax(1).numpy()
+    torchs = float((guesses == test.columns["label"]).mean())
+    print(f"test accuracy after {config.steps} steps: funcnet {ours:.4f}, torch {torchs:.4f}")
+    assert ours > 0.97 and torchs > 0.97
 
 
 def test_local_statistics_come_out_averaged(script, tmp_path):

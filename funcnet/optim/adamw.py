@@ -1,6 +1,8 @@
 """BERT's AdamW: Adam without bias correction, weight decay beside the gradient, none on biases and LayerNorms."""
 
+import functools
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -33,6 +35,7 @@ def bert_adamw(
     no_decay: tree.Patterns = NO_DECAY,
     max_norm: float | None = 1.0,
     bias_correction: bool = False,
+    rates: Mapping[str, float] | None = None,
 ) -> optax.GradientTransformation:
     """The optimizer that BERT was pretrained with.
 
@@ -48,12 +51,14 @@ def bert_adamw(
         no_decay: patterns of `funcnet.tree`; `()` decays everything.
         max_norm: of all gradients together, by TensorFlow's formula; None does not clip.
         bias_correction: divide m and v by 1 − bᵗ: then, without clipping, this is `torch.optim.AdamW`.
+        rates: {pattern: factor of the learning rate}, what torch's parameter groups do; the last match wins, and what
+            nothing matches keeps 1.
 
     Returns:
         An `optax.GradientTransformation`; `update` needs the params.
 
     Raises:
-        ValueError: a pattern of `no_decay` matches no parameter (shows the nearest), or `max_norm` is not above 0.
+        ValueError: a pattern of `no_decay` or `rates` matches no parameter (shows the nearest), or `max_norm` is not above 0.
 
     Example:
         >>> params = {"fc": {"weight": jnp.ones(2), "bias": jnp.ones(2)}}
@@ -72,6 +77,7 @@ def bert_adamw(
         scale_by_bert_adam(b1, b2, eps, bias_correction=bias_correction),
         optax.add_decayed_weights(weight_decay, mask=lambda params: _decayed(params, no_decay)),
         optax.scale_by_learning_rate(learning_rate),
+        optax.identity() if rates is None else optax.stateless(functools.partial(_scaled, rates=rates)),
     )
 
 
@@ -118,6 +124,12 @@ def _power_missing(base: float, count: jax.Array) -> float | jax.Array:
 
 def _like(scale: float | jax.Array, x: jax.Array) -> float | jax.Array:
     return scale if isinstance(scale, float) else scale.astype(x.dtype)
+
+
+def _scaled(updates: tree.Tree, params: tree.Tree | None, *, rates: Mapping[str, float]) -> tree.Tree:
+    del params
+    factors = tree.assign(rates, tree.flatten(updates), 1.0, where="optim.bert_adamw: rates")
+    return tree.map_with_name(lambda name, update: factors[name] * update, updates)
 
 
 def _decayed(params: tree.Tree, no_decay: tree.Patterns) -> tree.Tree:

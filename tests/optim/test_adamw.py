@@ -85,10 +85,35 @@ def test_the_first_step_is_longer_without_bias_correction():
     np.testing.assert_allclose(plain / corrected, 0.1 / np.sqrt(0.001), rtol=1e-4)
 
 
+def test_rates_are_torchs_parameter_groups():
+    params, gradients = start_and_gradients()
+    rates = {"**": 0.5, "LayerNorm": 0.1, "**.bias": 2.0}  # the last match wins
+    options = {"weight_decay": 0.1, "eps": 1e-8}
+    ours = run(
+        optim.bert_adamw(0.01, no_decay=(), max_norm=None, bias_correction=True, rates=rates, **options),
+        params,
+        gradients,
+    )
+    theirs = {m: {k: torch.nn.Parameter(torch.tensor(p)) for k, p in leaves.items()} for m, leaves in params.items()}
+    rate = {("dense", "weight"): 0.5, ("dense", "bias"): 2.0, ("LayerNorm", "weight"): 0.1, ("LayerNorm", "bias"): 2.0}
+    groups = [{"params": [theirs[m][k]], "lr": 0.01 * factor} for (m, k), factor in rate.items()]
+    optimizer = torch.optim.AdamW(groups, **options)
+    for grads in gradients:
+        for m, leaves in grads.items():
+            for k, g in leaves.items():
+                theirs[m][k].grad = torch.tensor(g)
+        optimizer.step()
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b.detach().numpy(), rtol=2e-5, atol=2e-6)
+
+
 def test_a_pattern_that_matches_nothing_is_told_with_the_nearest_names():
     params = {"dense": {"weight": jnp.ones(1)}}
     optimizer = optim.bert_adamw(0.1, no_decay="**.LayerNrm")
     with pytest.raises(ValueError, match=r"bert_adamw: no_decay: pattern '\*\*.LayerNrm' matches nothing. Nearest"):
+        optimizer.update(params, optimizer.init(params), params)
+    optimizer = optim.bert_adamw(0.1, no_decay=(), rates={"**.weigth": 0.1})
+    with pytest.raises(ValueError, match=r"bert_adamw: rates: pattern '\*\*.weigth' matches nothing. Nearest"):
         optimizer.update(params, optimizer.init(params), params)
 
 

@@ -4,4 +4,4 @@ from funcnet.models.bert.configuration import PRESETS, BertConfig
 from funcnet.models.bert.inference import Guess, inference
 from funcnet.models.bert.modeling import BertForPreTraining, BertModel
 from funcnet.models.bert.pretrained import from_pretrained, save_pretrained
-from funcnet.models.bert.start import quick_start
+from funcnet.models.bert.start import QUICK_START_RATES, quick_start

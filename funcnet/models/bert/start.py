@@ -4,7 +4,9 @@ From BERT's own start a small model spends most of a run of minutes on the plate
 must find words that tell of each other, and for that attention must first find positions, which it does slowly: at the
 start every head averages over the whole input. Next-sentence prediction waits even longer: what tells a random sentence
 from the next one is whether the two share rare words, and no head compares words. Here four heads start with what they
-would end up with, and all is trained from there; the architecture and its names stay Hugging Face's.
+would end up with, and all is trained from there; the architecture and its names stay Hugging Face's. What is set here
+must learn slowly (`QUICK_START_RATES`): at the rate that words need, it is overwritten before anything has made use of
+it.
 
 Letters: V vocabulary, P rows of the position table, D width, K width of a head.
 """
@@ -15,10 +17,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from funcnet.models.bert.configuration import BertConfig
 
-__all__ = ["quick_start"]
+__all__ = ["QUICK_START_RATES", "quick_start"]
 
 Tree = dict[str, Any]
 
@@ -26,42 +29,57 @@ Tree = dict[str, Any]
 # softmax over it can single out one position. Powers of 1 / 10,000, the usual choice, leave 0.81.
 FREQUENCIES = 2.4 / 1.2 ** np.arange(8)
 WAVES = 2 * len(FREQUENCIES)
-# The reserved dimensions of the hidden state, which words and layers do not write to at the start.
-SEGMENT, MATCH, CLS = WAVES, WAVES + 1, WAVES + 2
-RESERVED = WAVES + 3
+# The reserved dimensions of the hidden state, which layers do not write to at the start, and of words only RARITY.
+SEGMENT, MATCH, CLS, RARITY = WAVES, WAVES + 1, WAVES + 2, WAVES + 3
+RESERVED = WAVES + 4
 
 LOOK = 3.0  # of a neighbour: the logit is K**-0.5 * 16 * LOOK**2 at its peak: 18 at K = 64, 10 more than elsewhere
-SAME = 2.0  # how much sharper than the random start a word looks for itself
+SAME = 3.0  # how much sharper than the random start a word looks for itself
+OTHER = 2.4  # by exp(OTHER**2), at K = 64, a word prefers its copy in the other segment to itself
+
+QUICK_START_RATES = {
+    "**.attention": 0.1,
+    "**.position_embeddings": 0.1,
+    "**.token_type_embeddings": 0.1,
+    "**.pooler": 0.1,
+    "**.seq_relationship": 0.1,
+}
+"""Of the learning rate, for `optim.bert_adamw(…, rates=QUICK_START_RATES)` of a `BertForPreTraining`."""
 
 
-def quick_start(params: Tree, config: BertConfig) -> Tree:
+def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | None = None) -> Tree:
     """The same parameters, made to start where attention already looks at what it needs.
 
     1. All matrices are scaled from `config.initializer_range` to `hidden_size ** -0.5`, so that a layer passes on what
        it gets at the scale at which it got it (0.02 is right for a width of 2,500).
-    2. The first 19 dimensions of the hidden state are reserved: sinusoids of the position, the sign of the segment, a
-       place for "same word found there", a flag of `[CLS]`. Words and layers leave them alone; position and token type
-       tables are zero elsewhere, so that they do not drown the words.
+    2. The first 20 dimensions of the hidden state are reserved: sinusoids of the position, the sign of the segment, a
+       place for "same word found there", a flag of `[CLS]`, how rare the word is. Words (but for the last) and layers
+       leave them alone; position and token type tables are zero elsewhere, so that they do not drown the words.
     3. Head 0 of layer 0 looks at the token before, head 0 of layer 1 at the token after, by the sinusoids.
-    4. Head 1 of layer 0 looks for the same word (its keys are its queries) and notes in which segment it stands.
-    5. Head 1 of layer 1, asked by `[CLS]`, reads those notes of the second segment: do the two share words?
+    4. Head 1 of layer 0 looks for the same word (its keys are its queries), in the other segment before its own, and
+       notes in which it stands.
+    5. Head 1 of layer 1, asked by `[CLS]`, reads those notes of the second segment, rare words first: do the two share
+       words? What follows from that, pooler and classifier have to learn.
+    6. The words' bias is their log-frequency, what a model without context would learn first.
 
     Args:
         params: of `BertForPreTraining` or `BertModel`, as `init` made them, layers unstacked.
-        config: the model's: at least two layers and two heads, heads 19 wide or more.
+        config: the model's: at least two layers and two heads, heads 20 wide or more.
+        log_frequencies: (V,) natural logarithms of how often the text holds each token; the least frequent are taken
+            for markers that it never holds. None: no word is rarer than another, and the words' bias stays.
 
     Returns:
         A new tree of the same structure, shapes and dtypes.
 
     Raises:
-        ValueError: fewer or narrower heads, fewer layers; layers stacked for a scan.
+        ValueError: fewer or narrower heads, fewer layers; layers stacked for a scan; another number of frequencies.
 
     Example:
         >>> from funcnet.models import bert
         >>> config = bert.BertConfig.preset("tiny", vocab_size=100)
         >>> params, state = bert.BertForPreTraining(config).init(jax.random.key(0))
         >>> params = quick_start(params, config)
-        >>> params["bert"]["embeddings"]["word_embeddings"]["weight"][:, :19].any()
+        >>> params["bert"]["embeddings"]["word_embeddings"]["weight"][:, :20].any()
         Array(False, dtype=bool)
 
     Reference: no paper; found by trial on presidential messages, see docs/design.md.
@@ -82,20 +100,42 @@ def quick_start(params: Tree, config: BertConfig) -> Tree:
             f"quick_start: expected one subtree a layer ('0', '1', …), got {', '.join(layers)!r}. "
             "Unstack the parameters first: net.unstack(params)."
         )
-    _reserve(encoder, std)
+    if log_frequencies is not None:
+        log_frequencies = jnp.asarray(log_frequencies)
+        if log_frequencies.shape != (config.vocab_size,):
+            raise ValueError(
+                f"quick_start: log_frequencies; expected shape ({config.vocab_size},), one a word of the vocabulary, "
+                f"got {log_frequencies.shape}. Count the tokens by the model's own vocabulary."
+            )
+        if "cls" in params:
+            predictions = params["cls"]["predictions"]
+            predictions["bias"] = log_frequencies.astype(predictions["bias"].dtype)
+    _reserve(encoder, std, _rarity(log_frequencies))
     first, second = (layers[i]["attention"] for i in ("0", "1"))
     _look(first["self"], slice(0, width), -1)
     _look(second["self"], slice(0, width), 1)
     _find_same_word(first, slice(width, 2 * width))
-    _read_by_cls(second["self"], slice(width, 2 * width))
+    _read_by_cls(second, slice(width, 2 * width))
     return params
 
 
-def _reserve(encoder: Tree, std: float) -> None:
+def _rarity(log_frequencies: jax.Array | None) -> jax.Array | float:
+    """(V,): -log of the frequency, mean 0 and variance 1 over a text; of markers as of the most frequent word."""
+    if log_frequencies is None:
+        return 0.0
+    rarity = -log_frequencies
+    rarity = jnp.where(rarity == rarity.max(), rarity.min(), rarity)
+    share = jnp.exp(log_frequencies)
+    share = share / share.sum()
+    mean = jnp.sum(share * rarity)
+    return (rarity - mean) / jnp.sqrt(jnp.maximum(jnp.sum(share * (rarity - mean) ** 2), 1e-6))
+
+
+def _reserve(encoder: Tree, std: float, rarity: jax.Array | float) -> None:
     """Fills the reserved dimensions in the tables, and clears them everywhere else."""
     tables = encoder["embeddings"]
     words, positions, types = (tables[f"{n}_embeddings"] for n in ("word", "position", "token_type"))
-    words["weight"] = words["weight"].at[:, :RESERVED].set(0)
+    words["weight"] = words["weight"].at[:, :RESERVED].set(0).at[:, RARITY].set(std * rarity)
     positions["weight"] = _position_table(positions["weight"], std)
     empty = jnp.zeros_like(types["weight"])
     signs = jnp.asarray([2 * std, -2 * std][: len(empty)], empty.dtype)  # segment A, segment B
@@ -132,20 +172,29 @@ def _turn(offset: int) -> np.ndarray:
 
 
 def _find_same_word(attention: Tree, head: slice) -> None:
-    """Keys are queries, of words alone; the head's first value is the segment's sign, and goes to MATCH."""
+    """Keys are queries, of words alone, but for the first, which prefers the other segment. The head's first value is
+    the sign of the segment, and goes to MATCH.
+    """
     inner, out = attention["self"], attention["output"]["dense"]
-    query = inner["query"]["weight"]
-    query = query.at[head].set(SAME * query[head].at[:, :RESERVED].set(0))
-    inner["query"]["weight"] = query
-    inner["key"]["weight"] = inner["key"]["weight"].at[head].set(query[head])
+    same = SAME * inner["query"]["weight"][head].at[:, :RESERVED].set(0).at[0].set(0)
+    for name, sign in (("query", -1), ("key", 1)):
+        weight = inner[name]["weight"].at[head].set(same)
+        inner[name]["weight"] = weight.at[head.start, SEGMENT].set(sign * OTHER)
     inner["value"]["weight"] = inner["value"]["weight"].at[head.start].set(0).at[head.start, SEGMENT].set(1)
     out["weight"] = out["weight"].at[:, head.start].set(0).at[MATCH, head.start].set(1)
 
 
 def _read_by_cls(attention: Tree, head: slice) -> None:
-    """`[CLS]` attends to segment B and takes what MATCH holds there; the others have no query and average."""
-    for name, place, gain in (("query", CLS, 2), ("key", SEGMENT, -2)):
-        weight = attention[name]["weight"].at[head].set(0)
-        attention[name]["weight"] = weight.at[head.start, place].set(gain)
-    value = attention["value"]["weight"].at[head.start].set(0)
-    attention["value"]["weight"] = value.at[head.start, MATCH].set(2)
+    """`[CLS]` attends to segment B, rare words first, and takes what MATCH holds there; others have no query.
+
+    There MATCH is 1.2 for a shared word and -1.3 for another (most are); 1 is added, to leave `[CLS]` no constant part.
+    """
+    inner, out = attention["self"], attention["output"]["dense"]
+    asked, rare = head.start, head.start + 1
+    query, key = (inner[name]["weight"].at[head].set(0) for name in ("query", "key"))
+    inner["query"]["weight"] = query.at[asked, CLS].set(2).at[rare, CLS].set(2)
+    inner["key"]["weight"] = key.at[asked, SEGMENT].set(-6).at[rare, RARITY].set(3)
+    value = inner["value"]
+    value["weight"] = value["weight"].at[asked].set(0).at[asked, MATCH].set(1)
+    value["bias"] = value["bias"].at[asked].set(1)
+    out["weight"] = out["weight"].at[:, asked].set(0).at[MATCH, asked].set(8)

@@ -187,7 +187,11 @@ class _Run:
         config, plan = self.config, self.plan
         warmup = round(config.warmup * config.steps)
         schedule = optim.warmup_linear_decay(config.learning_rate, warmup, config.steps)
-        optimizer = optim.bert_adamw(schedule, weight_decay=config.weight_decay)
+        optimizer = optim.bert_adamw(
+            schedule,
+            weight_decay=config.weight_decay,
+            rates=bert.QUICK_START_RATES if config.start == "quick" else None,
+        )
         step = make_step(
             losses.make_objective(self.net),
             losses.counts,
@@ -226,7 +230,7 @@ class _Run:
     def _start(self, key: jax.Array) -> tuple[Any, Any]:
         params, state = jax.jit(self.net.init)(key)
         if self.config.start == "quick":
-            params = bert.quick_start(self.net.unstack(params), self.net.config)
+            params = bert.quick_start(self.net.unstack(params), self.net.config, self.unigram)
             params = self.net.stack(params) if self.config.scan_layers else params
         return params, state
 
