@@ -58,7 +58,8 @@ def bert_adamw(
         An `optax.GradientTransformation`; `update` needs the params.
 
     Raises:
-        ValueError: a pattern of `no_decay` or `rates` matches no parameter (shows the nearest), or `max_norm` is not above 0.
+        ValueError: a pattern of `no_decay` or `rates` matches no parameter (shows the nearest); `max_norm` is not
+            above 0.
 
     Example:
         >>> params = {"fc": {"weight": jnp.ones(2), "bias": jnp.ones(2)}}

@@ -58,24 +58,24 @@ def example_guesses(
         )[0][0]
     )(params, state, batch)
     probabilities, guesses = jax.lax.top_k(jax.nn.softmax(logits), top)
-    token = data.tokenizer.id_to_token
+    token, mask = data.tokenizer.id_to_token, data.evaluation.masking.mask_id
     out: list[str] = []
-    for row in range(len(batch["input_ids"])):
-        ids = batch["input_ids"][row]
-        slots = [
-            slot
-            for slot, place in enumerate(batch["masked_positions"][row])
-            if batch["masked_weights"][row, slot] and ids[place] == data.evaluation.masking.mask_id
-        ]
+    for row, ids in enumerate(batch["input_ids"]):
+        places, weights = batch["masked_positions"][row], batch["masked_weights"][row]
+        words = [token(int(i)) for i in batch["masked_ids"][row]]
+        slots = [i for i, p in enumerate(places) if weights[i] and ids[p] == mask and words[i].isalpha()]
         if not slots or len(out) == lines:
             continue
         slot = slots[len(slots) // 2]
-        place = batch["masked_positions"][row, slot]
-        around = range(max(0, place - words_around), min(int(batch["attention_mask"][row].sum()), place + words_around))
-        text = " ".join(token(int(ids[i])) for i in around).replace(" ##", "")
+        around = range(
+            max(0, places[slot] - words_around),
+            min(int(batch["attention_mask"][row].sum()), places[slot] + words_around),
+        )
+        shown = ["____" if ids[i] == mask and i != places[slot] else token(int(ids[i])) for i in around]
+        text = " ".join(shown).replace(" ##", "")
         best = ", ".join(
-            f"{token(int(i))} {p:.0%}"
+            f"{token(int(i))!r} {p:.0%}"
             for i, p in zip(np.asarray(guesses)[row, slot], probabilities[row, slot], strict=True)
         )
-        out.append(f"  … {text} …\n    was: {token(int(batch['masked_ids'][row, slot]))}; guessed: {best}")
-    return ["Held-out words and what the model makes of them:", *out] if out else []
+        out.append(f"  … {text} …\n    was {words[slot]!r}; guessed {best}")
+    return ["Held-out words and what the model makes of them (other hidden words: ____):", *out] if out else []
