@@ -93,15 +93,12 @@ def _draw(axis: Any, rows: Sequence[Mapping[str, Any]], panel: Panel) -> None:
         steps, values = np.array(points, np.float64).T
         sparse = len(points) <= 0.5 * len(rows) or len(points) < 8
         if sparse or not panel.smooth:
-            axis.plot(steps, values, color=colour, linewidth=1.8, marker="o" if sparse else None, ms=4, label=label)
+            axis.plot(steps, values, color=colour, linewidth=1.8, marker="o" if sparse else None, ms=4)
         else:
             axis.plot(steps, values, color=colour, linewidth=0.8, alpha=0.3)
             values = _running_mean(values)
-            axis.plot(steps, values, color=colour, linewidth=2, label=label)
-        axis.annotate(
-            _short(values[-1]), (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8,
-            color=colour, va="center", annotation_clip=False,
-        )  # fmt: skip
+            axis.plot(steps, values, color=colour, linewidth=2)
+        axis.lines[-1].set_label(f"{label} (last {_short(values[-1])})")
     for label, value in panel.lines.items():
         axis.axhline(value, color=GREY, linestyle="--", linewidth=1.2, label=f"{label} ({_short(value)})")
     axis.set_title(panel.title, loc="left", fontsize=11)
