@@ -119,8 +119,8 @@ class ResNet(nn.Module):
         >>> import jax, jax.numpy as jnp
         >>> from funcnet.models import resnet
         >>> net = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], num_classes=10, in_channels=1, small_images=True)
-        >>> params, state = net.init(jax.random.key(0))
-        >>> logits, state = net.apply(params, state, jnp.ones((2, 1, 8, 8)), training=True)
+        >>> params, state = jax.jit(net.init)(jax.random.key(0))
+        >>> logits, state = jax.jit(net.apply)(params, state, jnp.ones((2, 1, 8, 8)))
         >>> logits.shape
         (2, 10)
 

@@ -67,24 +67,38 @@ def _fan(shape: Shape, mode: str, where: str) -> int:
     return _fans(shape, where)[mode == "fan_out"]
 
 
-def _uniform_bound(key: jax.Array, shape: Shape, dtype: Any, bound: float) -> jax.Array:
-    return jax.random.uniform(key, shape, dtype, -bound, bound)
+def _draw(draw: Callable[..., jax.Array], shape: Shape) -> jax.Array:
+    """`draw(shape)`, drawn in a row: the same numbers, but a convolution's four dimensions compile four times slower."""
+    return draw((math.prod(shape),)).reshape(shape)
+
+
+def _draw_normal(key: jax.Array, shape: Shape, dtype: Any) -> jax.Array:
+    return _draw(lambda shape: jax.random.normal(key, shape, dtype), shape)
+
+
+def _draw_uniform(key: jax.Array, shape: Shape, dtype: Any, low: float, high: float) -> jax.Array:
+    return _draw(lambda shape: jax.random.uniform(key, shape, dtype, low, high), shape)
+
+
+def _symmetric_uniform(key: jax.Array, shape: Shape, dtype: Any, bound: float) -> jax.Array:
+    return _draw_uniform(key, shape, dtype, -bound, bound)
 
 
 # ---------------------------------------------------------------------------------- the initialisers themselves
 
 
 def _uniform(key, shape, dtype, *, a, b):
-    return jax.random.uniform(key, shape, dtype, a, b)
+    return _draw_uniform(key, shape, dtype, a, b)
 
 
 def _normal(key, shape, dtype, *, mean, std):
-    return mean + std * jax.random.normal(key, shape, dtype)
+    return mean + std * _draw_normal(key, shape, dtype)
 
 
 def _trunc_normal(key, shape, dtype, *, mean, std, a, b):
     low, high = (a - mean) / std, (b - mean) / std
-    return jnp.clip(mean + std * jax.random.truncated_normal(key, low, high, shape, dtype), a, b)
+    drawn = _draw(lambda shape: jax.random.truncated_normal(key, low, high, shape, dtype), shape)
+    return jnp.clip(mean + std * drawn, a, b)
 
 
 def _constant(key, shape, dtype, *, val):
@@ -112,25 +126,25 @@ def _dirac(key, shape, dtype, *, groups):
 
 
 def _xavier_uniform(key, shape, dtype, *, gain):
-    return _uniform_bound(key, shape, dtype, gain * math.sqrt(6.0 / sum(_fans(shape, "xavier_uniform_"))))
+    return _symmetric_uniform(key, shape, dtype, gain * math.sqrt(6.0 / sum(_fans(shape, "xavier_uniform_"))))
 
 
 def _xavier_normal(key, shape, dtype, *, gain):
-    return gain * math.sqrt(2.0 / sum(_fans(shape, "xavier_normal_"))) * jax.random.normal(key, shape, dtype)
+    return gain * math.sqrt(2.0 / sum(_fans(shape, "xavier_normal_"))) * _draw_normal(key, shape, dtype)
 
 
 def _kaiming_uniform(key, shape, dtype, *, a, mode, nonlinearity):
     if 0 in shape:
         return jnp.zeros(shape, dtype)
     std = calculate_gain(nonlinearity, a) / math.sqrt(_fan(shape, mode, "kaiming_uniform_"))
-    return _uniform_bound(key, shape, dtype, math.sqrt(3.0) * std)
+    return _symmetric_uniform(key, shape, dtype, math.sqrt(3.0) * std)
 
 
 def _kaiming_normal(key, shape, dtype, *, a, mode, nonlinearity):
     if 0 in shape:
         return jnp.zeros(shape, dtype)
     std = calculate_gain(nonlinearity, a) / math.sqrt(_fan(shape, mode, "kaiming_normal_"))
-    return std * jax.random.normal(key, shape, dtype)
+    return std * _draw_normal(key, shape, dtype)
 
 
 def _orthogonal(key, shape, dtype, *, gain):
