@@ -68,7 +68,7 @@ def _fan(shape: Shape, mode: str, where: str) -> int:
 
 
 def _draw(draw: Callable[..., jax.Array], shape: Shape) -> jax.Array:
-    """`draw(shape)`, drawn in a row: the same numbers, compiled in a fourth of the time if the shape has four dimensions."""
+    """`draw(shape)` drawn in a row: the same numbers, but four dimensions would take four times as long to compile."""
     return draw((math.prod(shape),)).reshape(shape)
 
 
