@@ -1,7 +1,7 @@
 #!/bin/sh
 # Pretrains a small BERT on the default corpus, from nothing: makes .venv, installs, trains, evaluates.
 #   sh scripts/pretrain.sh                  into runs/demo; run again, it continues what was cut off
-#   sh scripts/pretrain.sh --steps 200 …    extra arguments go to `funcnet pretrain`; a new folder runs/demo-2, …
+#   sh scripts/pretrain.sh --steps 200 …    extra arguments go to `funcnet pretrain`; a new folder: runs/demo-1, …
 set -- demo "$@"
 . "$(dirname "$0")/environment.sh"
 shift
@@ -13,13 +13,11 @@ export GLIBC_TUNABLES
 case " $* " in
   *" --out "* | *" --out="* | *" -h "* | *" --help "*) exec funcnet pretrain "$@" ;;
 esac
-out=$root/runs/demo
-if [ $# -eq 0 ] && [ -e "$out" ]; then
-  exec funcnet pretrain --out "$out" --resume
+out=$root/runs/demo # of the run without arguments alone, so that it can always be continued
+if [ $# -eq 0 ]; then
+  if [ -e "$out" ]; then set -- --resume; fi
+  exec funcnet pretrain --out "$out" "$@"
 fi
 number=1
-while [ -e "$out" ]; do
-  number=$((number + 1))
-  out=$root/runs/demo-$number
-done
-exec funcnet pretrain --out "$out" "$@"
+while [ -e "$out-$number" ]; do number=$((number + 1)); done
+exec funcnet pretrain --out "$out-$number" "$@"

@@ -35,6 +35,7 @@ from funcnet.train import (
     JsonLines,
     Outcome,
     Panel,
+    Restored,
     RunError,
     TrainingProgress,
     TrainState,
@@ -214,17 +215,17 @@ def fit(
     key = jax.random.key(config.seed)
     params, buffer_values = jax.jit(net.init)(key)
     first = create(params, buffer_values, optimizer)
-    state, done = resume(checkpoints, first) if config.resume else (first, 0)
+    begin = resume(checkpoints, first) if config.resume else Restored(first, 0, {})
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     print(f"{config.model}, {size:,} parameters, {loader.size:,} images, {plan.count} device(s) by {plan.kind}.")
     show = {"loss": "loss", "accuracy": "image_accuracy"}
     with (
-        JsonLines(config.out / "metrics.jsonl", done) as lines,
-        TrainingProgress(config.steps, step=done, show=show) as progress,
+        JsonLines(config.out / "metrics.jsonl", begin.step) as lines,
+        TrainingProgress(config.steps, step=begin.step, show=show) as progress,
     ):
         return train(
             parallelize(step, plan, donate=True),
-            plan.place(state),
+            plan.place(begin.state),
             loader.batches,
             key=plan.place(key),
             place=plan.shard,
@@ -237,6 +238,7 @@ def fit(
             checkpoints=checkpoints,
             about={"seed": config.seed, "config": config.pinned()},
             after_step=progress.after_step,
+            owed=begin.about.get("owed"),
         )
 
 

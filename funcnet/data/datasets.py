@@ -7,13 +7,10 @@ A dataset may also have `at_epoch(epoch)`, which gives the dataset of one epoch:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-
-from funcnet.data.arrow import read_columns
 
 
 @runtime_checkable
@@ -48,11 +45,6 @@ class ArrayDataset:
                 f"ArrayDataset: arrays differ in length; expected one length, got {lengths}. Cut or pad them."
             )
         self.columns = dict(columns)
-
-    @classmethod
-    def from_arrow(cls, path: str | Path) -> ArrayDataset:
-        """Over the memory-mapped columns of a file that `write_columns` made."""
-        return cls(read_columns(path)[0])
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

@@ -24,7 +24,6 @@ class Prefetcher(Generic[Item]):
 
     Attributes:
         waited: seconds the consumer waited, the first batch (which nothing can hide) not counted.
-        wait_share: `waited` over the seconds since the first batch was handed out, in [0, 1].
 
     Raises:
         Whatever `batches` or `transfer` raised, at the batch where it happened; after it, and after `close`, there are
@@ -42,8 +41,7 @@ class Prefetcher(Generic[Item]):
         self._queue: queue.Queue[tuple[str, Any]] = queue.Queue(depth)
         self._stop = threading.Event()
         self._ended = False
-        self._first: float | None = None
-        self._last = 0.0
+        self._begun = False
         self.waited = 0.0
         # The thread knows the queue and not this object, so a forgotten Prefetcher is collected, and that stops its
         # thread.
@@ -61,11 +59,10 @@ class Prefetcher(Generic[Item]):
             raise StopIteration
         asked = time.perf_counter()
         kind, value = self._queue.get()
-        self._last = time.perf_counter()
-        if self._first is None:
-            self._first = self._last
+        if not self._begun:
+            self._begun = True
         elif kind == "batch":
-            self.waited += self._last - asked
+            self.waited += time.perf_counter() - asked
         if kind == "batch":
             return value
         self.close()
@@ -73,16 +70,16 @@ class Prefetcher(Generic[Item]):
             raise value
         raise StopIteration
 
-    @property
-    def wait_share(self) -> float:
-        elapsed = 0.0 if self._first is None else self._last - self._first
-        return self.waited / elapsed if elapsed > 0 else 0.0
-
     def close(self) -> None:
-        """Ends the thread and waits until it has; what it had made ahead is dropped. Safe to call again."""
+        """Ends the thread; what it had made ahead is dropped. Safe to call again.
+
+        Waits until the thread has ended, but for no more than a second: a batch in the making may take its time, and
+        the thread ends by itself after it.
+        """
         self._ended = True
         self._stop.set()
-        while self._thread.is_alive():  # it may be putting: make room
+        patience = time.monotonic() + 1
+        while self._thread.is_alive() and time.monotonic() < patience:  # it may be putting: make room
             _drain(self._queue)
             self._thread.join(POLL / 10)
         _drain(self._queue)

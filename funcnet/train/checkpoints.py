@@ -8,6 +8,7 @@ A save copies the arrays to the host and returns; a thread writes them, then the
 no longer kept. A folder without digests is none, and goes when the next one is written.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
@@ -113,7 +114,6 @@ class Checkpoints:
         record = {"step": step, **about, "metrics": dict(metrics or {}), "versions": versions()}
         self._writer = threading.Thread(target=self._write, args=(arrays, step, record), name="checkpoint")
         self._writer.start()
-        self._last_step = step
 
     def wait(self) -> None:
         """Until the write in progress is finished.
@@ -147,6 +147,7 @@ class Checkpoints:
             write_json(target / ABOUT, record)
             write_json(target / DIGESTS, _digests(target))
             sync_folder(self.folder)
+            self._last_step = step
             self._prune()
         except BaseException as error:
             self._failure = error
@@ -179,6 +180,8 @@ class Checkpoints:
     def restore(self, template: Any) -> Restored | None:
         """The newest complete checkpoint whose digests hold; says which ones it passed over, and why.
 
+        Those get "damaged-" before their name, where they can be looked at and count no more.
+
         Args:
             template: a pytree whose structure, shapes and dtypes the checkpoint must have: the state before step 0.
 
@@ -192,6 +195,7 @@ class Checkpoints:
             trouble = _trouble(path)
             if trouble:
                 self.say(f"Checkpoint {path.name} is damaged ({trouble}): using the one before it.")
+                _set_aside(path)
                 continue
             about: dict[str, Any] = read_json(path / ABOUT) or {}
             arrays = _read_arrays(path / ARRAYS)
@@ -199,8 +203,8 @@ class Checkpoints:
         return None
 
 
-def resume(checkpoints: Checkpoints, start: Any) -> tuple[Any, int]:
-    """The state to go on from, and its step: the newest sound checkpoint's, else `start` and 0; says which.
+def resume(checkpoints: Checkpoints, start: Any) -> Restored:
+    """What to go on from: the newest sound checkpoint, else `start` at step 0; says which.
 
     Args:
         checkpoints: of the run; its `say` receives the line.
@@ -214,14 +218,14 @@ def resume(checkpoints: Checkpoints, start: Any) -> tuple[Any, int]:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     resume(Checkpoints(folder), {"weight": np.zeros(1)})
         No complete checkpoint: starting again from step 0.
-        ({'weight': array([0.])}, 0)
+        Restored(state={'weight': array([0.])}, step=0, about={})
     """
     restored = checkpoints.restore(start)
     if restored is None:
         checkpoints.say("No complete checkpoint: starting again from step 0.")
-        return start, 0
+        return Restored(start, 0, {})
     checkpoints.say(f"Going on from the checkpoint of step {restored.step:,}.")
-    return restored.state, restored.step
+    return restored
 
 
 def versions() -> dict[str, str]:
@@ -302,6 +306,13 @@ def _trouble(folder: Path) -> str | None:
         return str(error)
     wrong = [name for name in written if found.get(name) != written[name]]
     return f"{wrong[0]} is {'changed' if wrong[0] in found else 'missing'}" if wrong else None
+
+
+def _set_aside(folder: Path) -> None:
+    aside = folder.with_name(f"damaged-{folder.name}")
+    with contextlib.suppress(OSError):  # a disk that cannot be written: it is passed over again next time
+        shutil.rmtree(aside, ignore_errors=True)
+        folder.rename(aside)
 
 
 def _remove(folder: Path) -> None:

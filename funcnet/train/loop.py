@@ -101,6 +101,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     about: Mapping[str, Any] | None = None,
     after_step: Callable[[int], None] = lambda step: None,
+    owed: Mapping[str, float] | None = None,
 ) -> Outcome:
     """Train from `train_state` to `cadence.total_steps`, or to the step after a signal.
 
@@ -119,6 +120,8 @@ def train(
         checkpoints: where to save; None saves nothing.
         about: what a checkpoint should hold beside the arrays (seed, configuration).
         after_step: called with the number of each finished step, for a progress bar.
+        owed: what the checkpoint's `about` says under "owed": the values of its step, whose evaluation a signal cut
+            short. That is made up for before anything else.
 
     Returns:
         An `Outcome`.
@@ -132,6 +135,21 @@ def train(
 
     def placed(batch: Any) -> tuple[int, Any]:
         return int(size(batch)), place(batch)
+
+    def evaluated() -> dict[str, float] | None:
+        """None where a signal cut it short."""
+        if evaluate is None:
+            return {}
+        if stop.requested:
+            return None
+        values = {f"eval_{name}": value for name, value in evaluate(train_state).items()}
+        return None if stop.requested else values
+
+    if owed is not None:
+        evaluation = evaluated()
+        if evaluation is None:
+            return Outcome(train_state, done, 0.0, 0, 0.0)
+        _log(loggers, done, {**owed, **evaluation})
 
     with Prefetcher(batches(done), transfer=placed) as ahead:
         book = _Book(cadence, loggers, after_step, ahead, unit)
@@ -147,19 +165,21 @@ def train(
             if not (stopping or cadence.evaluates(number) or cadence.saves(number) or number == remaining[0]):
                 continue
             book.wait()
-            evaluation: dict[str, float] = {}
-            if evaluate is not None and cadence.evaluates(number):
+            details = {**(about or {}), "data": {"next_step": number}}
+            evaluation = {}
+            if cadence.evaluates(number):
                 with book.clock.paused():
-                    evaluation = {f"eval_{name}": value for name, value in evaluate(train_state).items()}
-                if stop.requested:
-                    stopping, evaluation = True, {}  # it may have been cut short
-            book.close_page(evaluation)
+                    evaluation = evaluated()
+            stopping = stopping or stop.requested
+            if evaluation is None and checkpoints is not None:
+                details["owed"] = book.take_page()
+            else:
+                book.close_page(evaluation)
             if checkpoints is not None and (stopping or cadence.saves(number)):
                 with book.clock.paused():
                     check_replicated(train_state.state, where="train.train")
                     for logger in loggers:
                         logger.sync()
-                    details = {**(about or {}), "data": {"next_step": number}}
                     checkpoints.save(train_state, number, details, evaluation)
             if number == remaining[0]:
                 book.clock.restart()  # the first step of a process compiles
@@ -169,6 +189,11 @@ def train(
         if checkpoints is not None:
             checkpoints.wait()
         return Outcome(train_state, book.done or done, book.clock.seconds, book.clock.tokens, book.wait_share)
+
+
+def _log(loggers: Sequence[Logger], step: int, values: Mapping[str, float]) -> None:
+    for logger in loggers:
+        logger.write(step, values)
 
 
 class _Book:
@@ -200,20 +225,29 @@ class _Book:
         """Read the step's metrics, which waits for it, and log them where a line is due."""
         if self._page is None:
             return
+        number, values = self._read()
+        if evaluation or self.cadence.logs(number):
+            _log(self.loggers, number, {**values, **self._speed(), **(evaluation or {})})
+
+    def take_page(self) -> dict[str, float]:
+        """The line of the step, read but not logged."""
+        _, values = self._read()
+        return {**values, **self._speed()}
+
+    def _read(self) -> tuple[int, dict[str, float]]:
+        assert self._page is not None
         number, metrics, tokens = self._page
         values = {name: float(value) for name, value in jax.device_get(metrics).items()}
         self._page, self.done = None, number
         self.clock.add(tokens)
         self.after_step(number)
-        if not math.isfinite(values["loss"]):
-            raise RunError(
-                f"train.train: the loss at step {number}; expected a finite number, got {values['loss']}. "
-                "Lower the learning rate or lengthen the warm-up; the last checkpoint is from before."
-            )
-        if evaluation or self.cadence.logs(number):
-            line = {**values, **self._speed(), **(evaluation or {})}
-            for logger in self.loggers:
-                logger.write(number, line)
+        for name in ("loss", "grad_norm"):
+            if not math.isfinite(values.get(name, 0.0)):
+                raise RunError(
+                    f"train.train: {name} at step {number}; expected a finite number, got {values[name]}. "
+                    "Lower the learning rate or lengthen the warm-up; the last checkpoint is from before."
+                )
+        return number, values
 
     def _speed(self) -> dict[str, float]:
         seconds, tokens = self.clock.lap()

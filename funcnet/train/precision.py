@@ -51,10 +51,6 @@ class Precision:
         """Floating leaves in the compute type: parameters (the step does it), or a batch's floats (the objective)."""
         return tree.cast(arrays, self.compute)
 
-    def masters(self, arrays: Any) -> Any:
-        """Floating leaves in the type in which parameters are kept."""
-        return tree.cast(arrays, self.params)
-
 
 def at_least_float32(x: Any) -> jax.Array:
     """`x` as an array of float32, or of what is wider."""

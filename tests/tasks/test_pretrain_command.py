@@ -171,6 +171,8 @@ def test_sigterm(moment, corpus, finished, tmp_path, monkeypatch, capsys):
     whole = [row for row in metrics(finished) if row["step"] < 12]
     again = [{k: v for k, v in row.items() if not k.startswith("eval_")} for row in metrics(out) if row["step"] < 12]
     assert again == whole
+    evaluated = [row["step"] for row in metrics(out) if "eval_loss" in row]
+    assert evaluated == [3, 6, 9, 12] and json.loads((out / "eval.json").read_text())["step"] == 12
     assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
 
 

@@ -119,17 +119,28 @@ def test_any_flipped_byte_of_any_file_is_found(tmp_path):
         changed[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
         path.write_bytes(changed)
         assert checkpoints.restore(state_at(0)) is None, path
+        (tmp_path / f"damaged-{folder.name}").rename(folder)
         path.write_bytes(content)
     assert checkpoints.restore(state_at(0)).step == 1
 
 
+def test_a_damaged_checkpoint_takes_no_ones_place(tmp_path):
+    options = {"keep": 1, "best_metric": "loss"}
+    checkpoints, _ = written(tmp_path, {300: {"loss": 0.1}}, **options)
+    (tmp_path / "step-00000300" / "run.json").unlink()
+    assert checkpoints.restore(state_at(0)) is None
+    for step in (100, 200):  # from the start again, which has not come as far yet
+        written(tmp_path, {step: {"loss": 0.5}}, **options)
+        assert checkpoints.restore(state_at(0)).step == step
+
+
 def test_resuming_says_from_where(tmp_path):
     checkpoints, said = written(tmp_path, {1: None, 1200: None})
-    state, step = train.resume(checkpoints, state_at(0))
-    assert (step, state["half"][0]) == (1200, state_at(1200)["half"][0])
+    restored = train.resume(checkpoints, state_at(0))
+    assert (restored.step, restored.state["half"][0]) == (1200, state_at(1200)["half"][0])
     for path in tmp_path.glob("*/digests.json"):
         path.unlink()
-    assert train.resume(checkpoints, start := state_at(0)) == (start, 0)
+    assert train.resume(checkpoints, start := state_at(0)) == train.Restored(start, 0, {})
     assert said == [
         "Going on from the checkpoint of step 1,200.",
         "No complete checkpoint: starting again from step 0.",
@@ -196,6 +207,17 @@ def test_a_full_disk_is_an_error_and_what_was_there_stays(tmp_path):
     assert result.stdout.count("\n") == 1, "one line"
     assert names(tmp_path) == ["step-00000001"]
     assert train.Checkpoints(tmp_path).restore({"w": np.zeros(3)}).step == 1
+
+
+def test_a_step_whose_write_failed_is_written_again(tmp_path, monkeypatch):
+    with train.Checkpoints(tmp_path) as checkpoints:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "_write_arrays", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+            checkpoints.save(state_at(1), 1, {})
+            with pytest.raises(train.RunError, match="disk full"):
+                checkpoints.wait()
+        checkpoints.save(state_at(1), 1, {})
+    assert checkpoints.restore(state_at(0)).step == 1
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):

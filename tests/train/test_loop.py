@@ -159,17 +159,36 @@ def test_a_signal_before_the_first_step_saves_nothing(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_a_signal_while_evaluating_saves_and_leaves(tmp_path):
-    def evaluate(state):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return {"loss": 0.0}
+@pytest.mark.parametrize("when", [4, TOTAL], ids=["midway", "at the last step"])
+@pytest.mark.parametrize("moment", ["in the evaluation", "in the step before it"])
+def test_an_evaluation_cut_short_by_a_signal_is_made_up_for(tmp_path, when, moment):
+    def evaluate(state, cut=None):
+        if int(state.step) == cut:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return {"loss": float(state.step)}
 
+    cadence = train.Cadence(TOTAL, log_every=2, evaluate_every=4)
+    _, whole = run(cadence=cadence, evaluate=evaluate)
     with train.Interruption() as stop, train.Checkpoints(tmp_path) as checkpoints:
-        cadence = train.Cadence(TOTAL, log_every=2, evaluate_every=4)
-        outcome, log = run(stop=stop, checkpoints=checkpoints, evaluate=evaluate, cadence=cadence)
-    assert outcome.step == 4
-    assert "eval_loss" not in log.rows[4], "half an evaluation is none"
-    assert [path.name for path in tmp_path.iterdir()] == ["step-00000004"]
+        if moment == "in the evaluation":
+            cut = {"evaluate": functools.partial(evaluate, cut=when)}
+        else:
+            cut = {"evaluate": evaluate, "after_step": stopping_at(when - 1)}
+        outcome, log = run(stop=stop, checkpoints=checkpoints, cadence=cadence, **cut)
+    assert outcome.step == when and when not in log.rows, "half an evaluation is none"
+    assert [path.name for path in tmp_path.iterdir()] == [f"step-{when:08d}"]
+
+    with train.Checkpoints(tmp_path) as checkpoints:
+        owed = checkpoints.restore(train.create(*toy.start(), compiled("jit", 1)[1])).about["owed"]
+        with train.Interruption() as stop:
+            stop.signal = signal.SIGTERM  # once more, before it was made up for
+            again, nothing = run(stop=stop, checkpoints=checkpoints, cadence=cadence, evaluate=evaluate, owed=owed)
+        assert (again.step, nothing.rows) == (when, {})
+        _, rest = run(checkpoints=checkpoints, cadence=cadence, evaluate=evaluate, owed=owed)
+    rows = {**log.rows, **rest.rows}
+    assert list(rows) == list(whole.rows)
+    told = [{step: (row["loss"], row.get("eval_loss")) for step, row in r.items()} for r in (rows, whole.rows)]
+    assert told[0] == told[1]
 
 
 def test_a_finished_run_does_nothing_more(tmp_path):
@@ -194,10 +213,39 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_saved(tmp_path):
             yield batch | {"x": batch["x"] * np.nan} if number == 3 else batch
 
     with train.Checkpoints(tmp_path) as checkpoints:
-        text = "train.train: the loss at step 4; expected a finite number, got nan. Lower the learning rate"
+        text = "train.train: loss at step 4; expected a finite number, got nan. Lower the learning rate"
         with pytest.raises(train.RunError, match=text):
             run(batches=batches, checkpoints=checkpoints, cadence=train.Cadence(TOTAL, save_every=2))
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000002"]
+
+
+def test_gradients_that_are_not_finite_end_the_run_before_they_are_saved(tmp_path):
+    """sqrt at 0: a finite loss with an infinite derivative."""
+    plan = parallel.data_parallel("jit", 1)
+    optimizer = optax.sgd(0.1)
+
+    def objective(params, state, batch, *, training, rng):
+        return {
+            "tokens": {"loss": jax.numpy.sqrt(params["w"]).sum() * toy.counts(batch)["tokens"].astype("float32")}
+        }, state
+
+    step = parallel.parallelize(train.make_step(objective, toy.counts, optimizer), plan, donate=True)
+    with (
+        train.Checkpoints(tmp_path) as checkpoints,
+        pytest.raises(train.RunError, match="grad_norm at step 1; expected a finite number, got inf"),
+    ):
+        train.train(
+            step,
+            plan.place(train.create({"w": np.zeros(2, np.float32)}, {}, optimizer)),
+            toy.batches,
+            key=plan.place(jax.random.key(0)),
+            place=plan.shard,
+            size=toy.size,
+            cadence=train.Cadence(3, save_every=1),
+            stop=train.Interruption(),
+            checkpoints=checkpoints,
+        )
+    assert not list(tmp_path.glob("step-*"))
 
 
 def test_data_that_end_early_are_told():

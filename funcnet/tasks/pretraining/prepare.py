@@ -62,7 +62,7 @@ class Prepared:
         train: the training examples; see `PretrainingDataset`.
         evaluation: the held-out examples with fixed masks; None where nothing was held out.
         statistics: of the corpus, the documents, tokens and pairs, and the seconds each step took, as JSON takes it.
-        fingerprint: digests of corpus and vocabulary, and the settings; two of them go to `differences`.
+        fingerprint: digests of corpus and vocabulary, and the settings: what `train.pin` takes.
         directory: the folder that holds it all.
     """
 
@@ -175,23 +175,6 @@ def prepare(
         found = _open(folder)
         assert found is not None
     return found
-
-
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between two fingerprints, a line each; empty where they are the same.
-
-    Example:
-        >>> old, new = {"corpus": "ab" * 32, "seed": 0, "seq_len": 128}, {"corpus": "cd" * 32, "seed": 0, "seq_len": 64}
-        >>> differences(old, new)
-        ['corpus: was abababababab, is cdcdcdcdcdcd', 'seq_len: was 128, is 64']
-    """
-
-    def shown(value: Any) -> str:
-        return value[:12] if isinstance(value, str) and len(value) == 64 else str(value)
-
-    names = [*old, *(name for name in new if name not in old)]
-    changed = [name for name in names if old.get(name) != new.get(name)]
-    return [f"{name}: was {shown(old.get(name))}, is {shown(new.get(name))}" for name in changed]
 
 
 def _build(

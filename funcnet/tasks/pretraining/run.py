@@ -34,6 +34,7 @@ from funcnet.train import (
     Interruption,
     JsonLines,
     Outcome,
+    Restored,
     RunError,
     TensorBoard,
     TrainingProgress,
@@ -202,18 +203,18 @@ class _Run:
         )
         key = jax.random.key(config.seed)
         first = create(*self._start(key), optimizer)
-        state, done = resume(checkpoints, first) if config.resume else (first, 0)
-        size = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+        begin = resume(checkpoints, first) if config.resume else Restored(first, 0, {})
+        size = sum(leaf.size for leaf in jax.tree.leaves(first.params))
         print(f"BERT-{config.model}, {size:,} parameters, {plan.count} device(s) by {plan.kind}.")
         show = {"loss": "loss", "words": "mlm_accuracy", "next sentence": "nsp_accuracy"}
         with (
-            JsonLines(self.folder / "metrics.jsonl", done) as lines,
-            TensorBoard(self.folder / "tensorboard", done) as board,
-            TrainingProgress(config.steps, step=done, show=show) as progress,
+            JsonLines(self.folder / "metrics.jsonl", begin.step) as lines,
+            TensorBoard(self.folder / "tensorboard", begin.step) as board,
+            TrainingProgress(config.steps, step=begin.step, show=show) as progress,
         ):
             return train(
                 parallelize(step, plan, donate=True),
-                plan.place(state),
+                plan.place(begin.state),
                 self.batches.batches,
                 key=plan.place(key),
                 place=plan.shard,
@@ -225,6 +226,7 @@ class _Run:
                 checkpoints=checkpoints,
                 about={"seed": config.seed, "config": config.pinned()},
                 after_step=progress.after_step,
+                owed=begin.about.get("owed"),
             )
 
     def _start(self, key: jax.Array) -> tuple[Any, Any]:
