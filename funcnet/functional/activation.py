@@ -94,7 +94,7 @@ def gelu(input: jax.Array, approximate: str = "none") -> jax.Array:
         raise ValueError(
             f"F.gelu: approximate is unknown; expected 'none' or 'tanh', got {approximate!r}. Choose one of the two."
         )
-    x = input.astype(checks.at_least_float32(input))
+    x = input.astype(checks.wide_dtype(input))
     if approximate == "tanh":
         return jax.nn.gelu(x, approximate=True).astype(input.dtype)
     return _gelu_by_erf(x).astype(input.dtype)
@@ -137,7 +137,7 @@ def silu(input: jax.Array, inplace: bool = False) -> jax.Array:
     Reference: torch.nn.functional.silu.
     """
     input = checks.floating("F.silu", "input", input)
-    x = input.astype(checks.at_least_float32(input))
+    x = input.astype(checks.wide_dtype(input))
     return (x * lax.logistic(x)).astype(input.dtype)
 
 
@@ -181,7 +181,7 @@ def sigmoid(input: jax.Array) -> jax.Array:
     Reference: torch.nn.functional.sigmoid.
     """
     input = checks.floating("F.sigmoid", "input", input)
-    return lax.logistic(input.astype(checks.at_least_float32(input))).astype(input.dtype)
+    return lax.logistic(input.astype(checks.wide_dtype(input))).astype(input.dtype)
 
 
 def softmax(input: jax.Array, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> jax.Array:
@@ -246,5 +246,5 @@ def _softmax(where: str, function: Any, input: jax.Array, dim: int | None, dtype
         )
     if input.size == 0:
         return input
-    x = input.astype(checks.at_least_float32(input))
+    x = input.astype(checks.wide_dtype(input))
     return function(x.reshape(x.shape or (1,)), axis=dim).reshape(input.shape).astype(input.dtype)

@@ -116,7 +116,7 @@ def batch_norm_and_count(
             "F.batch_norm: one of the running statistics is missing; expected running_mean and running_var or neither, "
             f"got {'running_var' if running_mean is None else 'running_mean'} alone. Give both or None twice."
         )
-    dtype = checks.at_least_float32(input)
+    dtype = checks.wide_dtype(input)
     weight, bias = (None if v is None else v.astype(dtype) for v in (weight, bias))
     if not training:
         if running_mean is None or running_var is None:

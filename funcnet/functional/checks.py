@@ -3,7 +3,9 @@
 Every message reads `<where>: <what>; expected <X>, got <Y>. <what to do>.` with torch's reason in our words.
 """
 
-from collections.abc import Sequence
+import operator
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -11,18 +13,24 @@ import jax.numpy as jnp
 import numpy as np
 
 __all__ = [
+    "as_int",
     "as_tuple",
-    "at_least_float32",
+    "entries",
     "floating",
     "ids_in_range",
     "integers",
     "one_dtype",
+    "padding_pairs",
     "reduction_name",
     "shape_of",
+    "spatial",
+    "wide_dtype",
 ]
 
+Ints = int | Sequence[int]
 
-def at_least_float32(array: jax.Array) -> Any:
+
+def wide_dtype(array: jax.Array) -> Any:
     """The dtype to compute norms, softmax and reductions in: float32, or the array's own if that is wider."""
     return array.dtype if jnp.finfo(array.dtype).bits > 32 else jnp.dtype(jnp.float32)
 
@@ -39,14 +47,20 @@ def floating(where: str, name: str, array: Any) -> jax.Array:
 
 
 def integers(where: str, name: str, array: Any) -> jax.Array:
-    """`array` as a jax.Array of an integer dtype, else TypeError."""
+    """`array` as a jax.Array of int32 or int64, else TypeError.
+
+    Narrow and unsigned ids are widened, for they are compared with numbers that their own dtype cannot hold: in uint8
+    an `ignore_index` of -100 is 156, and the 300th class is the 44th.
+    """
     array = jnp.asarray(array)
     if not jnp.issubdtype(array.dtype, jnp.integer):
         raise TypeError(
             f"{where}: {name} must hold integers; expected int32 or the like, got {array.dtype}. "
             f"Convert it, as in {name}.astype(jnp.int32)."
         )
-    return array
+    if array.dtype in (jnp.int32, jnp.int64):
+        return array
+    return array.astype(jnp.int32 if array.dtype.itemsize < 4 else jax.dtypes.canonicalize_dtype(jnp.int64))
 
 
 def one_dtype(where: str, **arrays: jax.Array | None) -> None:
@@ -68,23 +82,82 @@ def shape_of(where: str, name: str, array: jax.Array | None, shape: Sequence[int
         )
 
 
-def as_tuple(where: str, name: str, value: int | Sequence[int], length: int) -> tuple[int, ...]:
-    """`value` as `length` ints; one int stands for all of them."""
-    if isinstance(value, int | np.integer):
-        return (int(value),) * length
-    out = tuple(int(v) for v in value)
-    if len(out) == 1:
-        return out * length
+def spatial(where: str, input: Any, ndim: int, *, empty: bool = True) -> jax.Array:
+    """`input` as a floating jax.Array of (batch, channel, *spatial), `ndim` of them, or of (channel, *spatial)."""
+    input = floating(where, "input", input)
+    if input.ndim not in (ndim + 1, ndim + 2) or (not empty and 0 in input.shape[-ndim:]):
+        raise ValueError(
+            f"{where}: input has the wrong {'rank' if empty else 'shape'}; expected {ndim + 2} dimensions (batch, "
+            f"channel, *spatial) or {ndim + 1} without the batch{'' if empty else ', no spatial one of size 0'}, "
+            f"got {input.shape}. Add or drop a dimension."
+        )
+    return input
+
+
+def entries(value: Any, length: int) -> tuple[Any, ...]:
+    """The entries of a sequence, or `length` times what is none."""
+    return tuple(value) if isinstance(value, Iterable) and getattr(value, "ndim", None) != 0 else (value,) * length
+
+
+def as_int(where: str, name: str, value: Any) -> int:
+    """`value` as an int: whatever counts as one (numpy's integers do, floats do not), else TypeError."""
+    if isinstance(value, jax.core.Tracer):
+        return operator.index(value)  # JAX says best why a traced number is none
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{where}: {name} holds no integer; expected int, got {value!r}. Round it, as in int({name})."
+        ) from None
+
+
+def as_tuple(where: str, name: str, value: Ints, length: int, least: int | None = None) -> tuple[int, ...]:
+    """`value` as `length` ints, none below `least`; one int stands for all of them."""
+    out = tuple(as_int(where, name, v) for v in entries(value, length))
+    out = out * length if len(out) == 1 else out
     if len(out) != length:
         raise ValueError(
             f"{where}: {name} has the wrong length; expected one int or {length}, got {out}. "
             "Give one number for every spatial dimension."
         )
+    if least is not None and min(out) < least:
+        raise ValueError(f"{where}: {name} is too small; expected at least {least}, got {out}. Correct {name}.")
     return out
 
 
-def reduction_name(where: str, reduction: str) -> str:
-    """`reduction` if it is one of torch's three."""
+def padding_pairs(
+    where: str, padding: Ints | str, kernels: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> list[tuple[int, int]]:
+    """What a convolution adds before and after each spatial dimension."""
+    if not isinstance(padding, str):
+        return [(p, p) for p in as_tuple(where, "padding", padding, len(kernels), least=0)]
+    if padding == "valid":
+        return [(0, 0)] * len(kernels)
+    if padding != "same":
+        raise ValueError(
+            f"{where}: padding is unknown; expected 'same', 'valid' or numbers, got {padding!r}. Choose one of them."
+        )
+    if max(strides) > 1:
+        raise ValueError(
+            f"{where}: padding='same' has no meaning with a stride; expected stride 1, got {tuple(strides)}. "
+            "Give the padding in numbers."
+        )
+    spans = [d * (k - 1) for d, k in zip(dilations, kernels, strict=True)]
+    return [(span // 2, span - span // 2) for span in spans]  # an odd total pads more on the right
+
+
+def reduction_name(
+    where: str, reduction: str, size_average: bool | None = None, reduce: bool | None = None, stacklevel: int = 3
+) -> str:
+    """`reduction` if it is one of torch's three; what the old names `size_average` and `reduce` say goes before it."""
+    if size_average is not None or reduce is not None:
+        whole = "mean" if size_average is None or size_average else "sum"
+        reduction = whole if reduce is None or reduce else "none"
+        warnings.warn(
+            f"{where}: size_average and reduce are torch's old names; write reduction={reduction!r}.",
+            DeprecationWarning,
+            stacklevel,
+        )
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(
             f"{where}: reduction is unknown; expected 'none', 'mean' or 'sum', "

@@ -3,16 +3,13 @@
 Letters: `B batch, I in_channels, O out_channels, G groups, S spatial sizes, K kernel sizes`.
 """
 
-from collections.abc import Sequence
-
 import jax
 from jax import lax
 
 from funcnet.functional import checks
+from funcnet.functional.checks import Ints
 
 __all__ = ["conv1d", "conv2d", "conv3d"]
-
-Ints = int | Sequence[int]
 
 
 def conv1d(
@@ -132,13 +129,13 @@ def _conv(
     dilation: Ints,
     groups: int,
 ) -> jax.Array:
-    input = checks.floating(where, "input", input)
+    input = checks.spatial(where, input, ndim)
     checks.one_dtype(where, input=input, weight=weight, bias=bias)
     _check_shapes(where, ndim, input, weight, bias, groups)
-    strides = _at_least(where, "stride", stride, ndim, 1)
-    dilations = _at_least(where, "dilation", dilation, ndim, 1)
+    strides = checks.as_tuple(where, "stride", stride, ndim, least=1)
+    dilations = checks.as_tuple(where, "dilation", dilation, ndim, least=1)
+    pads = checks.padding_pairs(where, padding, weight.shape[2:], strides, dilations)
     spans = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
-    pads = _pads(where, padding, strides, spans, ndim)
     batched = input if input.ndim == ndim + 2 else input[None]
     for size, (low, high), span in zip(batched.shape[2:], pads, spans, strict=True):
         if size + low + high < span + 1:
@@ -157,11 +154,6 @@ def _conv(
 def _check_shapes(
     where: str, ndim: int, input: jax.Array, weight: jax.Array, bias: jax.Array | None, groups: int
 ) -> None:
-    if input.ndim not in (ndim + 1, ndim + 2):
-        raise ValueError(
-            f"{where}: input has the wrong rank; expected {ndim + 2} dimensions (batch, channel, *spatial) or "
-            f"{ndim + 1} without the batch, got {input.shape}. Add or drop a dimension."
-        )
     if weight.ndim != ndim + 2:
         raise ValueError(
             f"{where}: weight has the wrong rank; expected {ndim + 2} dimensions (out, in / groups, *kernel), "
@@ -179,29 +171,3 @@ def _check_shapes(
             f"The weight is {weight.shape}: (out, in / groups, *kernel), with groups={groups}."
         )
     checks.shape_of(where, "bias", bias, weight.shape[:1], "It holds one number an output channel.")
-
-
-def _at_least(where: str, name: str, value: Ints, ndim: int, least: int) -> tuple[int, ...]:
-    out = checks.as_tuple(where, name, value, ndim)
-    if min(out) < least:
-        raise ValueError(f"{where}: {name} is too small; expected at least {least}, got {out}. Correct {name}.")
-    return out
-
-
-def _pads(
-    where: str, padding: Ints | str, strides: Sequence[int], spans: Sequence[int], ndim: int
-) -> list[tuple[int, int]]:
-    if not isinstance(padding, str):
-        return [(p, p) for p in _at_least(where, "padding", padding, ndim, 0)]
-    if padding == "valid":
-        return [(0, 0)] * ndim
-    if padding != "same":
-        raise ValueError(
-            f"{where}: padding is unknown; expected 'same', 'valid' or numbers, got {padding!r}. Choose one of them."
-        )
-    if max(strides) > 1:
-        raise ValueError(
-            f"{where}: padding='same' has no meaning with a stride; expected stride 1, got {tuple(strides)}. "
-            "Give the padding in numbers."
-        )
-    return [(span // 2, span - span // 2) for span in spans]

@@ -70,12 +70,7 @@ def dropout1d(
 
     Reference: torch.nn.functional.dropout1d.
     """
-    input = _check("F.dropout1d", input, p)
-    if input.ndim not in (2, 3):
-        raise ValueError(
-            f"F.dropout1d: input has the wrong rank; expected (batch, channel, length) or (channel, length), "
-            f"got {input.shape}. Use dropout2d or dropout3d for more spatial dimensions."
-        )
+    input = checks.spatial("F.dropout1d", _check("F.dropout1d", input, p), 1)
     return _drop("F.dropout1d", input, p, training, rng, _channels(input, unbatched=input.ndim == 2))
 
 
@@ -129,12 +124,7 @@ def dropout3d(
 
     Reference: torch.nn.functional.dropout3d.
     """
-    input = _check("F.dropout3d", input, p)
-    if input.ndim not in (4, 5):
-        raise ValueError(
-            f"F.dropout3d: input has the wrong rank; expected (batch, channel, D, H, W) or (channel, D, H, W), "
-            f"got {input.shape}. Use dropout1d or dropout2d for fewer spatial dimensions."
-        )
+    input = checks.spatial("F.dropout3d", _check("F.dropout3d", input, p), 3)
     return _drop("F.dropout3d", input, p, training, rng, _channels(input, unbatched=input.ndim == 4))
 
 

@@ -55,7 +55,7 @@ def cross_entropy(
         )
     input, axis = _class_input(where, input, weight)
     target = jnp.asarray(target)
-    x = input.astype(checks.at_least_float32(input))
+    x = input.astype(checks.wide_dtype(input))
     weights = None if weight is None else _along(weight.astype(x.dtype), x.ndim, axis)
     if jnp.issubdtype(target.dtype, jnp.floating):
         checks.reduction_name(where, reduction)
@@ -113,7 +113,7 @@ def nll_loss(
     Reference: torch.nn.functional.nll_loss.
     """
     input, axis = _class_input("F.nll_loss", input, weight)
-    x = input.astype(checks.at_least_float32(input))
+    x = input.astype(checks.wide_dtype(input))
     kept, picked, share = _pick("F.nll_loss", x, jnp.asarray(target), weight, ignore_index, axis)
     losses = jnp.where(kept, -picked * share, 0)
     return _reduce(losses, share.sum(), checks.reduction_name("F.nll_loss", reduction)).astype(input.dtype)
@@ -148,7 +148,7 @@ def mse_loss(
     checks.reduction_name("F.mse_loss", reduction)
     if input.shape != target.shape:
         _warn_of_broadcast("F.mse_loss", input.shape, target.shape)
-    dtype = checks.at_least_float32(input)
+    dtype = checks.wide_dtype(input)
     difference = input.astype(dtype) - target.astype(dtype)
     losses = difference * difference
     checks.shape_of("F.mse_loss", "weight", weight, losses.shape, "It holds one weight a term.")
@@ -192,7 +192,7 @@ def binary_cross_entropy_with_logits(
     checks.one_dtype(where, input=input, target=target)
     checks.reduction_name(where, reduction)
     checks.shape_of(where, "target", target, input.shape, "It has the input's shape; broadcast it yourself.")
-    dtype = checks.at_least_float32(input)
+    dtype = checks.wide_dtype(input)
     x, t = input.astype(dtype), target.astype(dtype)
     positive = jax.nn.softplus(-x)  # -log σ(x)
     if pos_weight is None:

@@ -45,7 +45,7 @@ def layer_norm(
     Reference: torch.nn.functional.layer_norm; Ba, Kiros and Hinton 2016.
     """
     input, axes = _last_dimensions("F.layer_norm", input, normalized_shape, weight=weight, bias=bias)
-    x = input.astype(checks.at_least_float32(input))
+    x = input.astype(checks.wide_dtype(input))
     centred = x - x.mean(axes, keepdims=True)
     normal = centred * jax.lax.rsqrt((centred * centred).mean(axes, keepdims=True) + eps)
     return _scale_and_shift(normal, weight, bias).astype(input.dtype)
@@ -79,7 +79,7 @@ def rms_norm(
     Reference: torch.nn.functional.rms_norm; Zhang and Sennrich 2019.
     """
     input, axes = _last_dimensions("F.rms_norm", input, normalized_shape, weight=weight)
-    x = input.astype(checks.at_least_float32(input))
+    x = input.astype(checks.wide_dtype(input))
     eps = float(jnp.finfo(x.dtype).eps) if eps is None else eps
     normal = x * jax.lax.rsqrt((x * x).mean(axes, keepdims=True) + eps)
     return _scale_and_shift(normal, weight, None).astype(input.dtype)
@@ -137,7 +137,7 @@ def group_norm(
         )
     if input.size == 0:
         return input
-    x = input.astype(checks.at_least_float32(input)).reshape(batch, num_groups, -1)
+    x = input.astype(checks.wide_dtype(input)).reshape(batch, num_groups, -1)
     centred = x - x.mean(-1, keepdims=True)
     normal = centred * jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + eps)
     vectors = (None if v is None else v.reshape(-1, *(1,) * len(spatial)) for v in (weight, bias))
@@ -148,7 +148,7 @@ def _last_dimensions(
     where: str, input: jax.Array, normalized_shape: int | Sequence[int], **parameters: jax.Array | None
 ) -> tuple[jax.Array, tuple[int, ...]]:
     input = checks.floating(where, "input", input)
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = tuple(checks.as_int(where, "normalized_shape", n) for n in checks.entries(normalized_shape, 1))
     if not shape or input.shape[-len(shape) :] != shape:
         raise ValueError(
             f"{where}: input does not end in normalized_shape; expected (*, {', '.join(map(str, shape))}), "

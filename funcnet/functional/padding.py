@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from funcnet.functional import checks
+
 __all__ = ["pad"]
 
 _NUMPY_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
@@ -49,7 +51,8 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
         raise ValueError(
             f"F.pad: value is for constant padding; expected None with mode={mode!r}, got {value}. Leave it out."
         )
-    pairs = [(int(low), int(high)) for low, high in zip(pad[::2], pad[1::2], strict=True)]
+    amounts = [checks.as_int("F.pad", "pad", amount) for amount in pad]
+    pairs = list(zip(amounts[::2], amounts[1::2], strict=True))
     widths = [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1]
     sizes = [size + low + high for size, (low, high) in zip(input.shape, widths, strict=True)]
     if min(sizes, default=0) < 0:

@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from funcnet.functional import checks
+from funcnet.functional.checks import Ints
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -26,7 +27,7 @@ __all__ = [
     "max_pool3d",
 ]
 
-Ints = int | Sequence[int]
+Sizes = int | Sequence[int | None] | None
 
 
 def max_pool1d(
@@ -36,18 +37,28 @@ def max_pool1d(
     padding: Ints = 0,
     dilation: Ints = 1,
     ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> jax.Array:
-    """The maximum of every window over one spatial dimension; see `max_pool2d`.
+    """The maximum of every window over one spatial dimension; of equal ones the first has the gradient.
 
     Args:
         input: (B, C, S) or (C, S), floating.
-        kernel_size, stride, padding, dilation, ceil_mode: as in `max_pool2d`.
+        kernel_size: of the window.
+        stride: between windows; None or () is the kernel's size.
+        padding: -inf on both sides, at most half the kernel (its taps, without dilation, as in torch).
+        dilation: distance between the window's taps.
+        ceil_mode: whether a last window may overhang on the right (never one that starts in the right padding).
+        return_indices: False; takes torch's place in the order of arguments.
 
     Returns:
-        (B, C, S') or (C, S').
+        (B, C, S') or (C, S'), with `S' = (S + 2 · padding - dilation · (K - 1) - 1) // stride + 1`.
+        NaN wins over numbers.
 
     Raises:
-        ValueError, TypeError: as `max_pool2d`.
+        ValueError: ranks or sizes that do not fit; `return_indices`.
+        TypeError: an input of integers; sizes that are none.
+
+    Differs from torch: no indices.
 
     Example:
         >>> max_pool1d(jnp.array([[1.0, 3.0, 2.0, 0.0]]), 2)
@@ -55,7 +66,8 @@ def max_pool1d(
 
     Reference: torch.nn.functional.max_pool1d.
     """
-    return _max_pool("F.max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode)
+    where = "F.max_pool1d"
+    return _max_pool(where, 1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def max_pool2d(
@@ -65,25 +77,9 @@ def max_pool2d(
     padding: Ints = 0,
     dilation: Ints = 1,
     ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> jax.Array:
-    """The maximum of every window over two spatial dimensions; of equal ones the first has the gradient.
-
-    Args:
-        input: (B, C, H, W) or (C, H, W), floating.
-        kernel_size: of the window.
-        stride: between windows; None is the kernel's size.
-        padding: -inf on both sides, at most half the kernel.
-        dilation: distance between the window's taps.
-        ceil_mode: whether a last window may overhang on the right (never one that starts in the right padding).
-
-    Returns:
-        (B, C, H', W') or (C, H', W'). NaN wins over numbers.
-
-    Raises:
-        ValueError: ranks or sizes that do not fit.
-        TypeError: integers.
-
-    Differs from torch: no `return_indices`.
+    """`max_pool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are one number or (height, width).
 
     Example:
         >>> max_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 2)[0]
@@ -92,7 +88,8 @@ def max_pool2d(
 
     Reference: torch.nn.functional.max_pool2d.
     """
-    return _max_pool("F.max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode)
+    where = "F.max_pool2d"
+    return _max_pool(where, 2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def max_pool3d(
@@ -102,18 +99,9 @@ def max_pool3d(
     padding: Ints = 0,
     dilation: Ints = 1,
     ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> jax.Array:
-    """The maximum of every window over three spatial dimensions; see `max_pool2d`.
-
-    Args:
-        input: (B, C, D, H, W) or (C, D, H, W), floating.
-        kernel_size, stride, padding, dilation, ceil_mode: as in `max_pool2d`.
-
-    Returns:
-        (B, C, D', H', W') or (C, D', H', W').
-
-    Raises:
-        ValueError, TypeError: as `max_pool2d`.
+    """`max_pool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are one number or three.
 
     Example:
         >>> max_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 2).ravel()
@@ -121,7 +109,8 @@ def max_pool3d(
 
     Reference: torch.nn.functional.max_pool3d.
     """
-    return _max_pool("F.max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode)
+    where = "F.max_pool3d"
+    return _max_pool(where, 3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def avg_pool1d(
@@ -132,17 +121,22 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> jax.Array:
-    """The mean of every window over one spatial dimension; see `avg_pool2d`.
+    """The mean of every window over one spatial dimension.
 
     Args:
         input: (B, C, S) or (C, S), floating.
-        kernel_size, stride, padding, ceil_mode, count_include_pad: as in `avg_pool2d`.
+        kernel_size: of the window.
+        stride: between windows; None or () is the kernel's size.
+        padding: zeros on both sides, at most half the kernel.
+        ceil_mode: whether a last window may overhang on the right (never one that starts in the right padding).
+        count_include_pad: whether the divisor counts the padding; what overhangs it is never counted.
 
     Returns:
-        (B, C, S') or (C, S').
+        (B, C, S') or (C, S'), with `S' = (S + 2 · padding - K) // stride + 1`. Sums are taken in at least float32.
 
     Raises:
-        ValueError, TypeError: as `avg_pool2d`.
+        ValueError: ranks or sizes that do not fit.
+        TypeError: an input of integers; sizes that are none.
 
     Example:
         >>> avg_pool1d(jnp.array([[1.0, 3.0, 2.0, 0.0]]), 2)
@@ -150,7 +144,8 @@ def avg_pool1d(
 
     Reference: torch.nn.functional.avg_pool1d.
     """
-    return _avg_pool("F.avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+    where = "F.avg_pool1d"
+    return _avg_pool(where, 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
 def avg_pool2d(
@@ -162,23 +157,9 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> jax.Array:
-    """The mean of every window over two spatial dimensions.
+    """`avg_pool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are one number or (height, width).
 
-    Args:
-        input: (B, C, H, W) or (C, H, W), floating.
-        kernel_size: of the window.
-        stride: between windows; None is the kernel's size.
-        padding: zeros on both sides, at most half the kernel.
-        ceil_mode: whether a last window may overhang on the right (never one that starts in the right padding).
-        count_include_pad: whether the divisor counts the padding; what overhangs it is never counted.
-        divisor_override: a divisor in place of the window's size.
-
-    Returns:
-        (B, C, H', W') or (C, H', W'). Sums are taken in at least float32.
-
-    Raises:
-        ValueError: ranks or sizes that do not fit; a divisor of 0.
-        TypeError: integers.
+    `divisor_override` divides in place of the window's size; 0 is a ValueError.
 
     Example:
         >>> avg_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 2)[0]
@@ -200,17 +181,7 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> jax.Array:
-    """The mean of every window over three spatial dimensions; see `avg_pool2d`.
-
-    Args:
-        input: (B, C, D, H, W) or (C, D, H, W), floating.
-        kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override: as in `avg_pool2d`.
-
-    Returns:
-        (B, C, D', H', W') or (C, D', H', W').
-
-    Raises:
-        ValueError, TypeError: as `avg_pool2d`.
+    """`avg_pool2d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are one number or three.
 
     Example:
         >>> avg_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 2).ravel()
@@ -222,18 +193,19 @@ def avg_pool3d(
     return _avg_pool(where, 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-def adaptive_avg_pool1d(input: jax.Array, output_size: int | Sequence[int | None] | None) -> jax.Array:
-    """Means over one spatial dimension that leave `output_size` numbers; see `adaptive_avg_pool2d`.
+def adaptive_avg_pool1d(input: jax.Array, output_size: Sizes) -> jax.Array:
+    """Means that leave `output_size` numbers: bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
 
     Args:
         input: (B, C, S) or (C, S), floating.
-        output_size: S'.
+        output_size: S'; None keeps a dimension as it is.
 
     Returns:
-        (B, C, S') or (C, S').
+        (B, C, S') or (C, S'). Sums are taken in at least float32.
 
     Raises:
-        ValueError, TypeError: as `adaptive_avg_pool2d`.
+        ValueError: ranks or sizes that do not fit.
+        TypeError: an input of integers; sizes that are none.
 
     Example:
         >>> adaptive_avg_pool1d(jnp.array([[1.0, 2.0, 6.0]]), 2)
@@ -244,19 +216,8 @@ def adaptive_avg_pool1d(input: jax.Array, output_size: int | Sequence[int | None
     return _adaptive_avg_pool("F.adaptive_avg_pool1d", 1, input, output_size)
 
 
-def adaptive_avg_pool2d(input: jax.Array, output_size: int | Sequence[int | None] | None) -> jax.Array:
-    """Means that leave `output_size` numbers: bin i of n runs from `floor(i · H / n)` to `ceil((i + 1) · H / n)`.
-
-    Args:
-        input: (B, C, H, W) or (C, H, W), floating.
-        output_size: (H', W'), or one number for both; None keeps a dimension as it is.
-
-    Returns:
-        (B, C, H', W') or (C, H', W'). Sums are taken in at least float32.
-
-    Raises:
-        ValueError: ranks or sizes that do not fit.
-        TypeError: integers.
+def adaptive_avg_pool2d(input: jax.Array, output_size: Sizes) -> jax.Array:
+    """`adaptive_avg_pool1d` over two dimensions: (B, C, H, W) or (C, H, W), to one number for both or (H', W').
 
     Example:
         >>> adaptive_avg_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 1)
@@ -267,18 +228,8 @@ def adaptive_avg_pool2d(input: jax.Array, output_size: int | Sequence[int | None
     return _adaptive_avg_pool("F.adaptive_avg_pool2d", 2, input, output_size)
 
 
-def adaptive_avg_pool3d(input: jax.Array, output_size: int | Sequence[int | None] | None) -> jax.Array:
-    """Means over three spatial dimensions that leave `output_size` numbers; see `adaptive_avg_pool2d`.
-
-    Args:
-        input: (B, C, D, H, W) or (C, D, H, W), floating.
-        output_size: (D', H', W'), or one number for all; None keeps a dimension as it is.
-
-    Returns:
-        (B, C, D', H', W') or (C, D', H', W').
-
-    Raises:
-        ValueError, TypeError: as `adaptive_avg_pool2d`.
+def adaptive_avg_pool3d(input: jax.Array, output_size: Sizes) -> jax.Array:
+    """`adaptive_avg_pool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W), to one number or (D', H', W').
 
     Example:
         >>> adaptive_avg_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 1).ravel()
@@ -293,9 +244,22 @@ def adaptive_avg_pool3d(input: jax.Array, output_size: int | Sequence[int | None
 
 
 def _max_pool(
-    where: str, ndim: int, input: jax.Array, kernel: Ints, stride: Ints | None, pad: Ints, dilation: Ints, ceil: bool
+    where: str,
+    ndim: int,
+    input: jax.Array,
+    kernel: Ints,
+    stride: Ints | None,
+    pad: Ints,
+    dilation: Ints,
+    ceil: bool,
+    return_indices: bool,
 ) -> jax.Array:
-    input = _spatial_input(where, ndim, input)
+    if return_indices:
+        raise ValueError(
+            f"{where}: indices are not given; expected return_indices=False, got {return_indices}. "
+            "There is no max_unpool that would read them."
+        )
+    input = checks.spatial(where, input, ndim, empty=False)
     kernels, strides, pads, dilations = _window(where, ndim, kernel, stride, pad, dilation)
     x = input
     for axis in range(-1, -ndim - 1, -1):  # the last dimension first: the first maximum in reading order wins
@@ -327,11 +291,11 @@ def _avg_pool(
     include_pad: bool,
     divisor: int | None,
 ) -> jax.Array:
-    input = _spatial_input(where, ndim, input)
+    input = checks.spatial(where, input, ndim, empty=False)
     if divisor == 0:
         raise ValueError(f"{where}: divisor_override is zero; expected another number or None, got 0. Leave it out.")
     kernels, strides, pads, _ = _window(where, ndim, kernel, stride, pad, 1)
-    x = input.astype(checks.at_least_float32(input))
+    x = input.astype(checks.wide_dtype(input))
     for axis in range(-ndim, 0):
         in_size, k, s, p = input.shape[axis], kernels[axis], strides[axis], pads[axis]
         size = _output_size(where, input.shape, in_size, k, s, p, 1, ceil)
@@ -354,17 +318,17 @@ def _counts(size: int, in_size: int, kernel: int, stride: int, pad: int, include
     return jnp.minimum(start + kernel, in_size) - jnp.maximum(start, 0)
 
 
-def _adaptive_avg_pool(
-    where: str, ndim: int, input: jax.Array, output_size: int | Sequence[int | None] | None
-) -> jax.Array:
-    input = _spatial_input(where, ndim, input)
-    wanted = (output_size,) * ndim if output_size is None or isinstance(output_size, int) else tuple(output_size)
+def _adaptive_avg_pool(where: str, ndim: int, input: jax.Array, output_size: Sizes) -> jax.Array:
+    input = checks.spatial(where, input, ndim, empty=False)
+    wanted = tuple(
+        None if n is None else checks.as_int(where, "output_size", n) for n in checks.entries(output_size, ndim)
+    )
     if len(wanted) != ndim or any(n is not None and n < 0 for n in wanted):
         raise ValueError(
             f"{where}: output_size does not fit; expected {ndim} sizes of at least 0, got {output_size}. "
             "Give one number for every spatial dimension."
         )
-    x = input.astype(checks.at_least_float32(input))
+    x = input.astype(checks.wide_dtype(input))
     for axis, n in zip(range(-ndim, 0), wanted, strict=True):
         size = x.shape[axis]
         if n is None or n == size:
@@ -379,35 +343,19 @@ def _adaptive_avg_pool(
     return x.astype(input.dtype)
 
 
-def _spatial_input(where: str, ndim: int, input: jax.Array) -> jax.Array:
-    input = checks.floating(where, "input", input)
-    if input.ndim not in (ndim + 1, ndim + 2) or 0 in input.shape[-ndim:]:
-        raise ValueError(
-            f"{where}: input has the wrong shape; expected {ndim + 2} dimensions (batch, channel, *spatial) or "
-            f"{ndim + 1} without the batch, no spatial one of size 0, got {input.shape}. Add or drop a dimension."
-        )
-    return input
-
-
 def _window(
     where: str, ndim: int, kernel: Ints, stride: Ints | None, pad: Ints, dilation: Ints
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    kernels = checks.as_tuple(where, "kernel_size", kernel, ndim)
-    if stride is None or (not isinstance(stride, int) and len(stride) == 0):
-        strides = kernels
-    else:
-        strides = checks.as_tuple(where, "stride", stride, ndim)
-    dilations = checks.as_tuple(where, "dilation", dilation, ndim)
-    for name, values in (("kernel_size", kernels), ("stride", strides), ("dilation", dilations)):
-        if min(values) < 1:
-            raise ValueError(f"{where}: {name} is too small; expected at least 1, got {values}. Correct {name}.")
+    kernels = checks.as_tuple(where, "kernel_size", kernel, ndim, least=1)
+    strides = kernels
+    if stride is not None and np.size(stride):
+        strides = checks.as_tuple(where, "stride", stride, ndim, least=1)
+    dilations = checks.as_tuple(where, "dilation", dilation, ndim, least=1)
     pads = checks.as_tuple(where, "padding", pad, ndim)
-    spans = tuple(d * (k - 1) + 1 for d, k in zip(dilations, kernels, strict=True))
-    if min(pads) < 0 or any(2 * p > span for p, span in zip(pads, spans, strict=True)):
+    if min(pads) < 0 or any(2 * p > k for p, k in zip(pads, kernels, strict=True)):
         raise ValueError(
-            f"{where}: padding is too large or negative; expected at most half the kernel's extent {spans}, "
-            f"got {pads}. "
-            "A window would lie in the padding alone: use F.pad for more."
+            f"{where}: padding is too large or negative; expected at most half the kernel {kernels}, got {pads}. "
+            "torch counts the kernel without its dilation: use F.pad for more."
         )
     return kernels, strides, pads, dilations
 

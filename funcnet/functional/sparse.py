@@ -142,7 +142,7 @@ def _look_up(where: str, ids: jax.Array, weight: jax.Array) -> tuple[jax.Array, 
 
 
 def _renormalise(rows: jax.Array, max_norm: float, norm_type: float) -> jax.Array:
-    x = rows.astype(checks.at_least_float32(rows))
+    x = rows.astype(checks.wide_dtype(rows))
     norm = _norm(x, norm_type)
     return (x * jnp.where(norm > max_norm, max_norm / (norm + 1e-7), 1)).astype(rows.dtype)
 

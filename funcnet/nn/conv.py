@@ -4,23 +4,18 @@ Letters: `B batch, C channels, L length, D depth, H height, W width, k kernel si
 """
 
 import math
-from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import jax
 
 from funcnet import functional as F
+from funcnet.functional import checks
+from funcnet.functional.checks import Ints
 from funcnet.nn import init
 from funcnet.nn.module import Module
 from funcnet.nn.parameter import Parameter
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d"]
-
-Size = int | Sequence[int]
-
-
-def _tuple(value: Size, length: int) -> tuple[int, ...]:
-    return tuple(value) if isinstance(value, Iterable) else (value,) * length
 
 
 class _Conv(Module):
@@ -33,10 +28,10 @@ class _Conv(Module):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size | str = 0,
-        dilation: Size = 1,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Ints | str = 0,
+        dilation: Ints = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
@@ -45,14 +40,18 @@ class _Conv(Module):
     ):
         super().__init__()
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size, self.stride = _tuple(kernel_size, self.rank), _tuple(stride, self.rank)
-        self.padding = padding if isinstance(padding, str) else _tuple(padding, self.rank)
-        self.dilation, self.padding_mode = _tuple(dilation, self.rank), padding_mode
+        self.kernel_size = self._sizes("kernel_size", kernel_size)
+        self.stride, self.dilation = self._sizes("stride", stride), self._sizes("dilation", dilation)
+        self.padding = padding if isinstance(padding, str) else self._sizes("padding", padding)
+        self.padding_mode = padding_mode
         self._check()
         shape = (out_channels, in_channels // groups, *self.kernel_size)
         self.weight = Parameter(shape, dtype=dtype)
         self.register_parameter("bias", Parameter(out_channels, dtype=dtype) if bias else None)
         self.reset_parameters()
+
+    def _sizes(self, name: str, value: Ints) -> tuple[int, ...]:
+        return checks.as_tuple(type(self).__name__, name, value, self.rank)
 
     def _check(self) -> None:
         where = type(self).__name__
@@ -84,14 +83,9 @@ class _Conv(Module):
 
     def _pads(self) -> list[int]:
         """What `F.pad` adds, last dimension first: (left, right) of each."""
-        pads: list[int] = []
-        for i in reversed(range(self.rank)):
-            if self.padding == "same":
-                total = self.dilation[i] * (self.kernel_size[i] - 1)
-                pads += [total // 2, total - total // 2]  # an odd total pads more on the right
-            else:
-                pads += [0, 0] if self.padding == "valid" else [self.padding[i]] * 2
-        return pads
+        where = type(self).__name__
+        pairs = checks.padding_pairs(where, self.padding, self.kernel_size, self.stride, self.dilation)
+        return [amount for pair in reversed(pairs) for amount in pair]
 
     def forward(self, input: jax.Array) -> jax.Array:
         convolve = (F.conv1d, F.conv2d, F.conv3d)[self.rank - 1]

@@ -1,10 +1,12 @@
 """Convolutions against torch."""
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 import torch.nn.functional as T
 
 from funcnet import functional as F
+from funcnet import nn
 
 from .oracle import agrees, normal
 
@@ -33,6 +35,18 @@ def test_conv(ndim, shape, weight, options):
     agrees(ours, theirs, normal(*shape), normal(*weight), normal(weight[0]))
 
 
+TWO = (np.int64(2), np.array(2), [np.int64(2), 2], np.array([2, 2]))
+
+
+@pytest.mark.parametrize("two", TWO, ids=repr)
+def test_anything_with_an_index_is_a_size(two):
+    x, w = jnp.asarray(normal(1, 3, 8, 8), jnp.float32), jnp.asarray(normal(2, 3, 2, 2), jnp.float32)
+    np.testing.assert_array_equal(F.conv2d(x, w, None, two, two, two), F.conv2d(x, w, None, 2, 2, 2))
+    layer = nn.Conv2d(3, 2, two, two, two, two, bias=False)
+    assert repr(layer) == repr(nn.Conv2d(3, 2, 2, 2, 2, 2, bias=False))
+    assert F.layer_norm(x, np.int64(8)).shape == F.pad(x, (np.int64(1), -1)).shape == x.shape
+
+
 def test_without_bias_and_in_bfloat16():
     out = F.conv2d(jnp.ones((1, 2, 3, 3), jnp.bfloat16), jnp.ones((1, 2, 3, 3), jnp.bfloat16))
     assert out.dtype == jnp.bfloat16 and out.item() == 18
@@ -59,6 +73,8 @@ X, W = jnp.zeros((1, 4, 5, 5)), jnp.zeros((6, 4, 3, 3))
         ((X, W), {"padding": -1}, ValueError, "F.conv2d: padding is too small; expected at least 0"),
         ((X, W), {"stride": 0}, ValueError, "F.conv2d: stride is too small; expected at least 1"),
         ((X, W), {"dilation": (1, 1, 1)}, ValueError, "F.conv2d: dilation has the wrong length; expected one int or 2"),
+        ((X, W), {"stride": 1.5}, TypeError, "F.conv2d: stride holds no integer; expected int, got 1.5"),
+        ((X, W), {"padding": (1, 0.5)}, TypeError, "F.conv2d: padding holds no integer; expected int, got 0.5"),
         ((X, W), {"dilation": 3}, ValueError, "kernel is larger than the padded input; expected a size of at least 7"),
         ((X.astype(int), W), {}, TypeError, "F.conv2d: input must hold floating-point numbers"),
         ((X.astype(jnp.bfloat16), W), {}, TypeError, "F.conv2d: the dtypes differ"),
