@@ -55,8 +55,8 @@ def batch_norm(
         momentum: the weight of the new value, a float or a traced scalar. 1 / (batches so far) makes a plain average.
         eps: added to the variance.
         mask: booleans that broadcast to (B, *S); what is False is not counted. Outputs there are normalised like the
-            rest. A batch with nothing counted leaves the running statistics as they are and is normalised by them
-            (without any: by mean 0 and variance 1).
+            rest; a NaN or infinity there stays in its own output and reaches no gradient. A batch with nothing counted
+            leaves the running statistics as they are and is normalised by them (without any: by mean 0, variance 1).
         axis_name: mesh, pmap or vmap axes over which the batch is split. Names that are not bound where this runs are
             passed over, so outside any such axis this is BatchNorm on the batch at hand.
         axis_index_groups: devices that share their statistics, as `lax.all_gather` takes them (not under vmap).
@@ -124,7 +124,7 @@ def batch_norm_and_count(
                 "F.batch_norm: nothing to normalise by; expected running_mean and running_var outside training, got "
                 "None. Pass them, or training=True for the statistics of the batch."
             )
-        y = _affine(input, running_mean.astype(dtype), None, running_var.astype(dtype), weight, bias, eps)
+        y = _affine_by_running(input, mask, running_mean.astype(dtype), running_var.astype(dtype), weight, bias, eps)
         return y, running_mean, running_var, jnp.zeros((), dtype)
 
     names = bound_axes(axis_name)
@@ -223,6 +223,17 @@ def _affine(x: jax.Array, mean: jax.Array, rest: Any, var: jax.Array, weight: An
     return out.astype(x.dtype)
 
 
+def _affine_by_running(
+    x: jax.Array, mask: jax.Array | None, mean: jax.Array, var: jax.Array, weight: Any, bias: Any, eps: float
+) -> jax.Array:
+    if mask is None:
+        return _affine(x, mean, None, var, weight, bias, eps)
+    usable = _spread_mask(mask, x) | jnp.isfinite(x)
+    y = _affine(jnp.where(usable, x, 0), mean, None, var, weight, bias, eps)
+    as_it_stands = _affine(*jax.lax.stop_gradient((x, mean, None, var, weight, bias)), eps)
+    return jnp.where(usable, y, as_it_stands)
+
+
 def _centre(x: jax.Array, mean: jax.Array, rest: jax.Array | None) -> jax.Array:
     out = x.astype(mean.dtype) - _spread(mean, x.ndim)
     return out if rest is None else out - _spread(rest, x.ndim)
@@ -256,6 +267,9 @@ def _normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, t
     out = _normalise_batch(*primals, eps, names, groups)
     _, count, mean, rest, var = out
     centred, dx32 = _centre(x, mean, rest), dx.astype(mean.dtype)
+    per_std = _reciprocal_std(var, eps)
+    if mask is not None:  # a hidden NaN times a zero cotangent is NaN: it must not be a factor of anything
+        centred = jnp.where(mask | jnp.isfinite(centred * _spread(per_std, x.ndim)), centred, 0)
     axes = (0, *range(2, x.ndim))
     counted = dx32 if mask is None else jnp.where(mask, dx32, 0)
     sums = _sum_over(jnp.stack([counted.sum(axes), (centred * counted).sum(axes)]), names, groups)
@@ -263,7 +277,6 @@ def _normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, t
     some = count > 0
     d_mean, d_var = jnp.where(some, sums[0], d_old_mean), jnp.where(some, 2 * sums[1], d_old_var)
 
-    per_std = _reciprocal_std(var, eps)
     scale = per_std if weight is None else per_std * weight
     a, b = -scale * d_mean, -0.5 * scale * per_std * d_var
     a = a if d_bias is None else a + d_bias

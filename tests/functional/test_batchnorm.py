@@ -128,6 +128,42 @@ def test_what_is_masked_may_be_nan():
     assert mean == jnp.float32(0.2) and np.isfinite(y[:2]).all()
 
 
+@pytest.mark.parametrize("hidden", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("training", [True, False])
+def test_what_is_masked_does_not_reach_the_gradients(hidden, training):
+    """As if it were not there, in both modes of differentiation and twice over; its own output stays unusable."""
+    x, w, b = (normal(*s) for s in ((5, 2, 3), (2,), (2,)))
+    keep = np.random.default_rng(1).random((5, 3)) < 0.6
+    where = keep[:, None]
+
+    def loss(x, w, b, mask=keep, power=3):
+        y = F.batch_norm(x, jnp.zeros(2), jnp.ones(2), w, b, training, mask=jnp.asarray(mask))[0]
+        return (jnp.where(where, y, 0) ** power).sum()
+
+    def theirs(x, w, b):
+        mean, var = (torch.zeros(2), torch.ones(2)) if not training else (None, None)
+        y = T.batch_norm(x, *(v if v is None else v.double() for v in (mean, var)), w, b, training)
+        return (y**3).sum()
+
+    with jax.enable_x64(True):
+        inputs = tuple(map(jnp.asarray, (np.where(where, x, hidden), w, b)))
+        grads = jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(*inputs)
+        clean = (jnp.asarray(np.where(where, x, 7.0)), *inputs[1:])
+        hessian, expected = (jax.hessian(loss, argnums=(1, 2))(*a) for a in (inputs, clean))
+        tangents = tuple(map(jnp.ones_like, inputs))
+        forward, forward_expected = (jax.jvp(loss, a, tangents)[1] for a in (inputs, clean))
+        y = F.batch_norm(inputs[0], jnp.zeros(2), jnp.ones(2), training=training, mask=jnp.asarray(keep))[0]
+    leaves = [torch.tensor(a, requires_grad=True) for a in (np.moveaxis(x, 1, 2)[keep], w, b)]
+    theirs(*leaves).backward()
+    np.testing.assert_allclose(np.moveaxis(np.asarray(grads[0]), 1, 2)[keep], leaves[0].grad, rtol=1e-9, atol=1e-9)
+    assert not np.asarray(grads[0])[~np.broadcast_to(where, x.shape)].any()
+    for got, leaf in zip(grads[1:], leaves[1:], strict=True):
+        np.testing.assert_allclose(got, leaf.grad, rtol=1e-9)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9), hessian, expected)
+    np.testing.assert_allclose(forward, forward_expected, rtol=1e-9)
+    np.testing.assert_array_equal(np.isfinite(y), np.broadcast_to(where, x.shape))
+
+
 @pytest.mark.parametrize("momentum", [0.3, np.inf])
 def test_a_batch_with_nothing_counted_leaves_the_running_statistics_and_uses_them(momentum):
     x, mean, var = (jnp.asarray(a, jnp.float32) for a in (normal(4, 3), normal(3), np.abs(normal(3)) + 1))
