@@ -1,7 +1,15 @@
 """Tables of vectors: `embedding`, what torch does to its table (`embedding_renorm`), and `one_hot`.
 
-Letters: `V num_embeddings, D embedding_dim`. The gradient of a lookup is a scatter-add into the table.
+Letters: `V num_embeddings, D embedding_dim`. The gradient of a lookup is a scatter-add into the table, summed in at
+least float32: in bfloat16 a sum of ones ends at 256.
+
+An id outside [0, V) is an error where the ids are known. Under `jit` they are not: there it is V, a row that no table
+has, to every lookup and every scatter. It reads NaN (in a table of integers, the least or largest of them), has no
+gradient, counts for nothing and changes no row; -1 is not the last row.
 """
+
+import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +45,7 @@ def embedding(
 
     Raises:
         ValueError: weight is not (V, D), `padding_idx` outside it, or an id out of range where the ids are known
-            (under `jit` they are not: there the nearest row is read).
+            (under `jit` they are not: there the row read is NaN, and no row of the table has a gradient from it).
         TypeError: ids that are not integers.
 
     Differs from torch: with `max_norm` the table itself does not change; call `embedding_renorm` before the step.
@@ -49,22 +57,16 @@ def embedding(
 
     Reference: torch.nn.functional.embedding.
     """
-    input, rows = _look_up("F.embedding", input, weight)
+    weight = jnp.asarray(weight)
+    ids = _row_numbers("F.embedding", input, weight)
     size = weight.shape[0]
     if padding_idx is not None and not -size <= padding_idx < size:
         raise ValueError(
             f"F.embedding: padding_idx is out of range; expected {-size} to {size - 1}, got {padding_idx}. "
             "Choose a row of the table."
         )
-    if max_norm is not None:
-        rows = _value_of_first(_renormalise(rows, max_norm, norm_type), rows)
-    if scale_grad_by_freq:
-        counts = jnp.zeros(size, rows.dtype).at[input].add(1, mode="clip")
-        rows = _scale_gradient(rows, 1 / counts.at[input].get(mode="clip")[..., None])
-    if padding_idx is not None:
-        keep = input != padding_idx % size
-        rows = _scale_gradient(rows, keep[..., None].astype(rows.dtype))
-    return rows
+    padding_idx = None if padding_idx is None else padding_idx % size
+    return _rows(weight, ids, max_norm, norm_type, padding_idx, scale_grad_by_freq)
 
 
 def embedding_renorm(weight: jax.Array, ids: jax.Array, max_norm: float, norm_type: float = 2.0) -> jax.Array:
@@ -82,7 +84,7 @@ def embedding_renorm(weight: jax.Array, ids: jax.Array, max_norm: float, norm_ty
         (V, D): the new table. No gradient flows through it, as in torch.
 
     Raises:
-        ValueError: weight is not (V, D), or an id out of range where the ids are known.
+        ValueError: weight is not (V, D), or an id out of range where the ids are known (under `jit`: nothing changes).
         TypeError: ids that are not integers.
 
     Example:
@@ -92,9 +94,9 @@ def embedding_renorm(weight: jax.Array, ids: jax.Array, max_norm: float, norm_ty
 
     Reference: torch.embedding_renorm_.
     """
-    weight = jax.lax.stop_gradient(weight)
-    ids, rows = _look_up("F.embedding_renorm", ids, weight)
-    return weight.at[ids].set(_renormalise(rows, max_norm, norm_type), mode="clip")
+    weight = jax.lax.stop_gradient(jnp.asarray(weight))
+    ids = _row_numbers("F.embedding_renorm", ids, weight)
+    return weight.at[ids].set(_rows(weight, ids, max_norm, norm_type), mode="drop")
 
 
 def one_hot(tensor: jax.Array, num_classes: int = -1) -> jax.Array:
@@ -130,15 +132,46 @@ def one_hot(tensor: jax.Array, num_classes: int = -1) -> jax.Array:
     return jax.nn.one_hot(ids, num_classes, dtype=jax.dtypes.canonicalize_dtype(jnp.int64))
 
 
-def _look_up(where: str, ids: jax.Array, weight: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _row_numbers(where: str, ids: jax.Array, weight: jax.Array) -> jax.Array:
+    """The ids, with V in place of every one that is out of range."""
     ids = checks.integers(where, "ids", ids)
     if weight.ndim != 2:
         raise ValueError(
             f"{where}: weight has the wrong rank; expected (num_embeddings, embedding_dim), got {weight.shape}. "
             "The table comes second, after the ids."
         )
-    checks.ids_in_range(where, "ids", ids, weight.shape[0])
-    return ids, jnp.take(weight, ids, axis=0, mode="clip")
+    size = weight.shape[0]
+    checks.ids_in_range(where, "ids", ids, size)
+    return jnp.where((ids >= 0) & (ids < size), ids, size)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4, 5))
+def _rows(
+    weight: jax.Array,
+    ids: jax.Array,
+    max_norm: float | None,
+    norm_type: float,
+    padding_idx: int | None = None,
+    by_frequency: bool = False,
+) -> jax.Array:
+    """The rows, renormalised; their derivative is that of the plain lookup, by torch's two factors."""
+    rows = weight.at[ids].get(mode="fill")
+    return rows if max_norm is None else _renormalise(rows, max_norm, norm_type)
+
+
+@_rows.defjvp
+def _rows_jvp(
+    max_norm: float | None, norm_type: float, padding_idx: int | None, by_frequency: bool, primals: Any, tangents: Any
+) -> tuple[jax.Array, jax.Array]:
+    weight, ids = primals
+    table = tangents[0].astype(checks.wide_dtype(weight))
+    change = table.at[ids].get(mode="fill", fill_value=0)
+    if by_frequency:
+        counts = jnp.zeros(len(table), jnp.int32).at[ids].add(1, mode="drop")
+        change = change / counts.at[ids].get(mode="fill", fill_value=1)[..., None].astype(table.dtype)
+    if padding_idx is not None:
+        change = jnp.where((ids == padding_idx)[..., None], 0, change)
+    return _rows(weight, ids, max_norm, norm_type, padding_idx, by_frequency), change.astype(weight.dtype)
 
 
 def _renormalise(rows: jax.Array, max_norm: float, norm_type: float) -> jax.Array:
@@ -152,25 +185,3 @@ def _norm(x: jax.Array, p: float) -> jax.Array:
     if p == float("inf"):
         return size.max(-1, keepdims=True)
     return (size**p).sum(-1, keepdims=True) ** (1 / p)
-
-
-@jax.custom_jvp
-def _value_of_first(first: jax.Array, second: jax.Array) -> jax.Array:
-    """The first's value with the second's derivative."""
-    return first
-
-
-@_value_of_first.defjvp
-def _value_of_first_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    return primals[0], tangents[1]
-
-
-@jax.custom_jvp
-def _scale_gradient(x: jax.Array, factor: jax.Array) -> jax.Array:
-    """x, with its derivative times `factor`."""
-    return x
-
-
-@_scale_gradient.defjvp
-def _scale_gradient_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    return primals[0], tangents[0] * primals[1]
