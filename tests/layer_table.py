@@ -61,16 +61,18 @@ def kinks(*shape: int) -> Callable[[int], list[np.ndarray]]:
     return lambda batch: [np.resize(np.arange(-8, 17) / 2, (batch, *shape)).astype(np.float32)]
 
 
-def ids(size: int, *shape: int) -> Callable[[int], list[np.ndarray]]:
-    return lambda batch: [_random(batch).integers(size, size=(batch, *shape)).astype(np.int32)]
+def ids(size: int, *shape: int, dtype: Any = np.int32) -> Callable[[int], list[np.ndarray]]:
+    return lambda batch: [_random(batch).integers(size, size=(batch, *shape)).astype(dtype)]
 
 
-def classes(count: int, *shape: int, ignored: int | None = None) -> Callable[[int], list[np.ndarray]]:
+def classes(
+    count: int, *shape: int, ignored: int | None = None, dtype: Any = np.int32
+) -> Callable[[int], list[np.ndarray]]:
     """Logits (batch, count, *shape) and target classes (batch, *shape), the first two of them `ignored`."""
 
     def make(batch: int) -> list[np.ndarray]:
         random = _random(batch)
-        target = random.integers(count, size=(batch, *shape)).astype(np.int32)
+        target = random.integers(count, size=(batch, *shape)).astype(dtype)
         if ignored is not None:
             target.flat[:2] = ignored
         return [random.normal(size=(batch, count, *shape)).astype(np.float32), target]
@@ -112,6 +114,7 @@ EMBEDDING = [
     Row("Embedding", (7, 3), ids(7, 5), EXACT),
     Row("Embedding", (7, 3), ids(7, 5), EXACT, {"padding_idx": -2}),
     Row("Embedding", (7, 3), ids(7, 5), ROUNDING, {"scale_grad_by_freq": True}),
+    Row("Embedding", (300, 3), ids(7, 5, dtype=np.uint8), EXACT, {"padding_idx": 259}, note="uint8"),
     Row("Embedding", (7, 3), ids(7, 5), ROUNDING, {"padding_idx": 0, "norm_type": 1.0, "sparse": False}),
 ]
 
@@ -207,6 +210,9 @@ LOSSES = [
     Row("CrossEntropyLoss", (), pairs(5, target="unit"), SUMS, {"reduction": "sum", "weight": HALVES}),
     Row("NLLLoss", (), classes(5, 2, ignored=-100), SUMS, {"weight": HALVES}),
     Row("NLLLoss", (), classes(5), SUMS, {"size_average": False}),
+    Row("CrossEntropyLoss", (), classes(200, dtype=np.uint8), SUMS, note="uint8"),
+    Row("CrossEntropyLoss", (), classes(120, 2, ignored=-100, dtype=np.int8), SUMS, note="int8"),
+    Row("NLLLoss", (), classes(200, dtype=np.uint8), SUMS, note="uint8"),
     Row("MSELoss", (), pairs(4), SUMS),
     Row("MSELoss", (), pairs(4), SUMS, {"reduce": False}),
     Row("BCEWithLogitsLoss", (), pairs(5, target="unit"), SUMS),

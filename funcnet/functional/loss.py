@@ -1,6 +1,8 @@
 """Losses. Letters: `B batch, C classes, S further dimensions`. Everything is summed in at least float32.
 
-`reduction` is 'mean', 'sum' or 'none'; torch's `size_average` and `reduce`, which it replaced, are not here.
+`reduction` is 'mean', 'sum' or 'none'. `size_average` and `reduce` are torch's old names for it, and stand where torch
+has them: where either is given it decides, with a DeprecationWarning (reduce=False is 'none', else size_average=False
+is 'sum', else 'mean').
 """
 
 import warnings
@@ -17,7 +19,9 @@ def cross_entropy(
     input: jax.Array,
     target: jax.Array,
     weight: jax.Array | None = None,
+    size_average: bool | None = None,
     ignore_index: int = -100,
+    reduce: bool | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> jax.Array:
@@ -31,6 +35,7 @@ def cross_entropy(
         target: (B, *S) or (), class ids in [0, C), integers; or probabilities, floating, shaped as the input.
         weight: (C,): a weight for every class.
         ignore_index: a target that does not count (class ids only).
+        size_average, reduce: see the file's head.
         reduction: 'mean', 'sum' or 'none'.
         label_smoothing: ε in [0, 1].
 
@@ -49,6 +54,7 @@ def cross_entropy(
     Reference: torch.nn.functional.cross_entropy.
     """
     where = "F.cross_entropy"
+    reduction = checks.reduction_name(where, reduction, size_average, reduce)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(
             f"{where}: label_smoothing is no share; expected 0 to 1, got {label_smoothing}. Choose a small share."
@@ -58,7 +64,6 @@ def cross_entropy(
     x = input.astype(checks.wide_dtype(input))
     weights = None if weight is None else _along(weight.astype(x.dtype), x.ndim, axis)
     if jnp.issubdtype(target.dtype, jnp.floating):
-        checks.reduction_name(where, reduction)
         checks.shape_of(where, "target", target, input.shape, "Probabilities are shaped as the input.")
         shares = target.astype(x.dtype)
         if label_smoothing:
@@ -79,14 +84,16 @@ def cross_entropy(
     if smooth is not None:
         losses = (1 - label_smoothing) * losses + label_smoothing * smooth
     losses = jnp.where(kept, losses, 0)
-    return _reduce(losses, share.sum(), checks.reduction_name(where, reduction)).astype(input.dtype)
+    return _reduce(losses, share.sum(), reduction).astype(input.dtype)
 
 
 def nll_loss(
     input: jax.Array,
     target: jax.Array,
     weight: jax.Array | None = None,
+    size_average: bool | None = None,
     ignore_index: int = -100,
+    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
     """`-w_t · x_t`, t the target class and x log-probabilities; 'mean' divides by `Σ w_t`.
@@ -96,6 +103,7 @@ def nll_loss(
         target: (B, *S) or (), class ids in [0, C), integers.
         weight: (C,): a weight for every class.
         ignore_index: a target that does not count.
+        size_average, reduce: see the file's head.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
@@ -112,21 +120,28 @@ def nll_loss(
 
     Reference: torch.nn.functional.nll_loss.
     """
+    reduction = checks.reduction_name("F.nll_loss", reduction, size_average, reduce)
     input, axis = _class_input("F.nll_loss", input, weight)
     x = input.astype(checks.wide_dtype(input))
     kept, picked, share = _pick("F.nll_loss", x, jnp.asarray(target), weight, ignore_index, axis)
     losses = jnp.where(kept, -picked * share, 0)
-    return _reduce(losses, share.sum(), checks.reduction_name("F.nll_loss", reduction)).astype(input.dtype)
+    return _reduce(losses, share.sum(), reduction).astype(input.dtype)
 
 
 def mse_loss(
-    input: jax.Array, target: jax.Array, reduction: str = "mean", weight: jax.Array | None = None
+    input: jax.Array,
+    target: jax.Array,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: jax.Array | None = None,
 ) -> jax.Array:
     """`(x - t)²`.
 
     Args:
         input: any shape, floating.
         target: the same shape; others broadcast with a warning, as in torch.
+        size_average, reduce: see the file's head.
         reduction: 'mean', 'sum' or 'none'.
         weight: of the same shape: multiplies every term; 'mean' then divides by `Σ weight`.
 
@@ -145,7 +160,7 @@ def mse_loss(
     """
     input, target = checks.floating("F.mse_loss", "input", input), checks.floating("F.mse_loss", "target", target)
     checks.one_dtype("F.mse_loss", input=input, target=target)
-    checks.reduction_name("F.mse_loss", reduction)
+    reduction = checks.reduction_name("F.mse_loss", reduction, size_average, reduce)
     if input.shape != target.shape:
         _warn_of_broadcast("F.mse_loss", input.shape, target.shape)
     dtype = checks.wide_dtype(input)
@@ -162,6 +177,8 @@ def binary_cross_entropy_with_logits(
     input: jax.Array,
     target: jax.Array,
     weight: jax.Array | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
     reduction: str = "mean",
     pos_weight: jax.Array | None = None,
 ) -> jax.Array:
@@ -171,6 +188,7 @@ def binary_cross_entropy_with_logits(
         input: any shape, logits, floating.
         target: the same shape, probabilities in [0, 1], floating.
         weight: broadcasts to the input: multiplies every term ('mean' still divides by the number of terms).
+        size_average, reduce: see the file's head.
         reduction: 'mean', 'sum' or 'none'.
         pos_weight: broadcasts to the input: v.
 
@@ -190,7 +208,7 @@ def binary_cross_entropy_with_logits(
     where = "F.binary_cross_entropy_with_logits"
     input, target = checks.floating(where, "input", input), checks.floating(where, "target", target)
     checks.one_dtype(where, input=input, target=target)
-    checks.reduction_name(where, reduction)
+    reduction = checks.reduction_name(where, reduction, size_average, reduce)
     checks.shape_of(where, "target", target, input.shape, "It has the input's shape; broadcast it yourself.")
     dtype = checks.wide_dtype(input)
     x, t = input.astype(dtype), target.astype(dtype)

@@ -1,6 +1,7 @@
 """Losses as modules, as in torch/nn/modules/loss.py. Letters: `B batch, C classes, S further dimensions`.
 
-`reduction` is 'mean', 'sum' or 'none' in all of them. `size_average` and `reduce` are torch's older way to say it.
+`reduction` is 'mean', 'sum' or 'none' in all of them. `size_average` and `reduce` are torch's older way to say it, and
+draw a DeprecationWarning.
 """
 
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import jax
 
 from funcnet import functional as F
+from funcnet.functional import checks
 from funcnet.nn.module import Module
 
 __all__ = ["BCEWithLogitsLoss", "CrossEntropyLoss", "MSELoss", "NLLLoss"]
@@ -16,10 +18,9 @@ __all__ = ["BCEWithLogitsLoss", "CrossEntropyLoss", "MSELoss", "NLLLoss"]
 class _Loss(Module):
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
         super().__init__()
-        if size_average is not None or reduce is not None:
-            whole = "sum" if size_average is False else "mean"
-            reduction = "none" if reduce is False else whole
-        self.reduction = reduction
+        inherited = type(self).__init__ is _Loss.__init__
+        level = 3 if inherited else 4  # the warning of the old names points at the line that builds the layer
+        self.reduction = checks.reduction_name(type(self).__name__, reduction, size_average, reduce, level)
 
 
 class CrossEntropyLoss(_Loss):

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as T
 
 from funcnet import functional as F
+from funcnet import nn
 
 from .oracle import agrees, integers, normal
 
@@ -88,6 +89,53 @@ def test_another_ignore_index_and_large_logits():
     )
 
 
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.uint32], ids=lambda d: d.__name__)
+def test_narrow_labels(name, dtype):
+    """-100 is 156 in uint8, and 300 classes are more than int8 or uint8 can count."""
+    x, ids = normal(6, 300), np.array([0, 1, 44, 100, 127, 127 if dtype == np.int8 else 156], dtype)
+    agrees(getattr(F, name), getattr(T, name), x, ids)
+    skipped = {"ignore_index": 127}
+    agrees(*(lambda x, t, lib=lib: getattr(lib, name)(x, t, **skipped) for lib in (F, T)), x, ids)
+
+
+def test_ignored_narrow_labels():
+    ids = np.array([3, -100], np.int8)
+    agrees(F.cross_entropy, T.cross_entropy, normal(2, 200), ids)
+
+
+# torch's table of the old names: reduce=False is 'none', whatever size_average says.
+OLD = [(a, r) for a in (None, True, False) for r in (None, True, False) if (a, r) != (None, None)]
+
+
+@pytest.mark.filterwarnings("ignore:size_average and reduce args")
+@pytest.mark.parametrize(("size_average", "reduce"), OLD)
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss", "mse_loss", "binary_cross_entropy_with_logits"])
+def test_the_old_names_of_reduction(name, size_average, reduce):
+    function, labels = getattr(F, name), name in ("cross_entropy", "nll_loss")
+    x, t, weight = normal(4, 3), integers(0, 3, 4) if labels else normal(4, 3, seed=1), np.abs(normal(3))
+    order = {
+        "cross_entropy": (weight, size_average, 1, reduce, "sum"),
+        "nll_loss": (weight, size_average, 1, reduce, "sum"),
+        "mse_loss": (size_average, reduce, "sum"),
+        "binary_cross_entropy_with_logits": (weight, size_average, reduce, "sum", weight),
+    }[name]
+    tensors = [torch.tensor(a) if isinstance(a, np.ndarray) else a for a in order]
+    want = getattr(T, name)(torch.tensor(x), torch.tensor(t).long() if labels else torch.tensor(t), *tensors)
+    arrays = [jnp.asarray(a, jnp.float32) if isinstance(a, np.ndarray) else a for a in order]
+    with pytest.warns(DeprecationWarning, match=f"F.{name}: size_average and reduce are torch's old names") as caught:
+        got = function(jnp.asarray(x, jnp.float32), jnp.asarray(t) if labels else jnp.asarray(t, jnp.float32), *arrays)
+    assert caught[0].filename == __file__
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["CrossEntropyLoss", "NLLLoss", "MSELoss", "BCEWithLogitsLoss"])
+def test_layers_warn_of_the_old_names_too(kind):
+    with pytest.warns(DeprecationWarning, match=f"{kind}: .* reduction='sum'") as caught:
+        layer = getattr(nn, kind)(size_average=False)
+    assert layer.reduction == "sum" and caught[0].filename == __file__
+
+
 @pytest.mark.parametrize("shape", [(0, 3), (2, 3)])
 def test_nothing_that_counts_is_nan(shape):
     ids = jnp.full(shape[0], -100)
@@ -114,7 +162,9 @@ def test_binary_cross_entropy_with_logits(reduction):
     agrees(ours, theirs, x, t)
     weight, positive = np.abs(normal(4, 1)), np.abs(normal(3))
     agrees(
-        lambda x, t: F.binary_cross_entropy_with_logits(x, t, *_arrays(x, weight), reduction, *_arrays(x, positive)),
+        lambda x, t: F.binary_cross_entropy_with_logits(
+            x, t, *_arrays(x, weight), reduction=reduction, pos_weight=_arrays(x, positive)[0]
+        ),
         lambda x, t: T.binary_cross_entropy_with_logits(
             x, t, torch.tensor(weight), reduction=reduction, pos_weight=torch.tensor(positive)
         ),
