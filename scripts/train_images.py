@@ -26,6 +26,7 @@ import tyro
 from funcnet import functional as F
 from funcnet import nn, optim, weights
 from funcnet.data import ArrayDataset, DataLoader, Prefetcher
+from funcnet.files import write_json
 from funcnet.models import resnet
 from funcnet.parallel import DataParallel, check_batch_size, data_parallel, parallelize, use_virtual_cpu_devices
 from funcnet.train import (
@@ -53,7 +54,6 @@ from funcnet.train import (
     resume,
     train,
 )
-from funcnet.train.files import write_json
 
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")  # where Debian's package dataset-fashion-mnist puts it
 WRITES = ("model.safetensors", "metrics.jsonl", "checkpoints", "eval.json")

@@ -12,6 +12,7 @@ PACKAGE = ROOT / "funcnet"
 RANKS = {
     "tree": 0,
     "random": 0,
+    "files": 0,
     "functional": 1,
     "text": 1,
     "data": 1,

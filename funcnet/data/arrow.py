@@ -8,7 +8,6 @@ processes share them.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from funcnet.files import replacing
 
 KEY = b"funcnet"
 
@@ -52,14 +53,12 @@ def write_columns(
         {name: array.type for name, array in arrays.items()}, metadata={KEY: json.dumps(dict(metadata or {}))}
     )
     batch = pa.record_batch(list(arrays.values()), schema=schema)
-    path = Path(path)
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with pa.OSFile(str(part), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            writer.write_batch(batch)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with (
+        replacing(path) as part,
+        pa.OSFile(str(part), "wb") as sink,
+        pa.ipc.new_file(sink, schema) as writer,
+    ):
+        writer.write_batch(batch)
 
 
 def read_columns(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

@@ -7,13 +7,14 @@ written opens in Hugging Face's `BertTokenizerFast` with the same ids. Continuat
 from __future__ import annotations
 
 import json
-import os
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from funcnet.files import replacing
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PREFIX = "##"
@@ -155,9 +156,14 @@ def save_tokenizer(tokenizer: Tokenizer, directory: str | Path, *, max_length: i
         "model_max_length": max_length,
         **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS},
     }
-    _write(directory / "vocab.txt", "".join(f"{token}\n" for token in vocabulary(tokenizer)))
-    _write(directory / "tokenizer.json", tokenizer.to_str(pretty=True))
-    _write(directory / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
+    texts = {
+        "vocab.txt": "".join(f"{token}\n" for token in vocabulary(tokenizer)),
+        "tokenizer.json": tokenizer.to_str(pretty=True),
+        "tokenizer_config.json": json.dumps(config, indent=2) + "\n",
+    }
+    for name, text in texts.items():
+        with replacing(directory / name) as part:
+            part.write_text(text, "utf-8")
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
@@ -315,12 +321,3 @@ def _require_special(present: Iterable[str], where: str) -> None:
             f"{' '.join(missing)}. "
             "Add them, each on a line of its own, or train a vocabulary."
         )
-
-
-def _write(file: Path, text: str) -> None:
-    part = file.with_name(f"{file.name}.part")
-    try:
-        part.write_text(text, "utf-8")
-        os.replace(part, file)
-    finally:
-        part.unlink(missing_ok=True)

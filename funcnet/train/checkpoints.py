@@ -23,9 +23,9 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from funcnet.files import read_json, sync, write_json
 from funcnet.parallel.data_parallel import to_host
-from funcnet.train.errors import RunError
-from funcnet.train.files import cannot_write, read_json, sync_folder, write_json
+from funcnet.train.errors import RunError, cannot_write
 
 __all__ = ["Checkpoints", "Restored", "resume", "versions"]
 
@@ -146,7 +146,7 @@ class Checkpoints:
             _write_arrays(target / ARRAYS, arrays)
             write_json(target / ABOUT, record)
             write_json(target / DIGESTS, _digests(target))
-            sync_folder(self.folder)
+            sync(self.folder)
             self._last_step = step
             self._prune()
         except BaseException as error:

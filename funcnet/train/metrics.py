@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from funcnet.train.errors import RunError
-from funcnet.train.files import cannot_write
+from funcnet.files import replacing
+from funcnet.train.errors import RunError, cannot_write
 
 __all__ = ["JsonLines", "TensorBoard", "read_metrics"]
 
@@ -141,6 +141,5 @@ def _cut(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = [line + b"\n" for line in (_sound_lines(path) if step else []) if json.loads(line)["step"] <= step]
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(b"".join(kept))
-    os.replace(partial, path)
+    with replacing(path) as part:
+        part.write_bytes(b"".join(kept))

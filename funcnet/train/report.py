@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from funcnet.train.files import cannot_write
+from funcnet.files import replacing
+from funcnet.train.errors import cannot_write
 
 __all__ = ["Panel", "draw_report"]
 
@@ -77,10 +78,9 @@ def draw_report(
     if subtitle:
         figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=9, color=GREY)
     path = Path(path)
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        figure.savefig(partial, format="png")
-        partial.replace(path)
+        with replacing(path) as part:
+            figure.savefig(part, format="png")
     except OSError as error:
         raise cannot_write("train.draw_report", path, error) from error
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from funcnet.files import read_json, write_json
 from funcnet.train.checkpoints import versions
-from funcnet.train.errors import RunError
-from funcnet.train.files import cannot_write, read_json, write_json
+from funcnet.train.errors import RunError, cannot_write
 
 __all__ = ["RUN_FILE", "differences", "finish", "is_finished", "open_run", "pin"]
 

@@ -1,4 +1,3 @@
 """Files <-> named arrays. Knows no model: what the names mean is the model's `state_dict` and `load_state_dict`."""
 
-from funcnet.weights.atomic import replacing
 from funcnet.weights.files import load, save

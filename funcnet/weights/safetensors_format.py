@@ -9,7 +9,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from funcnet.weights.atomic import replacing
+from funcnet.files import replacing
 
 __all__ = ["read", "write"]
 

@@ -1,11 +1,11 @@
 """A model and its directory: `config.json` beside `model.safetensors`, as Hugging Face lays them."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from funcnet import nn, weights
+from funcnet.files import write_json
 from funcnet.models.bert.configuration import BertConfig
 from funcnet.models.bert.modeling import BertModel
 
@@ -81,8 +81,7 @@ def save_pretrained(path: str | Path, model: nn.Module, params: Tree, state: Tre
             once[name] = array
     weights.save(path / _WEIGHTS, once)
     config: BertConfig = vars(model)["config"]
-    with weights.replacing(path / _CONFIG) as part:
-        part.write_text(json.dumps(config.to_dict(type(model).__name__), indent=2) + "\n", "utf-8")
+    write_json(path / _CONFIG, config.to_dict(type(model).__name__))
 
 
 class _Renamed(Mapping[str, Any]):

@@ -18,6 +18,7 @@ import platformdirs
 
 from funcnet import optim
 from funcnet.data import Prefetcher
+from funcnet.files import write_json
 from funcnet.models import bert
 from funcnet.parallel import DataParallel, check_batch_size, data_parallel, parallelize, use_virtual_cpu_devices
 from funcnet.tasks.pretraining import objective as losses
@@ -53,7 +54,6 @@ from funcnet.train import (
     resume,
     train,
 )
-from funcnet.train.files import write_json
 
 __all__ = ["pretrain"]
 

@@ -1,11 +1,13 @@
 """Files that are there whole or not at all, whatever kills the process that writes them."""
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["replacing"]
+__all__ = ["read_json", "replacing", "sync", "write_json"]
 
 
 @contextlib.contextmanager
@@ -30,15 +32,34 @@ def replacing(path: str | Path) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield part
-        _sync(part)
+        sync(part)
         os.replace(part, path)
-        _sync(path.parent)
+        sync(path.parent)
     finally:
         part.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():
+def write_json(path: str | Path, value: Any) -> None:
+    """Replace `path` by `value` as JSON, in one step.
+
+    Raises:
+        OSError: as `replacing`.
+    """
+    with replacing(path) as part:
+        part.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: str | Path) -> Any | None:
+    """What the file holds; None where it is missing or not JSON."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def sync(path: str | Path) -> None:
+    """Let the content of a file, or the names in a folder, outlive a loss of power."""
+    if os.name == "nt" and Path(path).is_dir():
         return  # Windows has no handles for directories
     handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
     try:
