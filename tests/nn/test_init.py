@@ -1,5 +1,6 @@
 """Every initialiser against torch's: equal where nothing is random, alike in distribution where something is."""
 
+import inspect
 import math
 
 import jax
@@ -132,6 +133,27 @@ def test_names_come_in_pairs_as_torch_has_them(name):
     leaf = nn.Parameter((4, 4, 3) if name == "dirac_" else (4, 4))
     assert getattr(nn.init, name)(leaf, *given) is leaf
     assert leaf.init(KEY, leaf.shape, jnp.bfloat16).dtype == jnp.bfloat16
+
+
+IN_PLACE = [name for name in dir(torch.nn.init) if name.endswith("_") and not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", [*IN_PLACE, "calculate_gain"])
+def test_signatures_are_torchs(name):
+    read = lambda f: [(p.name, p.kind, p.default) for p in inspect.signature(f).parameters.values()]
+    assert read(getattr(nn.init, name)) == read(getattr(torch.nn.init, name))
+    if name in IN_PLACE:  # without the underscore: the same, less what only an array and a stream of numbers need
+        assert read(getattr(nn.init, name[:-1])) == [
+            p for p in read(getattr(torch.nn.init, name)) if p[0] not in ("tensor", "generator")
+        ]
+
+
+def test_arguments_are_taken_as_torch_takes_them():
+    init = nn.init.normal_(tensor=nn.Parameter((3,)), std=0.1, generator=None).init
+    assert init.keywords == nn.init.normal_(nn.Parameter((3,)), 0.0, 0.1, None).init.keywords
+    for wrong in (lambda: nn.init.normal_(), lambda: nn.init.ones_(nn.Parameter(3), generator=None)):
+        with pytest.raises(TypeError):
+            wrong()
 
 
 def test_torch_has_no_initialiser_that_is_missing_here():
