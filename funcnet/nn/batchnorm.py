@@ -275,7 +275,10 @@ class SyncBatchNorm(_BatchNorm):
             `module`, or a new SyncBatchNorm if it is a BatchNorm itself.
 
         Raises:
-            ValueError: a BatchNorm with a `forward` of its own, which the conversion would lose.
+            ValueError: a subclass of BatchNorm with methods of its own, which the conversion would lose. Its attributes
+                stay, and another constructor, start, `ranks` or `extra_repr` are no hindrance; nor is a SyncBatchNorm.
+
+        Differs from torch: there, what a subclass adds is dropped without a word.
 
         >>> from funcnet import nn
         >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
@@ -296,24 +299,23 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def _from(cls, old: _BatchNorm, path: str, axis_name: AxisName, axis_index_groups: Groups) -> "SyncBatchNorm":
-        if type(old).forward not in (_BatchNorm.forward, SyncBatchNorm.forward):
+        if isinstance(old, SyncBatchNorm):
+            cls = type(old)
+        kept = {*BatchNorm1d.__mro__, *BatchNorm2d.__mro__, *BatchNorm3d.__mro__, *cls.__mro__}
+        own = {name for kind in type(old).__mro__ if kind not in kept for name in vars(kind)}
+        lost = sorted(n for n in own - _NO_LOSS if n == "__call__" or not (n.startswith("__") and n.endswith("__")))
+        if lost:
             raise ValueError(
-                f"{cls.__name__}.convert_sync_batchnorm: {path or 'the root'} ({type(old).__name__}) has a forward of "
-                "its own, which conversion would lose. Give its call axis_name=…, or leave it out of the conversion."
+                f"{cls.__name__}.convert_sync_batchnorm: {path or 'the root'} ({type(old).__name__}) has "
+                f"{', '.join(lost)} of its own, which conversion would lose. Call it with axis_name=…, or derive it "
+                "from SyncBatchNorm, which stays as it is but for its axes."
             )
-        new = cls(
-            old.num_features,
-            old.eps,
-            old.momentum,
-            old.affine,
-            old.track_running_stats,
-            axis_name,
-            axis_index_groups,
-            bias=old.bias is not None,
-        )
-        leaves = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
-        vars(new).update({name: vars(old)[name] for name in leaves})
+        new = object.__new__(cls)
+        vars(new).update(vars(old), axis_name=axis_name, axis_index_groups=axis_index_groups)
         return new
+
+
+_NO_LOSS = {"reset_parameters", "extra_repr", "ranks"}  # of a subclass: what has done its work, or tells people alone
 
 
 def _as_batch(mask: jax.Array | None, count: jax.Array, dtype: Any) -> jax.Array:

@@ -210,13 +210,68 @@ def test_conversion_reaches_into_a_stack():
     assert [type(m).__name__ for m in net.modules()] == ["Repeat", "SyncBatchNorm"]
 
 
-def test_conversion_does_not_lose_a_forward_of_ones_own():
-    class Mine(nn.BatchNorm1d):
-        def forward(self, input):
-            return 2 * super().forward(input)
+def forward_too(self, input):
+    return 2 * nn.BatchNorm1d.forward(self, input)
 
-    with pytest.raises(ValueError, match=r"1 \(Mine\) has a forward of its own, which conversion would lose"):
-        nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.ReLU(), Mine(2)), "batch")
+
+class Checks:
+    def _check_input(self, input):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("bases", "own", "lost"),
+    [
+        ((nn.BatchNorm1d,), {"forward": forward_too}, "forward"),
+        ((nn.BatchNorm1d,), {"_check_input": lambda self, input: None}, "_check_input"),
+        ((Checks, nn.BatchNorm1d), {}, "_check_input"),
+        ((nn.BatchNorm1d,), {"__call__": forward_too, "fold": forward_too}, "__call__, fold"),
+        ((nn.BatchNorm1d,), {"scale": property(lambda self: 2.0)}, "scale"),
+    ],
+)
+def test_conversion_refuses_what_it_would_lose(bases, own, lost):
+    net = nn.Sequential(nn.ReLU(), type("Mine", bases, own)(2))
+    with pytest.raises(ValueError, match=rf"1 \(Mine\) has {lost} of its own, which conversion would lose\. Call it"):
+        nn.SyncBatchNorm.convert_sync_batchnorm(net, "batch")
+    assert type(net[1]).__name__ == "Mine"
+
+
+def test_conversion_keeps_all_attributes():
+    class Small(nn.BatchNorm1d):
+        """Another constructor and another start are no loss; torch drops the class as well."""
+
+        ranks = (2,)
+
+        def __init__(self):
+            super().__init__(2, eps=1e-3)
+            self.note = "mine"
+            self.child = nn.BatchNorm1d(3)
+
+        def reset_parameters(self):
+            nn.init.constant_(self.weight, 3.0)
+            nn.init.zeros_(self.bias)
+
+    new = nn.SyncBatchNorm.convert_sync_batchnorm(Small(), "batch")
+    assert type(new) is type(new.child) is nn.SyncBatchNorm and (new.note, new.eps) == ("mine", 1e-3)
+    assert new.init(KEY)[0]["weight"].tolist() == [3, 3]
+    x = jax.random.normal(KEY, (5, 2))
+    net = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.remat(nn.BatchNorm1d(2))), "batch")
+    program = jax.make_jaxpr(functools.partial(net.apply, training=True))(*net.init(KEY), x)
+    assert "checkpoint" in str(program) or "remat" in str(program)
+
+
+def test_conversion_leaves_a_synchronised_subclass_its_class():
+    old = type("Mine", (nn.SyncBatchNorm,), {"forward": forward_too})(2, axis_name="a")
+    new = nn.SyncBatchNorm.convert_sync_batchnorm(old, "b", [[0], [1]])
+    assert type(new) is type(old) and (new.axis_name, new.axis_index_groups, old.axis_name) == ("b", [[0], [1]], "a")
+
+
+def test_conversion_of_a_subclass_that_adds_no_method_is_torchs():
+    made = []
+    for library in (nn, torch.nn):
+        kind = type("Mine", (library.BatchNorm1d,), {})
+        made.append(library.SyncBatchNorm.convert_sync_batchnorm(library.Sequential(kind(4, momentum=None))))
+    assert repr(made[0]) == repr(made[1])
 
 
 # ------------------------------------------------------------------------------------------------------ over devices
