@@ -7,6 +7,8 @@
   `jax.checkpoint`) that the core itself starts inside a forward.
 """
 
+import copy
+import itertools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -86,9 +88,16 @@ class Call:
 class Frame:
     """What a bound module knows of itself."""
 
-    def __init__(self, description: Any, path: str, call: Call, name: str | None = None):
-        self.description, self.path, self.call, self.keys = description, path, call, 0
-        self.name = name if name is not None else call.names.get(id(description), join(call.prefix, path))
+    def __init__(self, description: Any, path: str, call: Call):
+        self.description, self.path, self.call = description, path, call
+        self.name = call.names.get(id(description), join(call.prefix, path))
+        self.draws = itertools.count()  # numbers the keys that the module draws
+
+    def slice(self, description: Any, name: str) -> "Frame":
+        """The frame of a slice of this container: what either draws the other does not draw again."""
+        part = copy.copy(self)
+        part.description, part.name = description, name
+        return part
 
     def where(self) -> str:
         return f"{self.name or 'the root'} ({type(self.description).__name__})"
@@ -136,6 +145,8 @@ class _Binder:
         for name, value in values.items():
             if isinstance(value, types.MethodType) and value.__self__ is module:
                 values[name] = types.MethodType(value.__func__, bound)
+            elif isinstance(value, (list, dict, set)):
+                values[name] = copy.copy(value)  # what forward puts in may be a tracer, and goes with the bound copy
         for kind, given in ((Parameter, params), (Buffer, state)):
             borrowed = set()
             for name, leaf in module._leaves(kind):
@@ -170,8 +181,9 @@ def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Any, stacks: t
     what = "params" if kind is Parameter else "state"
     if name not in given:
         message = f"{frame.where()}: {what} has no {name!r}."
-        if leaf.tied_names:
-            message += f" It is shared and lives under {leaf.tied_names[0]!r}: take net.subtree(…) of the child."
+        if leaf.homes:
+            homes = " or ".join(f"{home!r} (in {net})" for home, net in leaf.homes)
+            message += f" It is shared and lives under {homes}: take net.subtree(…) of the child."
         else:
             message += " Give apply what this very module's init made."
         raise ValueError(message)

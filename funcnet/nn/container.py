@@ -4,7 +4,6 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from funcnet.nn.binding import Frame
 from funcnet.nn.module import Module
 
 __all__ = ["ModuleDict", "ModuleList", "Sequential"]
@@ -48,7 +47,7 @@ class _Numbered(Module):
         vars(part).update({str(i): child for i, child in enumerate(self._list()[index])})
         if frame is not None:
             name = f"{frame.name}[{index.start}:{index.stop}]"
-            vars(part)["_frame"] = Frame(frame.description._slice(index), frame.path, frame.call, name)
+            vars(part)["_frame"] = frame.slice(frame.description._slice(index), name)
         return part
 
     def __setitem__(self, index: int, module: Module) -> None:

@@ -39,7 +39,8 @@ class Module(Description):
     Subclass it as in torch: assign layers, `nn.Parameter`s and buffers in `__init__`, compute in `forward`.
 
     Differs from torch: holds no arrays, so `init` gives them and `apply` takes them; `training`, randomness and hooks
-    are arguments of `apply`; a plain list of modules is refused when it is called (use `nn.ModuleList`).
+    are arguments of `apply`; a plain list of modules is refused when it is called (use `nn.ModuleList`). Plain lists,
+    dicts and sets among the attributes are copied for each `apply`: what `forward` puts into them is gone afterwards.
 
     Example:
         >>> import jax
@@ -121,16 +122,13 @@ class Module(Description):
         return self._build(Parameter, start), self._build(Buffer, start)
 
     def _note_ties(self) -> None:
-        """Tells every shared leaf its names in this tree, so that a child used alone can say whom it borrows from."""
-        names: dict[int, list[str]] = {}
-        leaves: dict[int, Any] = {}
+        """Tells every shared leaf its home in this net, so that a child used alone can say whom it borrows from."""
+        homes: dict[int, str] = {}
         for path, module in self.named_modules(remove_duplicate=False):
             for name, leaf in (*module._leaves(Parameter), *module._leaves(Buffer)):
-                names.setdefault(id(leaf), []).append(binding.join(path, name))
-                leaves[id(leaf)] = leaf
-        for key, leaf in leaves.items():
-            if len(names[key]) >= max(2, len(leaf.tied_names)):
-                leaf.tied_names = tuple(names[key])
+                home = homes.setdefault(id(leaf), binding.join(path, name))
+                if home != binding.join(path, name):
+                    leaf.homes[home, type(self).__name__] = None
 
     def partition(self, params: Tree) -> tuple[Tree, Tree]:
         """(trainable, frozen) params by their `requires_grad`; `tree.merge` puts them together again.
@@ -255,7 +253,8 @@ class Module(Description):
             raise TypeError(
                 f"{type(self).__name__}: a description holds no arrays and cannot be called by itself. Call "
                 "net.apply(params, state, x); inside forward, call a child that is an attribute or sits in an "
-                "nn.ModuleList (a plain list or dict hides it)."
+                "nn.ModuleList (a plain list or dict, a functools.partial of a method, or a lambda over self hides it: "
+                "keep the method itself, self.act = self.method, and make the partial or lambda in forward)."
             )
         call, forward = frame.call, self.forward
         if "_remat" in vars(self):
@@ -283,9 +282,7 @@ class Module(Description):
         if frame.call.rng is None:
             raise ValueError(f"{frame.where()}: needs randomness. Give apply a key: apply(…, rng=jax.random.key(0)).")
         frame.same_trace("randomness")
-        key = random.key_for_name(frame.call.rng, f"{frame.path}#{frame.keys}")
-        frame.keys += 1
-        return key
+        return random.key_for_name(frame.call.rng, f"{frame.path}#{next(frame.draws)}")
 
     # ------------------------------------------------------------------------------------------------ stacks of layers
 

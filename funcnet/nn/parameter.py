@@ -96,7 +96,7 @@ class _Initialised:
 
 class _Leaf(_Initialised):
     def __init__(self, shape_or_array: Any, init: Init | None, dtype: Any):
-        self.tied_names: tuple[str, ...] = ()  # for errors only: where a shared leaf lives in the tree that holds it
+        self.homes: dict[tuple[str, str], None] = {}  # for errors only: (name, net's class) of each net that shares it
         self.shape: tuple[int, ...] | None
         if shape_or_array is None:
             self.shape, self.init, self.dtype = None, init, dtype or jnp.float32

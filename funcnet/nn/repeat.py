@@ -4,13 +4,15 @@ Both run a child by its pure form, so buffers, dropout and captured values are r
 """
 
 import copy
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
 import jax
+import numpy as np
 
 from funcnet import tree
-from funcnet.nn.binding import pure_run, take
+from funcnet.nn.binding import join, pure_run, take
 from funcnet.nn.container import _Numbered
 from funcnet.nn.module import Module
 from funcnet.nn.parameter import Buffer, Parameter
@@ -111,7 +113,7 @@ class Repeat(_Numbered):
         super().add_module(name, module)
 
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        keys = None if self._frame.call.rng is None else jax.random.split(self.make_rng(), self.n)
+        keys = None if self._frame.call.rng is None else self._keys()
         taps = self._frame.call.taps
         if self.scan:
             return self._scan(x, args, kwargs, keys, taps)
@@ -119,6 +121,17 @@ class Repeat(_Numbered):
             state, key = layer._values(Buffer), None if keys is None else keys[i]
             x = take(layer, state, pure_run(layer)(layer._values(Parameter), state, key, taps, (x, *args), kwargs))
         return x
+
+    def _keys(self) -> jax.Array:
+        """A key for every layer, from its own name and the count of its runs: a slice draws what the whole would."""
+        self._frame.same_trace("randomness")
+        if self.scan:
+            draw = next(vars(self)[tree.STACKED]._frame.draws)
+            names = [f"{join(self._frame.path, str(i))}#{draw}" for i in range(self.n)]
+        else:
+            names = [f"{layer._frame.path}#{next(layer._frame.draws)}" for layer in self]
+        hashes = np.array([zlib.crc32(name.encode()) for name in names], np.uint32)
+        return jax.vmap(jax.random.fold_in, (None, 0))(self._frame.call.rng, hashes)  # random.key_for_name, in one go
 
     def _scan(self, x: Any, args: Any, kwargs: Any, keys: Any, taps: Any) -> Any:
         layer = vars(self)[tree.STACKED]

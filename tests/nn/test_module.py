@@ -1,6 +1,7 @@
 """A description is built, `apply` runs it; and what it refuses it names. Beside torch: `test_module_parity.py`."""
 
 import copy
+import functools
 import pickle
 import types
 
@@ -354,6 +355,45 @@ def test_what_forward_is_refused(act, error, text):
     refuses(text, lambda: run(act), error)
 
 
+@pytest.mark.parametrize(
+    "make", [lambda m: functools.partial(m.double), lambda m: lambda x: m.double(x), lambda m: [m.fc]]
+)
+def test_what_holds_on_to_the_description_is_told_how_to_let_go(make):
+    class Holds(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(2, 2)
+            self.held = make(self)
+
+        def double(self, x):
+            return 2 * self.fc(x)
+
+        def forward(self, x):
+            return (self.held[0] if isinstance(self.held, list) else self.held)(x)
+
+    net = Holds()
+    attempt = lambda: net.apply(*net.init(KEY), X)
+    refuses("a plain list or dict, a functools.partial of a method, or a lambda over self", attempt, TypeError)
+
+
+def test_plain_lists_and_dicts_are_copied_so_that_nothing_leaks():
+    class Keeps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seen, self.sizes, self.tags = [], {}, set()
+
+        def forward(self, x):
+            self.seen.append(x)
+            self.sizes["x"] = x
+            self.tags.add("x")
+            return self.seen[-1] + self.sizes["x"]
+
+    net = Keeps()
+    with jax.checking_leaks():
+        np.testing.assert_array_equal(jax.jit(net.apply)({}, {}, X)[0], 2 * X)
+    assert (net.seen, net.sizes, net.tags) == ([], {}, set())
+
+
 def test_descriptions_alone_do_not_run(whole):
     net, params, _ = whole
     refuses("Whole: a description holds no arrays and cannot be called by itself", lambda: net(X), TypeError)
@@ -413,7 +453,7 @@ def test_a_borrowing_child_alone_names_the_owner_and_subtree_fills_it_in():
     params, state = net.init(KEY)
     hidden = jnp.ones((3, 4))
     attempt = lambda: net.decoder.apply(params["decoder"], state["decoder"], hidden)
-    refuses("params has no 'weight'. It is shared and lives under 'embeddings.weight': take net.subtree", attempt)
+    refuses("params has no 'weight'. It is shared and lives under 'embeddings.weight' (in Nested): take net", attempt)
     out, _ = net.decoder.apply(*net.subtree("decoder", params, state), hidden)
     np.testing.assert_allclose(out, hidden @ params["embeddings"]["weight"].T + params["decoder"]["bias"], rtol=1e-5)
     filled = net.subtree("again", params, state)
@@ -466,6 +506,27 @@ def test_shared_buffers_are_one():
     assert state == {"a": {"count": 0}, "b": {}}
     out, after = net.apply(params, state)
     assert int(out) == int(after["a"]["count"]) == 11 and after["b"] == {}
+
+
+def test_a_child_that_two_nets_share_names_its_owner_in_each():
+    class Tied(nn.Module):
+        def __init__(self, owner, child):
+            super().__init__()
+            setattr(self, owner, nn.Linear(2, 2))
+            self.child = child
+            child.weight = getattr(self, owner).weight if child.weight is None else child.weight
+            getattr(self, owner).weight = child.weight
+
+    class Other(Tied):
+        pass
+
+    child = nn.Linear(2, 2)
+    first, second = Tied("one", child), Other("two", child)
+    (params, state), _ = first.init(KEY), second.init(KEY)
+    alone = lambda: child.apply(params["child"], state["child"], X)
+    refuses("and lives under 'one.weight' (in Tied) or 'two.weight' (in Other): take net.subtree", alone)
+    first.init(KEY)
+    refuses("and lives under 'one.weight' (in Tied) or 'two.weight' (in Other): take net.subtree", alone)
 
 
 # ------------------------------------------------------------------------------------------------------- copying

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from funcnet import nn, tree
+from funcnet import nn, random, tree
 from tests.nn.nested import IDS, KEY, ours
 
 RNG = jax.random.key(5)
@@ -48,6 +48,82 @@ def test_layers_start_apart_and_drop_apart():
     drop = nn.Repeat(nn.Dropout(0.5), 2, scan=True)
     _, _, masks = nn.capture(drop, "*")({}, drop.init(KEY)[1], jnp.ones(64), training=True, rng=RNG)
     assert not np.array_equal(masks["*"][0] > 0, masks["*"][1] > 0)
+
+
+class Parts(nn.Module):
+    """Layers that a test runs as it likes: whole, or slice by slice."""
+
+    def __init__(self, layers, run):
+        super().__init__()
+        self.layers, self.run = layers, run
+
+    def forward(self, x):
+        return self.run(self.layers, x)
+
+
+def masks(layers, run):
+    """What `run` returns for ones."""
+    net = Parts(layers, run)
+    return net.apply(*net.init(KEY), jnp.ones(64), training=True, rng=RNG)[0]
+
+
+def in_parts(layers, x):
+    return layers[2:](layers[:2](x))
+
+
+def drops(scan=False):
+    return nn.Repeat(nn.Sequential(nn.Dropout(0.1), nn.Linear(64, 64), nn.Dropout(0.1)), 4, scan=scan)
+
+
+def test_slices_draw_what_the_whole_draws():
+    whole = masks(drops(), lambda layers, x: layers(x))
+    same(masks(drops(scan=True), lambda layers, x: layers(x)), whole)
+    same(masks(drops(), in_parts), whole, 0)
+    same(masks(drops(), lambda layers, x: layers[1:][1:](layers[:3][:2](x))), whole, 0)
+    twice = masks(drops(), lambda layers, x: (layers(x), in_parts(layers, x)))
+    same(masks(drops(scan=True), lambda layers, x: (layers(x), layers(x))), twice)
+
+
+@pytest.mark.parametrize("kind", [nn.Repeat, lambda layer, n: nn.Sequential(*(copy.deepcopy(layer) for _ in range(n)))])
+def test_every_slice_and_every_call_draws_its_own(kind):
+    layers = kind(nn.Dropout(0.5), 4)
+    drawn = masks(layers, lambda layers, x: [layers[:2](x), layers[2:](x), layers[:2](x), layers[1:](x)])
+    drawn += masks(kind(nn.remat(nn.Dropout(0.5)), 4), lambda layers, x: [layers[1:](x), layers[1:](x)])
+    assert len({np.asarray(mask).tobytes() for mask in drawn}) == len(drawn)
+
+
+def test_a_slice_of_a_container_that_draws_by_itself_draws_its_own():
+    class Noisy(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x) + jax.random.normal(self.make_rng(), x.shape)
+
+    for container in (Noisy(nn.Identity(), nn.Identity()), nn.remat(nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5)))):
+        first, second = masks(container, lambda layers, x: (layers[:1](x), layers[1:](x)))
+        assert not np.array_equal(first, second)
+
+
+def test_a_layer_that_several_places_share_draws_for_each():
+    net = nn.Repeat(nn.Dropout(0.5), 1)
+    net.append(net[0])
+    elsewhere = nn.Sequential(net[0], net)
+    _, _, seen = nn.capture(elsewhere, "0")({}, elsewhere.init(KEY)[1], jnp.ones(64), training=True, rng=RNG)
+    assert len({np.asarray(mask > 0).tobytes() for mask in seen.values()}) == len(seen)
+
+
+def test_keys_are_those_of_the_layers_names():
+    """As a parameter's: adding a layer leaves the others' masks alone."""
+    for scan in (False, True):
+        net = nn.Repeat(Key(), 3, scan=scan)
+        keys, _ = net.apply(*net.init(KEY), jnp.zeros((3, 2), jnp.uint32), rng=RNG)
+        inner = [random.key_for_name(random.key_for_name(RNG, f"{i}#0"), "#0") for i in range(3)]
+        assert keys.tolist() == [jax.random.key_data(key).tolist() for key in inner]
+
+
+class Key(nn.Module):
+    """Puts its key behind those it is given."""
+
+    def forward(self, keys):
+        return jnp.concatenate([keys[1:], jax.random.key_data(self.make_rng())[None]])
 
 
 def test_further_arguments_go_to_every_layer():
