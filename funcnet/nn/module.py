@@ -25,6 +25,7 @@ from funcnet import random, tree
 from funcnet.nn import binding, display, lazy, state_dict
 from funcnet.nn.description import Description
 from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.snapshot import compared_by_description
 from funcnet.nn.state_dict import Match
 
 Tree = dict[str, Any]
@@ -41,6 +42,12 @@ class Module(Description):
     Differs from torch: holds no arrays, so `init` gives them and `apply` takes them; `training`, randomness and hooks
     are arguments of `apply`; a plain list of modules is refused when it is called (use `nn.ModuleList`). Plain lists,
     dicts and sets among the attributes are copied for each `apply`: what `forward` puts into them is gone afterwards.
+
+    A description may change between calls (`net.act = nn.Tanh()`, `nn.init.zeros_(net.fc.weight)`,
+    `net.fc.requires_grad_(False)`). A function that is jitted already keeps the program that it has: change, then jit
+    again. `jax.jit(net.apply)` and `jax.jit(net.init)` notice what has changed in the modules and leaves, in their
+    attributes and in the items of plain lists, dicts and sets, and without a change find their program again. What
+    changes deeper within (a field of a configuration object) nothing sees: assign a new object.
 
     Example:
         >>> import jax
@@ -92,6 +99,7 @@ class Module(Description):
 
         return one(self, "", ())
 
+    @compared_by_description
     def init(self, rng: jax.Array, *example_inputs: Any, **kwargs: Any) -> tuple[Tree, Tree]:
         """Makes the arrays.
 
@@ -171,6 +179,7 @@ class Module(Description):
 
     # -------------------------------------------------------------------------------------------------------- running
 
+    @compared_by_description
     def apply(
         self,
         params: Any,
