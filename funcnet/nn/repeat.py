@@ -4,6 +4,7 @@ Both run a child by its pure form, so buffers, dropout and captured values are r
 """
 
 import copy
+import types
 import zlib
 from collections.abc import Iterable
 from typing import Any
@@ -37,6 +38,9 @@ def remat(layer: Module, policy: Any = None) -> Module:
     Reference: https://docs.jax.dev/en/latest/gradient-checkpointing.html
     """
     changed = copy.copy(layer)
+    for name, value in vars(layer).items():
+        if isinstance(value, types.MethodType) and value.__self__ is layer:
+            vars(changed)[name] = types.MethodType(value.__func__, changed)
     vars(changed)["_remat"] = {"policy": policy}
     return changed
 

@@ -243,6 +243,25 @@ def test_remat_keeps_type_and_copies_and_pickles():
         assert rematerialised(jax.make_jaxpr(made.apply)(params, state, jnp.ones((2, 3))))
 
 
+def test_remat_keeps_a_method_that_is_an_attribute():
+    class Choice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(2, 2)
+            self.act = self.double
+
+        def double(self, x):
+            return 2 * self.fc(x)
+
+        def forward(self, x):
+            return self.act(x)
+
+    plain = Choice()
+    run = lambda net: net.apply(*net.init(KEY), jnp.ones(2))[0]
+    same(run(nn.remat(plain)), run(plain))
+    assert plain.act.__self__ is plain
+
+
 def test_remat_draws_and_captures_on_each_call():
     class Twice(nn.Module):
         def __init__(self):
