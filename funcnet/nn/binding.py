@@ -167,7 +167,7 @@ class _Binder:
 
     def _training(self, frame: Frame) -> bool:
         spec = self.call.training
-        return spec if isinstance(spec, bool) else spec[frame.name]
+        return spec if isinstance(spec, bool) else spec[frame.name.partition("[")[0]]  # a slice: as the whole
 
     def _same_stack(self, frame: Frame, part: Any, stacks: tuple[int, ...]) -> None:
         if self.stacks[id(part)] != stacks:

@@ -5,14 +5,12 @@ Both run a child by its pure form, so buffers, dropout and captured values are r
 
 import copy
 import types
-import zlib
 from collections.abc import Iterable
 from typing import Any
 
 import jax
-import numpy as np
 
-from funcnet import tree
+from funcnet import random, tree
 from funcnet.nn.binding import join, pure_run, take
 from funcnet.nn.container import _Numbered
 from funcnet.nn.module import Module
@@ -134,8 +132,7 @@ class Repeat(_Numbered):
             names = [f"{join(self._frame.path, str(i))}#{draw}" for i in range(self.n)]
         else:
             names = [f"{layer._frame.path}#{next(layer._frame.draws)}" for layer in self]
-        hashes = np.array([zlib.crc32(name.encode()) for name in names], np.uint32)
-        return jax.vmap(jax.random.fold_in, (None, 0))(self._frame.call.rng, hashes)  # random.key_for_name, in one go
+        return random.keys_for_names(self._frame.call.rng, names)
 
     def _scan(self, x: Any, args: Any, kwargs: Any, keys: Any, taps: Any) -> Any:
         layer = vars(self)[tree.STACKED]

@@ -29,7 +29,7 @@ class Embedding(Module):
     Call: (*) integers in [0, num_embeddings) -> (*, embedding_dim).
 
     Differs from torch: with `max_norm` the table itself does not change in forward; `F.embedding_renorm` gives the one
-        that torch would be left with. Under `jit` an id out of range cannot raise.
+        that torch would be left with. Under `jit` an id out of range cannot raise: its row is NaN and gets no gradient.
 
     Example:
         >>> import jax, jax.numpy as jnp

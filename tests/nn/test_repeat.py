@@ -102,6 +102,22 @@ def test_a_slice_of_a_container_that_draws_by_itself_draws_its_own():
         assert not np.array_equal(first, second)
 
 
+def test_a_slice_of_a_recomputed_container_trains_as_the_whole_is_told():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seq = nn.remat(nn.Sequential(nn.Dropout(0.5), nn.Identity()))
+
+        def forward(self, x):
+            return self.seq[:1](x)
+
+    net, x = Net(), jnp.ones((4, 8))
+    for training in (True, False):
+        out, _ = net.apply({"seq": {"0": {}, "1": {}}}, net.init(jax.random.key(0))[1], x, training={"seq": training},
+                           rng=jax.random.key(0))  # fmt: skip
+        assert bool((out == 0).any()) is training
+
+
 def test_a_layer_that_several_places_share_draws_for_each():
     net = nn.Repeat(nn.Dropout(0.5), 1)
     net.append(net[0])
