@@ -37,6 +37,8 @@ def _pretrain(config: PretrainingConfig) -> int:
 def _fill_mask(arguments: FillMask) -> int:
     from funcnet.models import bert
 
+    if arguments.top < 1:
+        raise ValueError(f"fill-mask: --top; expected at least 1, got {arguments.top}.")
     fill = bert.inference(arguments.directory, guesses=arguments.top)
     for text in arguments.text:
         print(text)

@@ -31,7 +31,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        part.touch()
+        mode = part.stat().st_mode  # what the umask says; some writers make files for their owner alone
         yield part
+        part.chmod(mode)
         sync(part)
         os.replace(part, path)
         sync(path.parent)

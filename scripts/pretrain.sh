@@ -14,6 +14,7 @@ case " $* " in
   *" --out "* | *" --out="* | *" -h "* | *" --help "*) exec funcnet pretrain "$@" ;;
 esac
 out=$root/runs/demo # of the run without arguments alone, so that it can always be continued
+if [ "$*" = --resume ]; then shift; fi
 if [ $# -eq 0 ]; then
   if [ -e "$out" ]; then set -- --resume; fi
   exec funcnet pretrain --out "$out" "$@"

@@ -3,10 +3,20 @@
 import re
 from pathlib import Path
 
+import jax
+
+from funcnet.models import bert
+from funcnet.text import save_tokenizer, train_wordpiece
+
 README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
 
 
-def test_its_python_runs(capsys):
+def test_its_python_runs(capsys, tmp_path, monkeypatch):
+    tokenizer = train_wordpiece(["the union of the united states"] * 3, vocab_size=60)
+    model = bert.BertForPreTraining(bert.BertConfig.preset("tiny", vocab_size=tokenizer.get_vocab_size()))
+    bert.save_pretrained(tmp_path / "runs" / "mine", model, *model.init(jax.random.key(0)))
+    save_tokenizer(tokenizer, tmp_path / "runs" / "mine")
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert blocks
     for block in blocks:

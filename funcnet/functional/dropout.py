@@ -208,7 +208,10 @@ def _feature_shape(where: str, input: jax.Array) -> tuple[int, ...]:
 
 def _mask(where: str, p: float, rng: jax.Array | None, shape: Sequence[int]) -> jax.Array:
     if rng is None:
-        raise ValueError(f"{where}: random in training; expected a key, got rng=None. Pass rng=jax.random.key(seed).")
+        raise ValueError(
+            f"{where}: random in training; expected a key, got rng=None. Pass rng=key, another "
+            "one at every call; inside a module's forward rng=self.make_rng() if self.training else None."
+        )
     return random.dropout_mask(rng, shape, p)
 
 

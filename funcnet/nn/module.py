@@ -14,6 +14,7 @@ carry one leading axis for it.
 """
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -207,7 +208,7 @@ class Module(Description):
 
         Raises:
             ValueError: params or state do not fit the description, randomness without `rng`, a buffer changes shape.
-            TypeError: no params or state.
+            TypeError: no params or state; `forward` has an argument that is called like one of these.
         """
         if state is None and not inputs and callable(params):
             for child in self.children():
@@ -219,6 +220,12 @@ class Module(Description):
                 f"{type(self).__name__}.apply: expected params and state, two dicts as `init` gives them, got "
                 f"{type(params).__name__} and {type(state).__name__}. Call net.apply(params, state, *inputs)."
             )
+        for name, place in _hidden_arguments(type(self)).items():
+            if method is None and place >= len(inputs):
+                raise TypeError(
+                    f"{type(self).__name__}.apply: forward has an argument {name!r}, which apply keeps for itself; "
+                    f"expected it by position, got {len(inputs)} inputs. Give it as input {place + 1}, or rename it."
+                )
         description = self._description()
         call = description._call("apply", training, rng, hooks)
         out, state, _ = description._run(params, state, inputs, kwargs, call, method)
@@ -339,3 +346,10 @@ class Module(Description):
 
     def _repr_html_(self) -> str:
         return display.html(self)
+
+
+@functools.cache
+def _hidden_arguments(cls: Any) -> dict[str, int]:
+    """The arguments of forward that `apply` has too, with their places: by keyword they would never arrive."""
+    names = list(inspect.signature(cls.forward).parameters)[1:]
+    return {name: names.index(name) for name in ("training", "rng", "hooks", "method") if name in names}

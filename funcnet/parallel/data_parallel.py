@@ -175,11 +175,13 @@ def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str
     Example:
         >>> check_batch_size(32, devices=8, accumulate=2)
     """
+    if accumulate < 1:
+        raise ValueError(f"{where}: accumulate; expected at least 1, got {accumulate}. Take one micro-batch or more.")
     multiple = devices * accumulate
     if rows > 0 and rows % multiple == 0:
         return
     over = f"{devices} device{'s' * (devices != 1)}" + (f" x {accumulate} micro-batches" if accumulate > 1 else "")
-    near = [m for m in (rows // multiple * multiple, (rows // multiple + 1) * multiple) if m > 0]
+    near = [m for m in (rows // multiple * multiple, (rows // multiple + 1) * multiple) if m > 0] or [multiple]
     raise ValueError(
         f"{where}: a batch that does not divide over {over}; expected a multiple of {multiple}, got {rows}. "
         f"Take a batch size of {' or '.join(map(str, near))}, or other devices."

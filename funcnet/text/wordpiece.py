@@ -64,7 +64,7 @@ def train_wordpiece(
         raise ValueError(
             f"train_wordpiece: vocab_size does not hold the alphabet; expected at least {len(first)} (special tokens "
             "and characters), "
-            f"got {vocab_size}. Raise it, or lower limit_alphabet."
+            f"got {vocab_size}. Raise it."
         )
     # Why the characters are handed over as special tokens: the trainer numbers `##` characters in the order of a hash
     # map, another one in every process, and breaks ties between pairs by those numbers.

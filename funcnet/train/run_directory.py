@@ -4,6 +4,7 @@
 digest of a corpus, of a vocabulary), and at last that the run finished. What it holds, a resumed run must agree with.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from funcnet.files import read_json, write_json
 from funcnet.train.checkpoints import versions
 from funcnet.train.errors import RunError, cannot_write
 
-__all__ = ["RUN_FILE", "differences", "finish", "is_finished", "open_run", "pin"]
+__all__ = ["RUN_FILE", "abandon", "differences", "finish", "is_finished", "open_run", "pin"]
 
 RUN_FILE = "run.json"
 
@@ -58,9 +59,10 @@ def open_run(
     there = [name for name in (RUN_FILE, *writes) if (folder / name).exists()]
     if there:
         run = "a run" if RUN_FILE in there else f"{', '.join(there)}"
+        advice = "Add --resume to go on with it, or take another --out" if RUN_FILE in there else "Take another --out"
         raise RunError(
             f"train.open_run: {folder} already holds {run}; expected a new or empty folder, got one with {there[0]}. "
-            "Add --resume to go on with it, or take another --out."
+            f"{advice}."
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,6 +92,13 @@ def pin(folder: Path, facts: Mapping[str, Any]) -> None:
 def finish(folder: Path) -> None:
     """Record that all is done. The last thing a run does."""
     _write(folder, {**_record(folder), "finished": True})
+
+
+def abandon(folder: Path) -> None:
+    """Take back `open_run` for a run that could not begin, so that it can be called again with better settings."""
+    (folder / RUN_FILE).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # not empty: it was there before
+        folder.rmdir()
 
 
 def is_finished(folder: Path) -> bool:

@@ -22,6 +22,8 @@ class _File(Mapping[str, np.ndarray]):
         try:
             self._file = safetensors.safe_open(path, framework="np")
         except safetensors.SafetensorError as error:
+            if "I/O" in str(error):
+                raise OSError(f"weights.save: cannot write {path}: {error}") from None
             raise ValueError(
                 f"weights.load: {path} is no whole safetensors file; expected its header and all its arrays, got "
                 f"'{error}'. Fetch or write it again."

@@ -550,3 +550,14 @@ def test_html_folds_and_names_what_is_frozen():
     assert html.count("<details") == html.count("</details>") > 5 and html.count("<details open") == 1
     assert "frozen parameter" in html and "(7, 4)" in html and "buffer" in html
     assert "<script" not in nn.ModuleDict({"<script>": nn.Tanh()})._repr_html_()
+
+
+def test_an_argument_that_apply_keeps_for_itself_is_told():
+    class Net(nn.Module):
+        def forward(self, x, training=False):
+            return x + 1 if training else x
+
+    net, x = Net(), jnp.zeros(2)
+    with pytest.raises(TypeError, match=r"Net.apply: forward has an argument 'training', .* Give it as input 2, or"):
+        net.apply({}, {}, x, training=True)
+    assert net.apply({}, {}, x, True)[0][0] == 1

@@ -209,6 +209,7 @@ def test_bad_text(tmp_path, capsys, corpus):
     assert "batch" in line(5, "--corpus", few, "--held-out", "0.2", "--batch-size", "64")
     vocab = text("vocab.txt", b"[PAD]\n[UNK]\nthe\n")
     assert "[MASK]" in line(6, "--corpus", corpus, "--vocab", vocab)
+    assert not list(tmp_path.glob("out*")), "what is refused leaves nothing behind"
 
 
 def test_bad_settings(tmp_path, capsys, corpus, finished):
@@ -220,6 +221,19 @@ def test_bad_settings(tmp_path, capsys, corpus, finished):
     assert "512" in line("--devices", "1", "--seq-len", "1024")
     assert "8" in line("--devices", "8", "--batch-size", "12")
     assert "devices" in line("--devices", "64", "--batch-size", "64")
+    for flag, value, expected in [
+        ("--steps", "0", "at least 1"),
+        ("--accumulate", "0", "at least 1"),
+        ("--batch-size", "-4", "at least 1"),
+        ("--keep", "0", "at least 1"),
+        ("--evaluate-every", "-1", "at least 0"),
+        ("--learning-rate", "-1", "at least 0"),
+        ("--warmup", "2", "from 0 to below 1"),
+        ("--dropout", "1", "from 0 to below 1"),
+        ("--devices", "100000", "1 to 4096"),
+        ("--seed", "99999999999999999999", "0 to 2**63 - 1"),
+    ]:
+        assert f"{flag}; expected {expected}" in line(flag, value)
     assert not (tmp_path / "out").exists(), "what is refused leaves nothing behind"
     assert "none ever started" in line("--devices", "1", "--resume")
     assert "--resume" in refused(capsys, finished, *small, "--devices", "1")

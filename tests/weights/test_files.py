@@ -87,3 +87,12 @@ def test_a_write_that_dies_leaves_the_old_file(path, monkeypatch):
         weights.save(path, {"w": np.zeros(2)})
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_file_has_the_mode_that_the_umask_says_and_a_missing_folder_is_named(tmp_path):
+    plain = tmp_path / "plain"
+    plain.touch()
+    weights.save(tmp_path / "x.safetensors", {"a": np.zeros(2)})
+    assert (tmp_path / "x.safetensors").stat().st_mode == plain.stat().st_mode
+    with pytest.raises(OSError, match="nowhere"):
+        weights.save(tmp_path / "nowhere" / "x.safetensors", {"a": np.zeros(2)})

@@ -4,11 +4,13 @@ A run is the same again when all of them are the same, the text and the vocabula
 """
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
+MOST_DEVICES = 4096  # more virtual ones than this take the machine down with them
 Model = Literal["tiny", "mini", "small", "medium", "base", "large"]
 
 __all__ = ["PretrainingConfig"]
@@ -87,6 +89,27 @@ class PretrainingConfig:
     """steps from one checkpoint to the next"""
     keep: int = 2
     """checkpoints kept, beside the best"""
+
+    def check(self) -> None:
+        """Refuses, before anything is read or written, what no run can be made of.
+
+        Raises:
+            ValueError: names the flag, what it may be, and what it is.
+        """
+        at_least_1 = ("steps", "batch_size", "accumulate", "devices", "log_every", "keep", "passes", "vocab_size")
+        ranges: dict[str, tuple[float, float, str]] = dict.fromkeys(at_least_1, (1, math.inf, "at least 1"))
+        ranges |= dict.fromkeys(("evaluate_every", "save_every"), (0, math.inf, "at least 0 (0: only at the end)"))
+        ranges |= dict.fromkeys(("dropout", "warmup", "held_out"), (0, 1 - 1e-9, "from 0 to below 1"))
+        ranges |= {
+            "devices": (1, MOST_DEVICES, f"1 to {MOST_DEVICES}"),
+            "learning_rate": (0, math.inf, "at least 0"),
+            "weight_decay": (0, math.inf, "at least 0"),
+            "seed": (0, 2**63 - 1, "0 to 2**63 - 1"),
+        }
+        for name, (low, high, expected) in ranges.items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise ValueError(f"pretrain: --{name.replace('_', '-')}; expected {expected}, got {value}.")
 
     def pinned(self) -> dict[str, Any]:
         """What a resumed run must have in common with the first: all but where it lies and how often it saves."""

@@ -124,7 +124,7 @@ def build_pairs(
             "build_pairs: no random next sentence can be drawn; expected at least 2 documents of 2 sentences or "
             f"more, got {usable} "
             f"of {len(documents.documents) - 1}. Give more documents, or say how the files hold them "
-            "(documents='blank-line' or 'file')."
+            "(--documents blank-line or file; a blank line ends a document)."
         )
     start, middle, end, document = chunks.T
     place = documents.sentences

@@ -40,6 +40,7 @@ from funcnet.train import (
     TensorBoard,
     TrainingProgress,
     TrainState,
+    abandon,
     compilation_cache,
     create,
     draw_report,
@@ -73,21 +74,27 @@ def pretrain(config: PretrainingConfig) -> int:
         ValueError: settings, text or files are wrong; `RunError` for what concerns the run's directory.
         OSError: a file cannot be read or written.
     """
+    config.check()
     with Interruption() as stop:
         plan = _devices(config)
         model_config = _model_config(config)
         folder = open_run(config.out, config.pinned(), resume=config.resume, writes=WRITES)
-        if is_finished(folder):
+        if is_finished(folder) and (folder / WRITES[0]).exists():
             print(f"The run in {folder} has finished: nothing is left to do.")
             return 0
         compilation_cache.enable()
-        data = _data(config, stop)
+        try:
+            data = _data(config, stop)
+            model_config = dataclasses.replace(model_config, vocab_size=data.tokenizer.get_vocab_size())
+            run = _Run(config, folder, data, plan, bert.BertForPreTraining(model_config))
+        except (ValueError, OSError):
+            if not config.resume:
+                abandon(folder)
+            raise
         if stop.requested:
             print("Stopped before the first step: nothing was lost. Go on with --resume.")
             return stop.exit_code
         pin(folder, data.fingerprint)
-        model_config = dataclasses.replace(model_config, vocab_size=data.tokenizer.get_vocab_size())
-        run = _Run(config, folder, data, plan, bert.BertForPreTraining(model_config))
         with Checkpoints(folder / "checkpoints", keep=config.keep, best_metric="eval_loss") as checkpoints:
             outcome = run.train(checkpoints, stop)
         if stop.requested:
@@ -162,10 +169,13 @@ def _data(config: PretrainingConfig, stop: Interruption) -> Prepared:
         except _Stopped:
             print("Stopped before the first step: nothing was lost. Go on with --resume.")
             raise SystemExit(stop.exit_code) from None
-    train = data.statistics["train"]
+    train, held_out = data.statistics["train"], data.statistics.get("evaluation", {"documents": 0, "tokens": 0})
     print(
-        f"{train['documents']:,} documents, {train['tokens']:,} tokens, {len(data.train):,} pairs a pass to train on."
+        f"{train['documents']:,} documents, {train['tokens']:,} tokens, {len(data.train):,} pairs a pass to train on; "
+        f"{held_out['documents']:,} documents, {held_out['tokens']:,} tokens held out."
     )
+    if held_out["tokens"] > max(0.1, 3 * config.held_out) * (train["tokens"] + held_out["tokens"]):
+        print("Much more than --held-out asks for is held out: documents are kept whole, and one is very long.")
     return data
 
 
