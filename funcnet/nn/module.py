@@ -220,7 +220,7 @@ class Module(Description):
                 f"{type(self).__name__}.apply: expected params and state, two dicts as `init` gives them, got "
                 f"{type(params).__name__} and {type(state).__name__}. Call net.apply(params, state, *inputs)."
             )
-        for name, place in _hidden_arguments(type(self)).items():
+        for name, place in _hidden_arguments(type(self).forward).items():
             if method is None and place >= len(inputs):
                 raise TypeError(
                     f"{type(self).__name__}.apply: forward has an argument {name!r}, which apply keeps for itself; "
@@ -349,7 +349,7 @@ class Module(Description):
 
 
 @functools.cache
-def _hidden_arguments(cls: Any) -> dict[str, int]:
+def _hidden_arguments(forward: Callable[..., Any]) -> dict[str, int]:
     """The arguments of forward that `apply` has too, with their places: by keyword they would never arrive."""
-    names = list(inspect.signature(cls.forward).parameters)[1:]
+    names = list(inspect.signature(forward).parameters)[1:]
     return {name: names.index(name) for name in ("training", "rng", "hooks", "method") if name in names}
