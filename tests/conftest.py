@@ -24,7 +24,12 @@ _IMPORTS = re.compile(r"^(?:from|import) +(\.?[\w.]+)", re.MULTILINE)
 
 def _needing_torch() -> list[str]:
     """The test files that import torch or transformers, or a file of the tests that does."""
-    files = {path: {name.split(".")[-1] for name in _IMPORTS.findall(path.read_text())} for path in HERE.rglob("*.py")}
+    files = {
+        path: {
+            part for name in _IMPORTS.findall(path.read_text()) for part in (name.split(".")[0], name.split(".")[-1])
+        }
+        for path in HERE.rglob("*.py")
+    }
     needed = {"torch", "transformers"}
     while more := {path.stem for path, names in files.items() if names & needed} - needed:
         needed |= more

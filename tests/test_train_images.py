@@ -10,12 +10,10 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-import torch
 
 from funcnet import nn, optim, weights
 from funcnet.data import DataLoader
 from funcnet.models import resnet
-from tests.models import torch_resnet
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "train_images.py"
 
@@ -98,6 +96,9 @@ def test_a_stopped_run_resumes_to_the_same_bytes(script, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_accuracy_of_a_full_run_here_and_in_torch(script, tmp_path, monkeypatch):
     """The default run, and the same recipe in torch from the same start with the same batches."""
+    torch = pytest.importorskip("torch")  # the other tests of this file need none
+    from tests.models import torch_resnet
+
     config = script.Config(out=tmp_path / "run")
     net = resnet.resnet18(num_classes=10, in_channels=1, small_images=True)
     monkeypatch.setattr(script, "network", lambda config: net)
