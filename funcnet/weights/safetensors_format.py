@@ -1,71 +1,85 @@
-"""`.safetensors` files, by the library of that name; bfloat16 by ml_dtypes."""
+"""`.safetensors` files: the library of that name checks the header and writes; the arrays are views of the file."""
 
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes  # noqa: F401  numpy knows bfloat16 by its name once this is imported
+import ml_dtypes
 import numpy as np
 import safetensors
 import safetensors.numpy
 
 from funcnet.files import replacing
+from funcnet.weights.mapped import MappedFile, Place
 
-__all__ = ["read", "write"]
+__all__ = ["flatten", "read", "write"]
+
+_DTYPES = {
+    "BOOL": np.dtype(np.bool_),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "C64": np.dtype(np.complex64),
+    **{f"{kind[0].upper()}{bits}": np.dtype(f"{kind}{bits}") for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    **{f"F{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
+}
 
 
-class _File(Mapping[str, np.ndarray]):
-    """A file's arrays by name, each read when it is asked for."""
-
-    def __init__(self, path: Path):
-        self._path = path
-        try:
-            self._file = safetensors.safe_open(path, framework="np")
-        except safetensors.SafetensorError as error:
-            if "I/O" in str(error):
-                raise OSError(f"weights.save: cannot write {path}: {error}") from None
+def read(path: Path) -> dict[str, np.ndarray]:
+    """{name: array} in the file's order; see `weights.load`."""
+    try:
+        header = safetensors.safe_open(path, framework="np")
+    except safetensors.SafetensorError as error:
+        raise ValueError(
+            f"it is no whole safetensors file; expected its header and all its arrays, got '{error}'. "
+            "Fetch or write it again."
+        ) from None
+    file = MappedFile(path)
+    (length,) = struct.unpack("<Q", file.data[:8])
+    position = 8 + length
+    arrays = {}
+    for name in header.offset_keys():  # the library has checked that they follow each other without a gap
+        described = header.get_slice(name)
+        kind, shape = described.get_dtype(), described.get_shape()
+        if kind not in _DTYPES:
             raise ValueError(
-                f"weights.load: {path} is no whole safetensors file; expected its header and all its arrays, got "
-                f"'{error}'. Fetch or write it again."
-            ) from None
-        self._names = list(self._file.offset_keys())
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._file.get_tensor(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} arrays of {self._path}>"
-
-
-def read(path: Path) -> Mapping[str, np.ndarray]:
-    """{name: array}; see `weights.load`."""
-    return _File(path)
+                f"{name!r:.120} has a dtype that numpy has not; expected one of {', '.join(_DTYPES)}, got {kind}"
+            )
+        dtype = _DTYPES[kind]
+        arrays[name] = file.array(Place(f"{name!r:.120}", position, file.size - position), dtype, shape)
+        position += arrays[name].nbytes
+    return arrays
 
 
 def write(path: Path, tree: Mapping[str, Any]) -> None:
     """Writes {name: array}, flat or nested; see `weights.save`."""
-    arrays: dict[str, np.ndarray] = {}
-    _flatten(tree, "", arrays)
+    # The library writes memory as it lies: an array that is not contiguous would be written scrambled.
+    arrays = {name: np.asarray(value, order="C") for name, value in flatten(tree).items()}
     with replacing(path) as part:
         try:
             # "pt" in the metadata: transformers refuses files that do not say which framework wrote them.
             safetensors.numpy.save_file(arrays, part, metadata={"format": "pt"})
         except safetensors.SafetensorError as error:
+            if "I/O" in str(error):
+                raise OSError(f"weights.save: cannot write {path}: {error}") from None
             raise ValueError(
                 f"weights.save: {path.name}: an array does not fit the format; expected a dtype that safetensors "
                 f"knows, got '{error}'. Cast it."
             ) from None
 
 
-def _flatten(tree: Mapping[str, Any], prefix: str, into: dict[str, np.ndarray]) -> None:
+def flatten(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """{dotted name: array} of a tree of nothing but arrays."""
+    arrays: dict[str, Any] = {}
+    _flatten(tree, "", arrays)
+    return arrays
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str, into: dict[str, Any]) -> None:
     for key, value in tree.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
@@ -78,5 +92,4 @@ def _flatten(tree: Mapping[str, Any], prefix: str, into: dict[str, np.ndarray]) 
             )
         if name in into:
             raise ValueError(f"weights.save: two leaves are called {name!r}; expected each name once. Rename one.")
-        # The library writes memory as it lies: an array that is not contiguous would be written scrambled.
-        into[name] = np.asarray(value, order="C")
+        into[name] = value

@@ -1,0 +1,260 @@
+"""Files that mean harm or are broken: {name: Case(suffix, bytes, error, what the message says)}."""
+
+import io
+import pickle
+import struct
+import tarfile
+import zipfile
+
+from tests.weights.hostile import (
+    BROKEN,
+    MAGIC,
+    UNSAFE,
+    Case,
+    described,
+    legacy,
+    number,
+    storage,
+    tensor,
+    tensors,
+    text,
+    zipped,
+)
+from tests.weights.hostile_pickles import MARK, PICKLES, imported, pickled, repeated
+
+ONLY_ZIP: dict[str, tuple[bytes, str]] = {
+    "a storage that is not there": (
+        zipped(tensor(of=storage("../0")) + b"."),
+        r"storage '../0' is asked for and not there",
+    ),
+    "a storage too long": (
+        zipped(tensor(of=storage(count=5)) + b"."),
+        "too short; expected 5 elements of float32, got 16 bytes",
+    ),
+    "a storage of 2^62": (
+        zipped(tensor(of=storage(count=2**62)) + b"."),
+        "too short; expected 4611686018427387904 elements",
+    ),
+    "more behind the pickle": (zipped(b"N.N."), "goes on behind its pickle, by 2 bytes"),
+    "a compressed bomb": (
+        zipped(b"N.", {"x/data/1": bytes(10**7)}, zipfile.ZIP_DEFLATED),
+        "compressed; expected it stored",
+    ),
+    "a compressed pickle": (
+        zipped(text("x" * 10**6) + b".", method=zipfile.ZIP_LZMA),
+        "compressed; expected it stored",
+    ),
+    "no data.pkl": (zipped(b"N.", pkl="x/other.pkl"), "expected one record <name>/data.pkl, got 0 among x/other.pkl"),
+    "data.pkl at the top": (zipped(b"N.", pkl="data.pkl"), "expected one record <name>/data.pkl, got 0"),
+    "two data.pkl": (zipped(b"N.", {"y/data.pkl": b"N."}), "expected one record <name>/data.pkl, got 2"),
+    "two archives": (zipped(b"N.") + zipped(b"N."), "is not at the start: there are bytes, or an archive, before it"),
+    "bytes behind": (zipped(b"N.") + b"more", "4 bytes follow its end"),
+    "a byte order of the middle": (zipped(b"N.", {"x/byteorder": b"middle"}), "says b'middle'; expected little or big"),
+    "a gigabyte in the other byte order": (
+        zipped(repeated() + b".", {"x/byteorder": b"big"}),
+        r"its tensors need \d+ bytes of memory",
+    ),
+    "no end of the archive": (zipped(b"N.")[:-22], "cut short or broken"),
+}
+
+
+def edited(content: bytes, old: bytes, new: bytes, count: int = -1) -> bytes:
+    assert old in content and len(old) == len(new)
+    return content.replace(old, new, count)
+
+
+def doubled() -> bytes:
+    return edited(zipped(b"N.", {"x/data/1": b"two"}), b"x/data/1", b"x/data/0")
+
+
+def encrypted() -> bytes:
+    content = bytearray(zipped(b"N."))
+    for sign, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.find(sign) + at] |= 1
+    return bytes(content)
+
+
+def overlapping() -> bytes:
+    """A record inside of another: the list points to a header in the middle of x/data/1."""
+    plain = zipped(b"N.", {"x/data/2": b"four"})
+    header = plain[plain.find(b"x/data/2") - 30 :][: 30 + 8 + 4]
+    content = bytearray(zipped(b"N.", {"x/data/1": header, "x/data/2": b"four"}))
+    entry = content.rfind(b"PK\x01\x02")
+    content[entry + 42 : entry + 46] = struct.pack("<I", content.find(header))
+    return bytes(content)
+
+
+def past_the_end() -> bytes:
+    content = bytearray(zipped(b"N."))
+    second = content.find(b"PK\x01\x02", content.find(b"PK\x01\x02") + 4)
+    content[second + 20 : second + 28] = struct.pack("<II", 2**31, 2**31)
+    return bytes(content)
+
+
+def tar() -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("storages"))
+    return out.getvalue()
+
+
+CONTAINERS: dict[str, Case] = {
+    **{f"zip: {key}": Case(".pt", zipped(content), error, said) for key, (content, error, said) in PICKLES.items()},
+    **{
+        f"old: {key}": Case(".pth", legacy(content.replace(b"tQ", b"NtQ")), error, said)
+        for key, (content, error, said) in PICKLES.items()
+        if key not in ("nothing", "no end", "a text that is none") and "2^" not in key
+    },
+    **{f"zip: {key}": Case(".bin", content, BROKEN, said) for key, (content, said) in ONLY_ZIP.items()},
+    **{
+        f"zip: a record called {bad!r}": Case(
+            ".pt",
+            edited(zipped(b"N.", {"#" * len(bad): b""}), b"#" * len(bad), bad.encode()),
+            UNSAFE,
+            "leads out of the archive",
+        )
+        for bad in ("../../etc/x", "/etc/passwd", "x/../../y", "c:/windows", "x/..\\..\\y")
+    },
+    "zip: TorchScript": Case(".pt", zipped(b"N.", {"x/constants.pkl": b"N."}), UNSAFE, "a TorchScript program"),
+    "zip: two records of one name": Case(".pt", doubled(), BROKEN, "two records are called 'x/data/0'"),
+    "zip: encrypted": Case(".pt", encrypted(), BROKEN, "is encrypted"),
+    "zip: overlapping records": Case(".pt", overlapping(), BROKEN, "the record 'x/data/2' overlaps the one before it"),
+    "zip: a record past the end": Case(".pt", past_the_end(), BROKEN, "is cut short; expected it up to byte"),
+    "zip: another name inside": Case(
+        ".pt", edited(zipped(b"N."), b"x/data/0", b"x/data/1", 1), BROKEN, "another name in its own header"
+    ),
+    "zip: no header": Case(".pt", b"PK\x03\x04" + bytes(200), BROKEN, "cut short or broken"),
+    "old: another protocol": Case(
+        ".pt", MAGIC.replace(b"M\xe9\x03", b"M\xea\x03"), BROKEN, "another protocol version; expected 1001, got 1002"
+    ),
+    "old: keys that are no list": Case(
+        ".pt", legacy(tensor(of=storage(legacy=True)) + b".", b"N."), BROKEN, "list of storages is broken"
+    ),
+    "old: keys twice": Case(
+        ".pt",
+        legacy(tensor(of=storage(legacy=True)) + b".", b"](" + text("0") * 2 + b"e."),
+        BROKEN,
+        "list of storages is broken",
+    ),
+    "old: keys that call": Case(".pt", legacy(b"N.", imported("os.system", "x")), UNSAFE, "it asks for 'os.system'"),
+    "old: another key": Case(
+        ".pt",
+        legacy(tensor(of=storage(legacy=True)) + b".", b"](" + text("1") + b"e."),
+        BROKEN,
+        "expected the same keys, got '0' in one only",
+    ),
+    "old: another count": Case(
+        ".pt",
+        legacy(tensor(of=storage(legacy=True)) + b".", storages=struct.pack("<q", 5) + bytes(20)),
+        BROKEN,
+        "holds 5 elements; its pickle says 4",
+    ),
+    "old: a negative count": Case(
+        ".pt",
+        legacy(tensor(of=storage(legacy=True)) + b".", storages=struct.pack("<q", -4) + bytes(20)),
+        BROKEN,
+        "holds -4 elements",
+    ),
+    "old: a storage of 2^62": Case(
+        ".pt",
+        legacy(tensor(of=storage(count=2**62, legacy=True)) + b".", storages=struct.pack("<q", 2**62)),
+        BROKEN,
+        "cut short; expected the storage '0' up to",
+    ),
+    "old: bytes behind": Case(
+        ".pt", legacy(tensor(of=storage(legacy=True)) + b".") + b"more", BROKEN, "4 bytes follow its last storage"
+    ),
+    "old: a view outside": Case(
+        ".pt",
+        legacy(
+            tensor(of=storage(legacy=True).replace(b"NtQ", b"(" + text("v") + number(2) + number(3) + b"ttQ")) + b"."
+        ),
+        BROKEN,
+        "a view of .* ends at byte 20; it has 16",
+    ),
+    "tensors: a header of 2^60": Case(
+        ".safetensors", struct.pack("<Q", 2**60) + b"{}" + bytes(100), BROKEN, "header too large"
+    ),
+    "tensors: a header of 2^39": Case(
+        ".safetensors", struct.pack("<Q", 2**39) + b"{}" + bytes(100), BROKEN, "header too large"
+    ),
+    "tensors: a header past the end": Case(
+        ".safetensors", struct.pack("<Q", 1000) + b"{}" + bytes(100), BROKEN, "no whole safetensors file"
+    ),
+    "tensors: no JSON": Case(".safetensors", tensors(b"{]"), BROKEN, "invalid JSON in header"),
+    "tensors: deep JSON": Case(".safetensors", tensors(b'{"a":' * 10**5), BROKEN, "recursion limit"),
+    "tensors: overlapping": Case(
+        ".safetensors",
+        tensors({"a": described(), "b": described()}, bytes(4)),
+        BROKEN,
+        "invalid offset for tensor `[ab]`",
+    ),
+    "tensors: a hole": Case(
+        ".safetensors", tensors({"a": described(ends=(4, 8))}, bytes(8)), BROKEN, "invalid offset for tensor `a`"
+    ),
+    "tensors: outside": Case(
+        ".safetensors",
+        tensors({"a": described(shape=(9,), ends=(0, 36))}, bytes(4)),
+        BROKEN,
+        "not fully covered",
+    ),
+    "tensors: backwards": Case(".safetensors", tensors({"a": described(ends=(4, 0))}, bytes(4)), BROKEN, "offset"),
+    "tensors: sizes that do not match": Case(
+        ".safetensors", tensors({"a": described(shape=(2,))}, bytes(4)), BROKEN, "invalid shape, data type, or offset"
+    ),
+    "tensors: sizes that overflow": Case(
+        ".safetensors", tensors({"a": described(shape=(2**62, 4))}, bytes(4)), BROKEN, "overflow"
+    ),
+    "tensors: sizes that overflow around a 0": Case(
+        ".safetensors", tensors({"a": described(shape=(2**62, 0), ends=(0, 0))}), BROKEN, "overflow"
+    ),
+    "tensors: a negative size": Case(
+        ".safetensors", tensors({"a": described(shape=(-1,))}, bytes(4)), BROKEN, "invalid value: integer `-1`"
+    ),
+    "tensors: no such dtype": Case(
+        ".safetensors", tensors({"a": described("F12")}, bytes(4)), BROKEN, "unknown variant `F12`"
+    ),
+    "tensors: half bytes": Case(
+        ".safetensors",
+        tensors({"a": described("F4", (8,))}, bytes(4)),
+        BROKEN,
+        "'a' has a dtype that numpy has not; .* got F4",
+    ),
+    "tensors: a hundred dimensions": Case(
+        ".safetensors", tensors({"a": described(shape=(1,) * 100)}, bytes(4)), BROKEN, "expected at most 64, got 100"
+    ),
+    "tensors: bytes behind": Case(".safetensors", tensors({"a": described()}, bytes(9)), BROKEN, "not fully covered"),
+    "kind: a zip archive": Case(
+        ".safetensors",
+        zipped(b"N."),
+        BROKEN,
+        "is not what '.safetensors' says; .* got a zip archive, as torch.save writes. Rename it to .pt",
+    ),
+    "kind: the old format": Case(
+        ".safetensors", legacy(b"N."), BROKEN, "got a torch file of before 1.6. Rename it to .pt"
+    ),
+    "kind: safetensors": Case(
+        ".pt", tensors({"a": described()}, bytes(4)), BROKEN, "got a safetensors file. Rename it to .safetensors"
+    ),
+    "kind: a tar archive": Case(".pt", tar(), BROKEN, "a tar archive. Before 0.1.10 torch wrote those"),
+    "kind: nothing": Case(".pt", b"", BROKEN, "got an empty file"),
+    "kind: an empty archive": Case(".pt", b"PK\x05\x06" + bytes(18), BROKEN, "an empty zip archive"),
+    "kind: numpy's archive": Case(".pt", zipped(b"", pkl="a.npy"), BROKEN, "expected one record <name>/data.pkl"),
+    "kind: a bare pickle": Case(".pt", pickle.dumps({"a": 1}), BROKEN, "a pickle, but not torch's"),
+    "kind: a bare pickle that calls": Case(
+        ".bin", pickled(exec, f"open('{MARK}', 'w')"), BROKEN, "a pickle, but not torch's"
+    ),
+    "kind: text": Case(".pth", b"hello", BROKEN, "bytes of no known kind"),
+    **{
+        f"kind: {said}": Case(".bin", start + bytes(100), BROKEN, said)
+        for start, said in (
+            (b"\x1f\x8b", "a gzip file"),
+            (b"BZh", "a bzip2 file"),
+            (b"GGUF", "a GGUF file"),
+            (b"\x89HDF\r\n", "an HDF5 file"),
+            (b"\x93NUMPY", "a .npy file"),
+            (b"version https://git-lfs", "a pointer of git-lfs"),
+            (b"<!DOCTYPE", "an HTML page"),
+        )
+    },
+}
