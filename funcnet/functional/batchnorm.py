@@ -10,6 +10,7 @@ mean, variance, weight and bias. Reverse mode therefore sums `g` and `g · x̂` 
 """
 
 import functools
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -18,8 +19,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from funcnet.functional import checks
+from funcnet.functional.varying import vary_like
 
-__all__ = ["batch_norm", "batch_norm_and_count", "bound_axes"]
+__all__ = ["batch_norm", "batch_norm_and_count", "bound_axes", "normalise_batch"]
 
 AxisName = Hashable | Sequence[Hashable] | None
 Groups = Sequence[Sequence[int]] | None
@@ -65,7 +67,8 @@ def batch_norm(
         (y, running_mean, running_var): y as the input, the statistics as they were given, with their new values.
 
     Raises:
-        ValueError: shapes that do not fit; training on one value per channel; no running statistics outside training.
+        ValueError: shapes that do not fit; training on one value per channel, or with an eps that is not positive; no
+            running statistics outside training, or a negative eps.
         TypeError: integers.
 
     Differs from torch: returns the running statistics rather than changing them; float32 statistics of bfloat16
@@ -73,7 +76,7 @@ def batch_norm(
 
     Example:
         >>> x = jnp.array([[1.0], [3.0]])
-        >>> y, mean, var = batch_norm(x, jnp.zeros(1), jnp.ones(1), training=True, eps=0.0)
+        >>> y, mean, var = batch_norm(x, jnp.zeros(1), jnp.ones(1), training=True, eps=1e-12)
         >>> y.ravel(), mean, var
         (Array([-1.,  1.], dtype=float32), Array([0.2], dtype=float32), Array([1.1], dtype=float32))
 
@@ -110,11 +113,19 @@ def batch_norm_and_count(
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None, jax.Array]:
     """`batch_norm`, and over how many values a channel the statistics were taken: a scalar; 0 outside training."""
     input = checks.floating("F.batch_norm", "input", input)
+    if input.shape == (0,):  # torch lets this one pass, which has no channels at all
+        return input, running_mean, running_var, jnp.zeros((), checks.wide_dtype(input))
+    running_mean, running_var = (None if v is None else jnp.asarray(v) for v in (running_mean, running_var))
     _check_shapes(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if (running_mean is None) != (running_var is None):
         raise ValueError(
             "F.batch_norm: one of the running statistics is missing; expected running_mean and running_var or neither, "
             f"got {'running_var' if running_mean is None else 'running_mean'} alone. Give both or None twice."
+        )
+    if eps < 0 or (training and eps == 0):
+        raise ValueError(
+            f"F.batch_norm: eps does not keep the variance from 0; expected a positive one in training, at least 0 "
+            f"otherwise, got {eps}. Choose a small one, such as 1e-5."
         )
     dtype = checks.wide_dtype(input)
     weight, bias = (None if v is None else v.astype(dtype) for v in (weight, bias))
@@ -131,7 +142,7 @@ def batch_norm_and_count(
     groups = None if axis_index_groups is None else tuple(tuple(int(i) for i in group) for group in axis_index_groups)
     if mask is not None:
         mask = _spread_mask(mask, input)
-    elif not names and input.size == input.shape[1]:
+    elif not names and math.prod((len(input), *input.shape[2:])) == 1:
         raise ValueError(
             f"F.batch_norm: one value per channel has no variance; expected more than 1 value per channel in training, "
             f"got {input.shape}. Use a larger batch, or training=False."
@@ -139,7 +150,7 @@ def batch_norm_and_count(
     channels = input.shape[1]
     old_mean = jnp.zeros(channels, dtype) if running_mean is None else running_mean.astype(dtype)
     old_var = jnp.ones(channels, dtype) if running_var is None else running_var.astype(dtype)
-    y, count, mean, _, var = _normalise_batch(
+    y, count, mean, _, var = normalise_batch(
         input, mask, old_mean, old_var, weight, bias, float(eps), names, groups if names else None
     )
     if running_mean is None or running_var is None:
@@ -240,7 +251,7 @@ def _centre(x: jax.Array, mean: jax.Array, rest: jax.Array | None) -> jax.Array:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(6, 7, 8))
-def _normalise_batch(
+def normalise_batch(
     x: jax.Array,
     mask: jax.Array | None,
     old_mean: jax.Array,
@@ -251,7 +262,10 @@ def _normalise_batch(
     names: tuple[Hashable, ...],
     groups: Groups,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """(y, count, mean, what rounding the mean left, biased variance) over all the devices."""
+    """(y, count, mean, what rounding the mean left, biased variance) over all the devices.
+
+    Where nothing is counted, `old_mean` and `old_var` take the place of the batch's.
+    """
     record = _local_record(x, mask, old_mean.dtype)
     count, mean, rest, squares = _merge(*record) if not names else _merge_all(*_exchange(record, names, groups))
     some = count > 0
@@ -260,11 +274,11 @@ def _normalise_batch(
     return _affine(x, mean, rest, var, weight, bias, eps), count, mean, rest, var
 
 
-@_normalise_batch.defjvp
-def _normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, tangents: Any) -> Any:
+@normalise_batch.defjvp
+def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, tangents: Any) -> Any:
     x, mask, _, _, weight, _ = primals
     dx, _, d_old_mean, d_old_var, d_weight, d_bias = tangents
-    out = _normalise_batch(*primals, eps, names, groups)
+    out = normalise_batch(*primals, eps, names, groups)
     _, count, mean, rest, var = out
     centred, dx32 = _centre(x, mean, rest), dx.astype(mean.dtype)
     per_std = _reciprocal_std(var, eps)
@@ -282,7 +296,7 @@ def _normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, t
     a = a if d_bias is None else a + d_bias
     b = b if d_weight is None else b + d_weight
     # Stacked, so that what transposes into a sum over the devices is one array.
-    a, b = _vary_like(jnp.stack([a, b]), x)
+    a, b = vary_like(jnp.stack([a, b]), x)
     normal = centred * _spread(per_std, x.ndim)
     dy = dx32 * _spread(scale, x.ndim) + _spread(a, x.ndim) + normal * _spread(b, x.ndim)
     return out, (dy.astype(x.dtype), jnp.zeros_like(count), d_mean, jnp.zeros_like(rest), d_var)
@@ -302,7 +316,8 @@ def _local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax
     mean = counted(x).sum(axes) / divisor
     difference = counted(x - _spread(mean, x.ndim))
     rest = difference.sum(axes) / divisor
-    squares = (difference * difference).sum(axes) - count * rest * rest
+    squares = (difference * difference).sum(axes)
+    squares -= jnp.where(jnp.isinf(squares), 0, count * rest * rest)  # infinity less infinity would be NaN
     return count, mean, rest, jnp.maximum(squares, 0)
 
 
@@ -348,15 +363,3 @@ def _sum_over(values: jax.Array, names: tuple[Hashable, ...], groups: Groups) ->
     if groups is None:
         return lax.psum(values, names)
     return lax.all_gather(values, names, axis_index_groups=groups).sum(0)  # psum knows groups only where nothing varies
-
-
-def _varying(array: jax.Array) -> frozenset[Hashable]:
-    """The mesh axes along which shard_map (check_vma=True) knows the array to vary."""
-    aval = jax.typeof(array)
-    kind = getattr(aval, "manual_axis_type", None)  # `vma` itself in older releases of JAX
-    return kind.varying if kind is not None else getattr(aval, "vma", frozenset())
-
-
-def _vary_like(array: jax.Array, other: jax.Array) -> jax.Array:
-    missing = tuple(sorted(_varying(other) - _varying(array), key=str))
-    return lax.pcast(array, missing, to="varying") if missing else array

@@ -16,11 +16,17 @@ __all__ = [
     "as_int",
     "as_tuple",
     "entries",
+    "fits",
     "floating",
     "ids_in_range",
+    "in_unit_interval",
     "integers",
+    "key",
+    "known",
+    "numbers",
     "one_dtype",
     "padding_pairs",
+    "real",
     "reduction_name",
     "shape_of",
     "spatial",
@@ -46,6 +52,28 @@ def floating(where: str, name: str, array: Any) -> jax.Array:
     return array
 
 
+def numbers(where: str, name: str, array: Any) -> jax.Array:
+    """`array` as a jax.Array of numbers of any kind, but not of booleans, else TypeError."""
+    array = jnp.asarray(array)
+    if array.dtype == bool:
+        raise TypeError(
+            f"{where}: {name} must hold numbers; expected float32, int32 or the like, got bool. "
+            f"Convert it, as in {name}.astype(jnp.float32)."
+        )
+    return array
+
+
+def real(where: str, name: str, array: Any) -> jax.Array:
+    """`array` as a jax.Array of a floating or integer dtype, else TypeError."""
+    array = numbers(where, name, array)
+    if jnp.iscomplexobj(array):
+        raise TypeError(
+            f"{where}: {name} must hold real numbers; expected float32, int32 or the like, got {array.dtype}. "
+            f"Take a part of it, as in {name}.real."
+        )
+    return array
+
+
 def integers(where: str, name: str, array: Any) -> jax.Array:
     """`array` as a jax.Array of int32 or int64, else TypeError.
 
@@ -63,9 +91,22 @@ def integers(where: str, name: str, array: Any) -> jax.Array:
     return array.astype(jnp.int32 if array.dtype.itemsize < 4 else jax.dtypes.canonicalize_dtype(jnp.int64))
 
 
+def key(where: str, rng: jax.Array | None) -> jax.Array:
+    """`rng` unless it is None, else ValueError: what draws random numbers here and now needs a key."""
+    if rng is None:
+        raise ValueError(
+            f"{where}: needs randomness; expected a key, got rng=None. Pass rng=key, another one at every call; inside "
+            "a module's forward rng=self.make_rng(), and for what is random in training alone only if self.training."
+        )
+    return rng
+
+
 def one_dtype(where: str, **arrays: jax.Array | None) -> None:
-    """TypeError unless all the arrays have one dtype: as in torch, nothing is promoted behind your back."""
-    given = {name: array.dtype for name, array in arrays.items() if array is not None}
+    """TypeError unless all the arrays have one dtype: as in torch, nothing is promoted behind your back.
+
+    A dtype is what JAX takes it for: without x64 numpy's float64 is float32.
+    """
+    given = {n: jax.dtypes.canonicalize_dtype(array.dtype) for n, array in arrays.items() if array is not None}
     if len(set(given.values())) > 1:
         shown = ", ".join(f"{name} {dtype}" for name, dtype in given.items())
         raise TypeError(
@@ -146,6 +187,23 @@ def padding_pairs(
     return [(span // 2, span - span // 2) for span in spans]  # an odd total pads more on the right
 
 
+def fits(where: str, name: str, value: Any, dtype: Any) -> None:
+    """ValueError if the number `value` lies outside what the input's dtype holds, where it is known."""
+    if isinstance(value, jax.core.Tracer):
+        return
+    number = np.asarray(value).item()
+    limits: Any = None
+    if jnp.issubdtype(dtype, jnp.integer):
+        limits = jnp.iinfo(dtype)
+    elif jnp.issubdtype(dtype, jnp.floating) and np.isfinite(number):
+        limits = jnp.finfo(dtype)
+    if limits is not None and not float(limits.min) <= number <= float(limits.max):
+        raise ValueError(
+            f"{where}: {name} does not fit the input's dtype; expected {limits.min} to {limits.max} for {dtype}, got "
+            f"{value}. Convert the input, or choose another number."
+        )
+
+
 def reduction_name(
     where: str, reduction: str, size_average: bool | None = None, reduce: bool | None = None, stacklevel: int = 3
 ) -> str:
@@ -166,15 +224,35 @@ def reduction_name(
     return reduction
 
 
+def known(array: jax.Array) -> bool:
+    """Whether numpy can look at the numbers: not under `jit`, `vmap` or `grad`, nor where other processes hold some.
+
+    What jax.numpy computes of them is not known while something else is traced.
+    """
+    return not isinstance(array, jax.core.Tracer) and array.is_fully_addressable and array.size > 0
+
+
+def in_unit_interval(where: str, name: str, array: jax.Array) -> None:
+    """ValueError if a number lies outside [0, 1], where the numbers are known."""
+    if not known(array):
+        return
+    looked_at = np.asarray(array)
+    if not np.all((looked_at >= 0) & (looked_at <= 1)):
+        raise ValueError(
+            f"{where}: {name} is no probability; expected all between 0 and 1, got {looked_at.min()} to "
+            f"{looked_at.max()}. Give probabilities, such as those of a sigmoid."
+        )
+
+
 def ids_in_range(where: str, name: str, ids: jax.Array, size: int, ignore: int | None = None) -> None:
     """ValueError if an id lies outside [0, size): only where the ids are known, not under `jit`, `vmap` or `grad`."""
-    if isinstance(ids, jax.core.Tracer) or not ids.is_fully_addressable or ids.size == 0:
+    if not known(ids):
         return
-    known = np.asarray(ids)
+    looked_at = np.asarray(ids)
     if ignore is not None:
-        known = known[known != ignore]
-    if known.size and (known.min() < 0 or known.max() >= size):
+        looked_at = looked_at[looked_at != ignore]
+    if looked_at.size and (looked_at.min() < 0 or looked_at.max() >= size):
         raise ValueError(
-            f"{where}: {name} is out of range; expected 0 to {size - 1}, got {known.min()} to {known.max()}. "
+            f"{where}: {name} is out of range; expected 0 to {size - 1}, got {looked_at.min()} to {looked_at.max()}. "
             "Check the vocabulary or the number of classes; negative ids do not count from the end."
         )

@@ -8,8 +8,9 @@ from jax import lax
 
 from funcnet.functional import checks
 from funcnet.functional.checks import Ints
+from funcnet.functional.convolve import convolve
 
-__all__ = ["conv1d", "conv2d", "conv3d"]
+__all__ = ["conv1d", "conv2d", "conv3d", "conv_tbc"]
 
 
 def conv1d(
@@ -118,6 +119,47 @@ def conv3d(
     return _conv("F.conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
+def conv_tbc(input: jax.Array, weight: jax.Array, bias: jax.Array, pad: int = 0) -> jax.Array:
+    """Cross-correlation over time, of arrays that list time first: `y[t] = b + Σ_k x[t + k - pad] · w[k]`.
+
+    Args:
+        input: (T, B, I), floating.
+        weight: (K, I, O).
+        bias: (O,).
+        pad: zeros before and after the times; a negative number takes times away.
+
+    Returns:
+        (T + 2 · pad - K + 1, B, O).
+
+    Raises:
+        ValueError: shapes or sizes that do not fit.
+        TypeError: integers, or dtypes that differ.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> conv_tbc(jnp.arange(4.0).reshape(4, 1, 1), jnp.ones((2, 1, 1)), jnp.zeros(1)).ravel()
+        Array([1., 3., 5.], dtype=float32)
+
+    Reference: torch.nn.functional.conv_tbc.
+    """
+    where = "F.conv_tbc"
+    input = checks.floating(where, "input", input)
+    checks.one_dtype(where, input=input, weight=weight, bias=bias)
+    if input.ndim != 3 or weight.ndim != 3 or input.shape[2] != weight.shape[1]:
+        raise ValueError(
+            f"{where}: input and weight do not fit; expected (time, batch, in) and (kernel, in, out), "
+            f"got {input.shape} and {weight.shape}. Reshape them."
+        )
+    checks.shape_of(where, "bias", bias, weight.shape[2:], "It holds one number an output channel.")
+    pad = checks.as_int(where, "pad", pad)
+    if input.shape[0] + 2 * pad < weight.shape[0] - 1:
+        raise ValueError(
+            f"{where}: the kernel is larger than the padded input; expected at least {weight.shape[0]} times, "
+            f"got {input.shape[0] + 2 * pad} from input {input.shape}. Pad more, or use a smaller kernel."
+        )
+    return lax.conv_general_dilated(input, weight, (1,), [(pad, pad)], dimension_numbers=("WNC", "WIO", "WNC")) + bias
+
+
 def _conv(
     where: str,
     ndim: int,
@@ -129,7 +171,7 @@ def _conv(
     dilation: Ints,
     groups: int,
 ) -> jax.Array:
-    input = checks.spatial(where, input, ndim)
+    input = checks.spatial(where, input, ndim, empty=False)
     checks.one_dtype(where, input=input, weight=weight, bias=bias)
     _check_shapes(where, ndim, input, weight, bias, groups)
     strides = checks.as_tuple(where, "stride", stride, ndim, least=1)
@@ -143,9 +185,7 @@ def _conv(
                 f"{where}: the kernel is larger than the padded input; expected a size of at least {span + 1}, "
                 f"got {size + low + high} from input {input.shape}. Pad more, or use a smaller kernel or dilation."
             )
-    out = lax.conv_general_dilated(
-        batched, weight, strides, pads, rhs_dilation=dilations, feature_group_count=groups
-    )  # lax's default layouts are torch's: (B, C, *S) and (O, I, *K)
+    out = convolve(batched, weight, strides, pads, dilations, groups)
     if bias is not None:
         out = out + bias.reshape(-1, *(1,) * ndim)
     return out if input.ndim == ndim + 2 else out[0]
@@ -154,10 +194,10 @@ def _conv(
 def _check_shapes(
     where: str, ndim: int, input: jax.Array, weight: jax.Array, bias: jax.Array | None, groups: int
 ) -> None:
-    if weight.ndim != ndim + 2:
+    if weight.ndim != ndim + 2 or 0 in (weight.shape[0], *weight.shape[2:]):
         raise ValueError(
-            f"{where}: weight has the wrong rank; expected {ndim + 2} dimensions (out, in / groups, *kernel), "
-            f"got {weight.shape}. Reshape it."
+            f"{where}: weight has the wrong shape; expected {ndim + 2} dimensions (out, in / groups, *kernel), no "
+            f"output or kernel of size 0, got {weight.shape}. Reshape it."
         )
     if groups < 1 or weight.shape[0] % groups:
         raise ValueError(

@@ -4,10 +4,9 @@ Every function takes a keyword-only `rng`. The mask comes from `funcnet.random.d
 another in its place: torch's random numbers cannot be had in JAX. `inplace` is torch's and does nothing.
 """
 
-from collections.abc import Sequence
-
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from funcnet import random
 from funcnet.functional import checks
@@ -34,7 +33,7 @@ def dropout(
 
     Raises:
         ValueError: p outside [0, 1], or no `rng` where one is needed.
-        TypeError: integers.
+        TypeError: integers, where something is random.
 
     Example:
         >>> dropout(jnp.ones(4), 0.5, training=False)
@@ -44,8 +43,7 @@ def dropout(
 
     Reference: torch.nn.functional.dropout.
     """
-    input = _check("F.dropout", input, p)
-    return _drop("F.dropout", input, p, training, rng, input.shape)
+    return _drop("F.dropout", input, p, training, rng)
 
 
 def dropout1d(
@@ -62,7 +60,7 @@ def dropout1d(
 
     Raises:
         ValueError: another rank; p outside [0, 1]; no `rng` where one is needed.
-        TypeError: integers.
+        TypeError: integers, where something is random.
 
     Example:
         >>> dropout1d(jnp.ones((2, 3, 4)), 0.5, rng=jax.random.key(0)).std(axis=-1).max()
@@ -70,8 +68,7 @@ def dropout1d(
 
     Reference: torch.nn.functional.dropout1d.
     """
-    input = checks.spatial("F.dropout1d", _check("F.dropout1d", input, p), 1)
-    return _drop("F.dropout1d", input, p, training, rng, _channels(input, unbatched=input.ndim == 2))
+    return _drop("F.dropout1d", input, p, training, rng, leading=1 + _rank("F.dropout1d", input, spatial=1))
 
 
 def dropout2d(
@@ -87,8 +84,8 @@ def dropout2d(
         As the input.
 
     Raises:
-        ValueError: fewer than two dimensions; p outside [0, 1]; no `rng` where one is needed.
-        TypeError: integers.
+        ValueError: p outside [0, 1]; where something is random, fewer than two dimensions or no `rng`.
+        TypeError: integers, where something is random.
 
     Example:
         >>> dropout2d(jnp.ones((2, 3, 4, 4)), 0.5, rng=jax.random.key(0)).std(axis=(2, 3)).max()
@@ -96,8 +93,7 @@ def dropout2d(
 
     Reference: torch.nn.functional.dropout2d.
     """
-    input = _check("F.dropout2d", input, p)
-    return _drop("F.dropout2d", input, p, training, rng, _feature_shape("F.dropout2d", input))
+    return _drop("F.dropout2d", input, p, training, rng, leading=2)
 
 
 def dropout3d(
@@ -114,7 +110,7 @@ def dropout3d(
 
     Raises:
         ValueError: another rank; p outside [0, 1]; no `rng` where one is needed.
-        TypeError: integers.
+        TypeError: integers, where something is random.
 
     Differs from torch: ranks other than four and five are refused, where torch warns.
 
@@ -124,8 +120,7 @@ def dropout3d(
 
     Reference: torch.nn.functional.dropout3d.
     """
-    input = checks.spatial("F.dropout3d", _check("F.dropout3d", input, p), 3)
-    return _drop("F.dropout3d", input, p, training, rng, _channels(input, unbatched=input.ndim == 4))
+    return _drop("F.dropout3d", input, p, training, rng, leading=1 + _rank("F.dropout3d", input, spatial=3))
 
 
 def alpha_dropout(
@@ -147,7 +142,7 @@ def alpha_dropout(
 
     Raises:
         ValueError: p outside [0, 1], or no `rng` where one is needed.
-        TypeError: integers.
+        TypeError: integers, where something is random.
 
     Example:
         >>> alpha_dropout(jnp.zeros(1000), 0.1, training=True, rng=jax.random.key(0)).round(3).max()
@@ -155,8 +150,7 @@ def alpha_dropout(
 
     Reference: torch.nn.functional.alpha_dropout; Klambauer et al. 2017.
     """
-    input = _check("F.alpha_dropout", input, p)
-    return _alpha_drop("F.alpha_dropout", input, p, training, rng, input.shape)
+    return _drop("F.alpha_dropout", input, p, training, rng, floor=_SELU_FLOOR)
 
 
 def feature_alpha_dropout(
@@ -172,8 +166,8 @@ def feature_alpha_dropout(
         As the input.
 
     Raises:
-        ValueError: fewer than two dimensions; p outside [0, 1]; no `rng` where one is needed.
-        TypeError: integers.
+        ValueError: p outside [0, 1]; where something is random, fewer than two dimensions or no `rng`.
+        TypeError: integers, where something is random.
 
     Example:
         >>> feature_alpha_dropout(jnp.ones((2, 3, 4)), 0.5, True, rng=jax.random.key(0)).std(axis=-1).max()
@@ -181,57 +175,47 @@ def feature_alpha_dropout(
 
     Reference: torch.nn.functional.feature_alpha_dropout.
     """
-    input = _check("F.feature_alpha_dropout", input, p)
-    shape = _feature_shape("F.feature_alpha_dropout", input)
-    return _alpha_drop("F.feature_alpha_dropout", input, p, training, rng, shape)
+    return _drop("F.feature_alpha_dropout", input, p, training, rng, leading=2, floor=_SELU_FLOOR)
 
 
-def _check(where: str, input: jax.Array, p: float) -> jax.Array:
+def _rank(where: str, input: jax.Array, spatial: int) -> bool:
+    """Whether the input has a batch dimension; ValueError if it is no (batch, channel, *spatial) or without batch."""
+    if jnp.ndim(input) not in (spatial + 1, spatial + 2):
+        raise ValueError(
+            f"{where}: input has the wrong rank; expected {spatial + 2} dimensions (batch, channel, *spatial) or "
+            f"{spatial + 1} without the batch, got {jnp.shape(input)}. Add or drop a dimension."
+        )
+    return jnp.ndim(input) == spatial + 2
+
+
+def _drop(
+    where: str,
+    input: jax.Array,
+    p: float,
+    training: bool,
+    rng: jax.Array | None,
+    leading: int | None = None,
+    floor: float = 0.0,
+) -> jax.Array:
+    """What all of them do: `leading` dimensions are drawn for, or all; `floor` takes the place of what is dropped."""
     if not 0 <= p <= 1:
         raise ValueError(f"{where}: p is no probability; expected 0 to 1, got {p}. Choose the share to drop.")
-    return checks.floating(where, "input", input)
-
-
-def _channels(input: jax.Array, unbatched: bool) -> tuple[int, ...]:
-    leading = input.shape[: 1 if unbatched else 2]
-    return (*leading, *(1,) * (input.ndim - len(leading)))
-
-
-def _feature_shape(where: str, input: jax.Array) -> tuple[int, ...]:
-    if input.ndim < 2:
+    input = jnp.asarray(input)
+    if not training or p == 0:
+        return input  # of any dtype and rank, as in torch
+    if p == 1:
+        return input * jnp.zeros((), input.dtype)
+    input = checks.floating(where, "input", input)
+    leading = input.ndim if leading is None else leading
+    if input.ndim < leading:
         raise ValueError(
             f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}. "
             "Add the missing dimension."
         )
-    return _channels(input, unbatched=False)
-
-
-def _mask(where: str, p: float, rng: jax.Array | None, shape: Sequence[int]) -> jax.Array:
-    if rng is None:
-        raise ValueError(
-            f"{where}: random in training; expected a key, got rng=None. Pass rng=key, another "
-            "one at every call; inside a module's forward rng=self.make_rng() if self.training else None."
-        )
-    return random.dropout_mask(rng, shape, p)
-
-
-def _drop(
-    where: str, input: jax.Array, p: float, training: bool, rng: jax.Array | None, shape: Sequence[int]
-) -> jax.Array:
-    if not training or p == 0:
-        return input
-    if p == 1:
-        return jnp.zeros_like(input)
-    return jnp.where(_mask(where, p, rng, shape), input * (1 / (1 - p)), 0)
-
-
-def _alpha_drop(
-    where: str, input: jax.Array, p: float, training: bool, rng: jax.Array | None, shape: Sequence[int]
-) -> jax.Array:
-    if not training or p == 0:
-        return input
-    if p == 1:
-        return jnp.zeros_like(input)
-    a = ((1 - p) * (1 + p * _SELU_FLOOR**2)) ** -0.5
-    kept = _mask(where, p, rng, shape)
-    return jnp.where(kept, input, _SELU_FLOOR) * a - a * p * _SELU_FLOOR
+    shape = (*input.shape[:leading], *(1,) * (input.ndim - leading))
+    kept = random.dropout_mask(checks.key(where, rng), shape, p)
+    nothing = lax.stop_gradient(input) * 0  # as in torch, NaN where the input is no finite number
+    if floor == 0:
+        return jnp.where(kept, input * (1 / (1 - p)), nothing)
+    a = ((1 - p) * (1 + p * floor**2)) ** -0.5
+    return jnp.where(kept, input, nothing + floor) * a - a * p * floor

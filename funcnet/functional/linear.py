@@ -15,7 +15,7 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
     Args:
         input: (*, I), floating.
         weight: (O, I), or (I,) for one output without a dimension of its own; the input's dtype.
-        bias: (O,), or () with a weight of (I,).
+        bias: (O,), or () or (1,), one number for all outputs; () with a weight of (I,).
 
     Returns:
         (*, O) in the input's dtype.
@@ -43,7 +43,8 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
             f"F.linear: input does not fit weight; expected (*, {weight.shape[-1]}), got {input.shape}. "
             f"The weight is {weight.shape}: (out_features, in_features)."
         )
-    checks.shape_of("F.linear", "bias", bias, weight.shape[:-1], "It holds one number an output.")
+    if bias is not None and (weight.ndim == 1 or bias.shape not in ((), (1,))):
+        checks.shape_of("F.linear", "bias", bias, weight.shape[:-1], "It holds one number an output.")
     out = lax.dot_general(input, weight, (((input.ndim - 1,), (weight.ndim - 1,)), ((), ())))
     return out if bias is None else out + bias
 

@@ -1,7 +1,7 @@
-"""Tables of vectors: `embedding`, what torch does to its table (`embedding_renorm`), and `one_hot`.
+"""Tables of vectors: `embedding`, `embedding_bag`, what torch does to its table (`embedding_renorm`), and `one_hot`.
 
-Letters: `V num_embeddings, D embedding_dim`. The gradient of a lookup is a scatter-add into the table, summed in at
-least float32: in bfloat16 a sum of ones ends at 256.
+Letters: `V num_embeddings, D embedding_dim, N ids, B bags`. The gradient of a lookup is a scatter-add into the table,
+summed in at least float32: in bfloat16 a sum of ones ends at 256.
 
 An id outside [0, V) is an error where the ids are known. Under `jit` they are not: there it is V, a row that no table
 has, to every lookup and every scatter. It reads NaN (in a table of integers, the least or largest of them), has no
@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet.functional import checks
+from funcnet.functional.vector_norm import vector_norm
 
-__all__ = ["embedding", "embedding_renorm", "one_hot"]
+__all__ = ["embedding", "embedding_bag", "embedding_renorm", "one_hot"]
 
 
 def embedding(
@@ -59,14 +60,75 @@ def embedding(
     """
     weight = jnp.asarray(weight)
     ids = _row_numbers("F.embedding", input, weight)
-    size = weight.shape[0]
-    if padding_idx is not None and not -size <= padding_idx < size:
-        raise ValueError(
-            f"F.embedding: padding_idx is out of range; expected {-size} to {size - 1}, got {padding_idx}. "
-            "Choose a row of the table."
-        )
-    padding_idx = None if padding_idx is None else padding_idx % size
+    padding_idx = _padding_row("F.embedding", padding_idx, weight)
     return _rows(weight, ids, max_norm, norm_type, padding_idx, scale_grad_by_freq)
+
+
+def embedding_bag(
+    input: jax.Array,
+    weight: jax.Array,
+    offsets: jax.Array | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: jax.Array | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> jax.Array:
+    """The rows of a table, taken together bag by bag: their sum, mean or largest entries.
+
+    Args:
+        input: (B, N), a bag a row; or (N,), the bags one after the other. Integers in [0, V).
+        weight: (V, D), floating.
+        offsets: (B,), where each bag of (N,) ids starts: the first at 0, none before the one before. None with (B, N).
+        max_norm, norm_type: as in `embedding`.
+        scale_grad_by_freq: whether a row's gradient is divided by how often its id occurs in `input`; not with 'max'.
+        mode: 'sum', 'mean' or 'max'. Of equal entries the first of the bag is the largest, and has the gradient.
+        sparse: torch's, ignored: gradients are dense. Refused with 'max', as in torch.
+        per_sample_weights: factors of the rows, of the input's shape and the weight's dtype; only with 'sum'.
+        include_last_offset: whether `offsets` is (B + 1,), its last entry the end of the last bag.
+        padding_idx: an id that counts for nothing, in values and gradients (-1 is the last row's).
+
+    Returns:
+        (B, D) in the weight's dtype; sums are taken in at least float32. A bag without ids, or of padding alone, is 0.
+
+    Raises:
+        ValueError: shapes that do not fit, an unknown mode or what it does not have, `padding_idx` outside the table;
+            where they are known (not under `jit`), an id out of range or offsets that fall or leave the input.
+        TypeError: ids or offsets that are not integers, a table that is not floating, dtypes that differ.
+
+    Differs from torch: with `max_norm` the table itself does not change; call `embedding_renorm` before the step.
+        Ids behind the last offset that `include_last_offset` gives belong to no bag in any mode (torch's 'mean' divides
+        by their count too, and its 'max' takes them), rows of no columns are bags of 0, NaN is the largest entry, and
+        `scale_grad_by_freq` counts the id itself (torch's bags, on CPU, count another one).
+
+    Example:
+        >>> table = jnp.arange(6.0).reshape(3, 2)
+        >>> embedding_bag(jnp.array([0, 1, 2, 2]), table, jnp.array([0, 2]), mode="sum")
+        Array([[ 2.,  4.],
+               [ 8., 10.]], dtype=float32)
+
+    Reference: torch.nn.functional.embedding_bag.
+    """
+    where = "F.embedding_bag"
+    weight = checks.floating(where, "weight", weight)
+    ids = _row_numbers(where, input, weight)
+    _check_mode(where, mode, scale_grad_by_freq or sparse, ids, weight, per_sample_weights)
+    bags = _bags(where, ids, offsets, include_last_offset)
+    padding_idx = _padding_row(where, padding_idx, weight)
+    counted = jnp.ones(ids.shape, bool) if padding_idx is None else ids != padding_idx
+    rows = _rows(weight, ids, max_norm, norm_type, padding_idx, scale_grad_by_freq)
+    rows = jnp.where(counted[..., None], rows.astype(checks.wide_dtype(weight)), 0)
+    if mode == "max":
+        rows = jnp.where(_first_largest(bags, rows, counted), rows, 0)
+    elif per_sample_weights is not None:
+        rows = rows * per_sample_weights[..., None].astype(rows.dtype)
+    out = bags.sum(rows)
+    if mode == "mean":
+        out = out / jnp.maximum(bags.sum(counted.astype(out.dtype)), 1)[:, None]
+    return out.astype(weight.dtype)
 
 
 def embedding_renorm(weight: jax.Array, ids: jax.Array, max_norm: float, norm_type: float = 2.0) -> jax.Array:
@@ -110,7 +172,8 @@ def one_hot(tensor: jax.Array, num_classes: int = -1) -> jax.Array:
         (*ids.shape, C), int32 (int64 under x64).
 
     Raises:
-        ValueError: ids out of range where they are known; `num_classes=-1` under `jit` or without ids.
+        ValueError: ids out of range where they are known (under `jit` they are not: there such an id is a row of
+            zeros); `num_classes=-1` under `jit` or without ids.
         TypeError: ids that are not integers.
 
     Example:
@@ -122,14 +185,24 @@ def one_hot(tensor: jax.Array, num_classes: int = -1) -> jax.Array:
     """
     ids = checks.integers("F.one_hot", "tensor", tensor)
     if num_classes == -1:
-        if isinstance(ids, jax.core.Tracer) or ids.size == 0:
+        if not checks.known(ids):
             raise ValueError(
                 "F.one_hot: the number of classes cannot be read off; expected num_classes, got -1 with ids that are "
-                "traced or none at all. Pass num_classes."
+                "traced, on other hosts too or none at all. Pass num_classes."
             )
         num_classes = int(np.asarray(ids).max()) + 1
     checks.ids_in_range("F.one_hot", "tensor", ids, num_classes)
     return jax.nn.one_hot(ids, num_classes, dtype=jax.dtypes.canonicalize_dtype(jnp.int64))
+
+
+def _padding_row(where: str, padding_idx: int | None, weight: jax.Array) -> int | None:
+    size = weight.shape[0]
+    if padding_idx is None or -size <= padding_idx < size:
+        return None if padding_idx is None else padding_idx % size
+    raise ValueError(
+        f"{where}: padding_idx is out of range; expected {-size} to {size - 1}, got {padding_idx}. "
+        "Choose a row of the table."
+    )
 
 
 def _row_numbers(where: str, ids: jax.Array, weight: jax.Array) -> jax.Array:
@@ -176,12 +249,104 @@ def _rows_jvp(
 
 def _renormalise(rows: jax.Array, max_norm: float, norm_type: float) -> jax.Array:
     x = rows.astype(checks.wide_dtype(rows))
-    norm = _norm(x, norm_type)
+    norm = vector_norm(x, norm_type, -1)
     return (x * jnp.where(norm > max_norm, max_norm / (norm + 1e-7), 1)).astype(rows.dtype)
 
 
-def _norm(x: jax.Array, p: float) -> jax.Array:
-    size = jnp.abs(x)
-    if p == float("inf"):
-        return size.max(-1, keepdims=True)
-    return (size**p).sum(-1, keepdims=True) ** (1 / p)
+# ---------------------------------------------------------------------------------------------------------- bags
+
+
+class _Rectangle:
+    """Bags of one length: they are the rows of (B, N, …)."""
+
+    def sum(self, x: jax.Array) -> jax.Array:
+        return x.sum(1)
+
+    def max(self, x: jax.Array) -> jax.Array:
+        return jnp.where(jnp.isnan(x).any(1), jnp.nan, x.max(1, initial=-jnp.inf))  # see `windows.maximum`
+
+    def min(self, x: jax.Array) -> jax.Array:
+        return x.min(1, initial=x.shape[1])
+
+    def spread(self, x: jax.Array) -> jax.Array:
+        """What each bag has, to each of its ids."""
+        return x[:, None]
+
+
+class _Ragged:
+    """`count` bags that follow each other in (N, …), `bag` being each id's; whose bag is `count` has none."""
+
+    def __init__(self, bag: jax.Array, count: int):
+        self.bag, self.count = bag, count
+
+    def sum(self, x: jax.Array) -> jax.Array:
+        return jax.ops.segment_sum(x, self.bag, self.count)
+
+    def max(self, x: jax.Array) -> jax.Array:
+        return jax.ops.segment_max(x, self.bag, self.count)
+
+    def min(self, x: jax.Array) -> jax.Array:
+        return jax.ops.segment_min(x, self.bag, self.count)
+
+    def spread(self, x: jax.Array) -> jax.Array:
+        if not self.count:
+            return jnp.zeros((len(self.bag), *x.shape[1:]), x.dtype)
+        return x.at[self.bag].get(mode="fill")
+
+
+def _bags(where: str, ids: jax.Array, offsets: jax.Array | None, include_last_offset: bool) -> _Rectangle | _Ragged:
+    if ids.ndim == 2 and offsets is None:
+        return _Rectangle()
+    if ids.ndim != 1 or offsets is None or jnp.ndim(offsets) != 1:
+        raise ValueError(
+            f"{where}: input and offsets do not fit; expected ids (bags, ids) alone, or (ids,) with offsets (bags,), "
+            f"got {ids.shape} and {'None' if offsets is None else jnp.shape(offsets)}. Offsets say where bags start."
+        )
+    offsets = checks.integers(where, "offsets", offsets)
+    if include_last_offset and not len(offsets):
+        raise ValueError(
+            f"{where}: include_last_offset needs the end of the last bag; expected offsets (bags + 1,), got (0,). "
+            "Append the number of ids."
+        )
+    if checks.known(offsets):
+        looked_at = np.asarray(offsets)
+        if looked_at[0] != 0 or (np.diff(looked_at) < 0).any() or looked_at[-1] > len(ids):
+            raise ValueError(
+                f"{where}: offsets leave the input or fall; expected 0 first, none less than the one before, none "
+                f"above {len(ids)}, got {looked_at}. They are the places in input where bags start."
+            )
+    count = len(offsets) - include_last_offset
+    bag = jnp.searchsorted(offsets, jnp.arange(len(ids), dtype=offsets.dtype), side="right") - 1
+    return _Ragged(jnp.where(bag < 0, count, bag), count)
+
+
+def _check_mode(
+    where: str, mode: str, scaled_or_sparse: bool, ids: jax.Array, weight: jax.Array, factors: jax.Array | None
+) -> None:
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(
+            f"{where}: mode is unknown; expected 'sum', 'mean' or 'max', got {mode!r}. Choose one of them."
+        )
+    if mode == "max" and scaled_or_sparse:
+        raise ValueError(
+            f"{where}: mode 'max' has neither scale_grad_by_freq nor sparse; expected both False, got one True. "
+            "Leave it out, or choose 'sum' or 'mean'."
+        )
+    if factors is None:
+        return
+    if mode != "sum":
+        raise ValueError(
+            f"{where}: per_sample_weights are factors of a sum; expected mode='sum' with them, got {mode!r}. "
+            "Leave them out, or choose 'sum'."
+        )
+    checks.shape_of(where, "per_sample_weights", factors, ids.shape, "There is one factor an id.")
+    checks.one_dtype(where, weight=weight, per_sample_weights=factors)
+
+
+def _first_largest(bags: _Rectangle | _Ragged, rows: jax.Array, counted: jax.Array) -> jax.Array:
+    """Whether an entry of the rows is the one that its bag's largest is taken from, column by column."""
+    rows = jax.lax.stop_gradient(jnp.where(counted[..., None], rows, -jnp.inf))
+    largest = bags.spread(bags.max(rows))
+    hit = ((rows == largest) | jnp.isnan(rows)) & counted[..., None]
+    place = jnp.arange(rows.shape[-2])[:, None]
+    return place == bags.spread(bags.min(jnp.where(hit, place, rows.shape[-2])))

@@ -1,85 +1,38 @@
-"""Activations without parameters, as in torch/nn/modules/activation.py."""
+"""Smooth activations, as in torch/nn/modules/activation.py; the others are in `relu.py`, `hard.py`, `softmax.py`."""
 
 import jax
 
 from funcnet import functional as F
 from funcnet.nn.module import Module
 
-__all__ = ["GELU", "LogSoftmax", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Softmax", "Tanh"]
+__all__ = [
+    "GELU",
+    "GLU",
+    "InPlace",
+    "LogSigmoid",
+    "Mish",
+    "SiLU",
+    "Sigmoid",
+    "Softplus",
+    "Softsign",
+    "Tanh",
+    "Tanhshrink",
+]
 
 
-class _InPlace(Module):
+class InPlace(Module):
     """An activation that torch can run in place; here `inplace` only shows in `repr`."""
 
     def __init__(self, inplace: bool = False):
         super().__init__()
         self.inplace = inplace
 
+    def shown(self, settings: str = "") -> str:
+        """The settings, and behind them whether torch would run in place."""
+        return ", ".join(filter(None, (settings, "inplace=True" if self.inplace else "")))
+
     def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
-
-
-class ReLU(_InPlace):
-    """max(x, 0), element by element.
-
-    Args:
-        inplace: accepted for torch's sake; arrays do not change in place.
-
-    Call: (*) -> (*).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from funcnet import nn
-        >>> nn.ReLU().apply({}, {}, jnp.array([-1.0, 2.0]))[0]
-        Array([0., 2.], dtype=float32)
-
-    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReLU.html
-    """
-
-    def forward(self, input: jax.Array) -> jax.Array:
-        return F.relu(input)
-
-
-class ReLU6(_InPlace):
-    """min(max(x, 0), 6), element by element.
-
-    Args:
-        inplace: accepted for torch's sake.
-
-    Call: (*) -> (*).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from funcnet import nn
-        >>> nn.ReLU6().apply({}, {}, jnp.array([-1.0, 7.0]))[0]
-        Array([0., 6.], dtype=float32)
-
-    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReLU6.html
-    """
-
-    def forward(self, input: jax.Array) -> jax.Array:
-        return F.relu6(input)
-
-
-class SiLU(_InPlace):
-    """x · sigmoid(x), element by element; also called swish.
-
-    Args:
-        inplace: accepted for torch's sake.
-
-    Call: (*) -> (*).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from funcnet import nn
-        >>> nn.SiLU().apply({}, {}, jnp.array([0.0]))[0]
-        Array([0.], dtype=float32)
-
-    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.SiLU.html
-    """
-
-    def forward(self, input: jax.Array) -> jax.Array:
-        return F.silu(input)
+        return self.shown()
 
 
 class GELU(Module):
@@ -108,6 +61,48 @@ class GELU(Module):
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"
+
+
+class SiLU(InPlace):
+    """x · sigmoid(x), element by element; also called swish.
+
+    Args:
+        inplace: accepted for torch's sake; arrays do not change in place.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.SiLU().apply({}, {}, jnp.array([0.0]))[0]
+        Array([0.], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.SiLU.html
+    """
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.silu(input)
+
+
+class Mish(InPlace):
+    """x · tanh(log(1 + exp(x))), element by element.
+
+    Args:
+        inplace: accepted for torch's sake; arrays do not change in place.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.Mish().apply({}, {}, jnp.array([0.0, 200.0]))[0]
+        Array([  0., 200.], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Mish.html
+    """
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.mish(input)
 
 
 class Tanh(Module):
@@ -146,52 +141,113 @@ class Sigmoid(Module):
         return F.sigmoid(input)
 
 
-class _AlongDim(Module):
-    def __init__(self, dim: int | None = None):
+class LogSigmoid(Module):
+    """log(1 / (1 + exp(-x))), element by element.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> print(nn.LogSigmoid().apply({}, {}, jnp.array([-200.0, 0.0]))[0])
+        [-200.           -0.6931472]
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LogSigmoid.html
+    """
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.logsigmoid(input)
+
+
+class Softplus(Module):
+    """log(1 + exp(beta · x)) / beta, and x itself where beta · x is above the threshold.
+
+    Args:
+        beta: how sharp the bend is.
+        threshold: where the identity begins.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> print(nn.Softplus().apply({}, {}, jnp.array([0.0, 200.0]))[0])
+        [  0.6931472 200.       ]
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Softplus.html
+    """
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0):
+        super().__init__()
+        self.beta = beta
+        self.threshold = threshold
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, threshold={self.threshold}"
+
+
+class Softsign(Module):
+    """x / (1 + |x|), element by element.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.Softsign().apply({}, {}, jnp.array([-1.0, 3.0]))[0]
+        Array([-0.5 ,  0.75], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Softsign.html
+    """
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.softsign(input)
+
+
+class Tanhshrink(Module):
+    """x - tanh(x), element by element.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> print(nn.Tanhshrink().apply({}, {}, jnp.array([0.0, 10.0]))[0])
+        [0. 9.]
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Tanhshrink.html
+    """
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.tanhshrink(input)
+
+
+class GLU(Module):
+    """a · sigmoid(b), a and b being the halves of the input along one dimension.
+
+    Args:
+        dim: the dimension to halve; its size must be even.
+
+    Call: (*, 2N, *) -> (*, N, *).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.GLU().apply({}, {}, jnp.array([4.0, 2.0, 0.0, 100.0]))[0]
+        Array([2., 2.], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.GLU.html
+    """
+
+    def __init__(self, dim: int = -1):
         super().__init__()
         self.dim = dim
 
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.glu(input, self.dim)
+
     def extra_repr(self) -> str:
         return f"dim={self.dim}"
-
-
-class Softmax(_AlongDim):
-    """exp(x) / sum(exp(x)) along one dimension.
-
-    Args:
-        dim: along which the result sums to 1; None picks torch's old default: 0 for 0, 1 or 3 dimensions, else 1.
-
-    Call: (*) -> (*).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from funcnet import nn
-        >>> nn.Softmax(dim=-1).apply({}, {}, jnp.zeros((1, 4)))[0]
-        Array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
-
-    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Softmax.html
-    """
-
-    def forward(self, input: jax.Array) -> jax.Array:
-        return F.softmax(input, self.dim)
-
-
-class LogSoftmax(_AlongDim):
-    """x - log(sum(exp(x))) along one dimension: the logarithm of `Softmax`.
-
-    Args:
-        dim: along which; None picks torch's old default: 0 for 0, 1 or 3 dimensions, else 1.
-
-    Call: (*) -> (*).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from funcnet import nn
-        >>> nn.LogSoftmax(dim=-1).apply({}, {}, jnp.zeros((1, 1)))[0]
-        Array([[0.]], dtype=float32)
-
-    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LogSoftmax.html
-    """
-
-    def forward(self, input: jax.Array) -> jax.Array:
-        return F.log_softmax(input, self.dim)

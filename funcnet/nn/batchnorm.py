@@ -21,9 +21,11 @@ AxisName = Hashable | Sequence[Hashable] | None
 Groups = Sequence[Sequence[int]] | None
 
 
-class _BatchNorm(Module):
+class _Norm(Module):
+    """What batch and instance normalisation share: leaves and their starts."""
+
     ranks: tuple[int, ...] = ()  # that the input may have
-    absent_in_old_files = ("num_batches_tracked",)
+    _version = 2
     running_mean: Any
     running_var: Any
 
@@ -57,6 +59,23 @@ class _BatchNorm(Module):
         if self.bias is not None:
             init.zeros_(self.bias)
 
+    def absent_before(self, version: int) -> tuple[str, ...]:
+        return ("num_batches_tracked",) if version < 2 else ()
+
+    def _channel_dimension(self, input: jax.Array) -> int:
+        return 1
+
+    def _check_input(self, input: jax.Array) -> None:
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_Norm):
     def _check_input(self, input: jax.Array) -> None:
         if self.ranks and input.ndim not in self.ranks:
             expected = " or ".join(f"{rank}D" for rank in self.ranks)
@@ -69,7 +88,7 @@ class _BatchNorm(Module):
                 f"{type(self).__name__}: the input has the wrong rank; expected at least 2D input, got {input.ndim}D "
                 f"input of shape {input.shape}. Add the batch's dimension."
             )
-        if input.shape[1] != self.num_features:
+        if self.num_features and input.shape[1] != self.num_features:  # a lazy one has 0 of them
             raise ValueError(
                 f"{type(self).__name__}: expected {self.num_features} channels in dimension 1, got {input.shape[1]} "
                 f"in an input of shape {input.shape}. Channels stand behind the batch, as in torch."
@@ -106,12 +125,6 @@ class _BatchNorm(Module):
             self.running_mean, self.running_var = mean, var
             self.num_batches_tracked += _as_batch(mask, count, self.num_batches_tracked.dtype)
         return y
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
-        )
 
 
 class BatchNorm1d(_BatchNorm):

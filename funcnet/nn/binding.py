@@ -10,6 +10,7 @@
 import copy
 import itertools
 import types
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -19,16 +20,34 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import tree
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.parameter import Buffer, Computed, Parameter
 
 Tree = dict[str, Any]
 
-__all__ = ["Call", "Frame", "assign_buffer", "bind", "join", "pure_run", "read_back", "recompute", "take"]
+__all__ = [
+    "Call",
+    "Frame",
+    "assign_buffer",
+    "bind",
+    "call_name",
+    "computing",
+    "join",
+    "pure_run",
+    "put",
+    "read_back",
+    "recompute",
+    "take",
+]
 
 
 def join(*segments: str) -> str:
     """A dotted name; empty segments vanish."""
     return ".".join(s for s in segments if s)
+
+
+def call_name(name: str, count: int) -> str:
+    """What a call of a module is called: "name", then "name:1", …"""
+    return f"{name}:{count}" if count else name
 
 
 def _trace() -> Any:
@@ -45,7 +64,8 @@ class Call:
         prefix: the name, in the outermost net, of the module that this call runs.
         names: {id(description): name} of the outermost net: a module under two names answers to its first.
         capture: names of the modules whose outputs are recorded.
-        taps: {name of an output: what is added to it}, to differentiate by.
+        taps: {(name, count of the call): what is added to its output}, to differentiate by.
+        counts: {name: how often that captured module was called before}.
     """
 
     def __init__(
@@ -56,29 +76,28 @@ class Call:
         prefix: str = "",
         names: dict[int, str] | None = None,
         capture: frozenset[str] = frozenset(),
-        taps: dict[str, Any] | None = None,
+        taps: dict[tuple[str, int], Any] | None = None,
         counts: dict[str, int] | None = None,
     ):
         self.training, self.rng, self.hooks, self.prefix = training, rng, hooks, prefix
         self.names, self.capture, self.taps = names or {}, capture, taps or {}
-        self.captured: dict[str, Any] = {}
-        self.counts = dict(counts or {})  # how often each captured module was called
+        self.captured: dict[tuple[str, int], Any] = {}  # as taps
+        self.counts = dict(counts or {})
         self.trace = _trace()
         self.changed = False  # whether a buffer was assigned
         self.places: dict[int, list[tuple[Any, str]]] = {}  # {id(leaf): who holds it, under which name}
 
-    def inner(self, prefix: str, rng: Any, taps: dict[str, Any]) -> "Call":
+    def inner(self, prefix: str, rng: Any, taps: dict[tuple[str, int], Any]) -> "Call":
         """The call of a pure run inside this one."""
         return Call(self.training, rng, self.hooks, prefix, self.names, self.capture, taps, self.counts)
 
     def record(self, frame: "Frame", out: Any) -> Any:
-        """Notes a captured module's output, and gives it with its tap added; "name:1" is the second call's."""
+        """Notes a captured module's output, and gives it with its tap added."""
         if frame.name not in self.capture:
             return out
         frame.same_trace("its output is captured")
-        count = self.counts.get(frame.name, 0)
-        self.counts[frame.name] = count + 1
-        key = f"{frame.name}:{count}" if count else frame.name
+        key = frame.name, self.counts.get(frame.name, 0)
+        self.counts[frame.name] = key[1] + 1
         if key in self.taps:
             out = jax.tree.map(lambda o, t: o if t is None else o + t, out, self.taps[key])
         self.captured[key] = out
@@ -92,9 +111,13 @@ class Frame:
         self.description, self.path, self.call = description, path, call
         self.name = call.names.get(id(description), join(call.prefix, path))
         self.draws = itertools.count()  # numbers the keys that the module draws
+        self.computed: dict[str, Computed] = {}
 
     def slice(self, description: Any, name: str) -> "Frame":
-        """The frame of a slice of this container: what either draws the other does not draw again."""
+        """The frame of a slice of this container, which trains as the whole does; what either draws the other does not
+        draw again."""
+        if not isinstance(self.call.training, bool):
+            self.call.training[name] = self.call.training[self.name]
         part = copy.copy(self)
         part.description, part.name = description, name
         return part
@@ -106,8 +129,9 @@ class Frame:
         """Refuses what would leak out of, or repeat in, a transformation that the user's forward started."""
         if _trace() != self.call.trace:
             raise ValueError(
-                f"{self.where()}: {what} inside a transformation that its own forward started (lax.scan, vmap, …), "
-                "where every step would see the same. Use nn.Repeat for a stack of layers, or the child's pure apply: "
+                f"{self.where()}: {what} inside a transformation that its own forward started (lax.scan, vmap, jit, "
+                "jax.checkpoint, …), which would let it out or show each step the same. Use nn.Repeat for a stack "
+                "of layers, nn.remat(layer) in place of jax.checkpoint, leave jit out, or use the child's pure apply: "
                 "`p, s = self.subtree('child')`, then `self.child.apply(p, s, x, rng=key)` with a key for each step."
             )
 
@@ -145,8 +169,12 @@ class _Binder:
         for name, value in values.items():
             if isinstance(value, types.MethodType) and value.__self__ is module:
                 values[name] = types.MethodType(value.__func__, bound)
-            elif isinstance(value, (list, dict, set)):
-                values[name] = copy.copy(value)  # what forward puts in may be a tracer, and goes with the bound copy
+            elif isinstance(value, _CONTAINERS):
+                values[name] = _copied(value, {})  # what forward puts in may be a tracer, and goes with the bound copy
+            elif isinstance(value, Computed):
+                frame.computed[name] = value
+        for name in frame.computed:
+            del values[name]
         for kind, given in ((Parameter, params), (Buffer, state)):
             borrowed = set()
             for name, leaf in module._leaves(kind):
@@ -167,7 +195,7 @@ class _Binder:
 
     def _training(self, frame: Frame) -> bool:
         spec = self.call.training
-        return spec if isinstance(spec, bool) else spec[frame.name.partition("[")[0]]  # a slice: as the whole
+        return spec if isinstance(spec, bool) else spec[frame.name]
 
     def _same_stack(self, frame: Frame, part: Any, stacks: tuple[int, ...]) -> None:
         if self.stacks[id(part)] != stacks:
@@ -175,6 +203,20 @@ class _Binder:
                 f"{frame.where()}: shares a {type(part).__name__} between the layers of a stack and what is outside "
                 "of it. Tie inside one layer, or use nn.Repeat(…, scan=False)."
             )
+
+
+_CONTAINERS = (list, dict, set, deque)
+
+
+def _copied(value: Any, made: dict[int, Any]) -> Any:
+    """A plain container copied, with those within it; `made` holds them by the ids of the originals."""
+    if id(value) not in made:
+        new = made[id(value)] = copy.copy(value)
+        if not isinstance(value, set):
+            for place, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
+                if isinstance(item, _CONTAINERS):
+                    new[place] = _copied(item, made)
+    return made[id(value)]
 
 
 def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Any, stacks: tuple[int, ...]) -> Any:
@@ -228,9 +270,27 @@ def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
         raise ValueError(
             f"{frame.where()}: the buffer {name!r} keeps its dtype; expected {old.dtype}, got {value.dtype}."
         )
-    for module, its_name in frame.call.places[id(vars(frame.description)[name])]:
-        vars(module)[its_name] = value.astype(old.dtype)
+    put(bound, name, value.astype(old.dtype))
     frame.call.changed = True
+
+
+def put(bound: Any, name: str, value: Any) -> None:
+    """The bound module's own leaf `name` becomes `value`, wherever it is shared."""
+    for module, its_name in bound._frame.call.places[id(vars(bound._frame.description)[name])]:
+        vars(module)[its_name] = value
+
+
+def computing(bound: Any, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`run(*args, **kwargs)`, a method of the bound module; while it runs, what is computed is there, computed once."""
+    own, names = vars(bound), bound._frame.computed
+    before = {name: own[name] for name in names if name in own}
+    try:
+        own.update({name: computed.value(bound) for name, computed in names.items()})
+        return run(*args, **kwargs)
+    finally:
+        for name in names:
+            own.pop(name, None)
+        own.update(before)
 
 
 def read_back(bound: Any, state: Tree) -> Tree:
@@ -257,22 +317,21 @@ def pure_run(bound: Any, method: str | None = None) -> Callable[..., Any]:
     """`(params, state, rng, taps, args, kwargs) -> (out, state, captured)`: a bound module's own call, in pure form."""
     frame = bound._frame
 
-    def run(params: Tree, state: Tree, rng: Any, taps: dict[str, Any], args: Any, kwargs: Any) -> Any:
+    def run(params: Tree, state: Tree, rng: Any, taps: dict[tuple[str, int], Any], args: Any, kwargs: Any) -> Any:
         return frame.description._run(params, state, args, kwargs, frame.call.inner(frame.name, rng, taps), method)
 
     return run
 
 
-def take(bound: Any, old_state: Tree, result: tuple[Any, Tree, dict[str, Any]]) -> Any:
+def take(bound: Any, old_state: Tree, result: tuple[Any, Tree, dict[tuple[str, int], Any]]) -> Any:
     """Takes what a pure run gave back into the bound module, and gives its output."""
     out, state, captured = result
     if state is not old_state and jax.tree.leaves(state):
         _write_state(bound, state)
     call = bound._frame.call
     call.captured.update(captured)
-    for key in captured:
-        name, _, count = key.partition(":")
-        call.counts[name] = int(count or 0) + 1
+    for name, count in captured:
+        call.counts[name] = count + 1
     return out
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import tree
+from funcnet.nn.binding import call_name
 
 __all__ = ["capture", "capture_gradients"]
 
@@ -14,7 +15,7 @@ Run = Callable[..., Any]
 
 
 def _capturing(net: Any, pattern: tree.Patterns, where: str) -> Callable[..., Any]:
-    """(taps, params, state, inputs, kwargs) -> (out, state, captured)."""
+    """(taps, params, state, inputs, kwargs) -> (out, state, captured); the captured by (name, count of the call)."""
     names = [name for name, _ in net.named_modules()]
     chosen = frozenset(tree.select(pattern, names, covers=False, where=where))
 
@@ -22,10 +23,22 @@ def _capturing(net: Any, pattern: tree.Patterns, where: str) -> Callable[..., An
         kwargs = dict(kwargs)
         method = kwargs.pop("method", None)
         how = {name: kwargs.pop(name, default) for name, default in _HOW.items()}
-        call = net._call("apply", **how, capture=chosen, taps=taps)
+        call = net._call("apply", inputs, method, **how, capture=chosen, taps=taps)
         return net._run(params, state, inputs, kwargs, call, method)
 
     return run
+
+
+def _by_name(values: dict[tuple[str, int], Any], where: str) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for key, value in values.items():
+        if call_name(*key) in named:
+            raise ValueError(
+                f"{where}: two calls have the name {call_name(*key)!r}: a module's own, and another's later call; "
+                "expected one. Rename the module."
+            )
+        named[call_name(*key)] = value
+    return named
 
 
 _HOW = {"training": False, "rng": None, "hooks": None}
@@ -56,7 +69,8 @@ def capture(net: Any, pattern: tree.Patterns) -> Run:
     run = _capturing(net, pattern, "nn.capture")
 
     def captured(params: Any, state: Any, *inputs: Any, **kwargs: Any) -> Any:
-        return run({}, params, state, inputs, kwargs)
+        out, new, outputs = run({}, params, state, inputs, kwargs)
+        return out, new, _by_name(outputs, "nn.capture")
 
     return captured
 
@@ -88,7 +102,8 @@ def capture_gradients(net: Any, pattern: tree.Patterns, loss: Callable[[Any], ja
             return loss(run(taps, params, state, inputs, kwargs)[0])
 
         _, _, outputs = jax.eval_shape(lambda: run({}, params, state, inputs, kwargs))
-        return jax.value_and_grad(value)(jax.tree.map(_tap, outputs))
+        reached, by_call = jax.value_and_grad(value)(jax.tree.map(_tap, outputs))
+        return reached, _by_name(by_call, "nn.capture_gradients")
 
     return gradients
 

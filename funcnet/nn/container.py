@@ -1,31 +1,75 @@
-"""Sequential, ModuleList and ModuleDict, as in torch/nn/modules/container.py."""
+"""Sequential, ModuleList and ModuleDict, as in torch/nn/modules/container.py.
+
+ParameterList and ParameterDict are in `parameter_container.py`. A None among the modules keeps its place, as in torch.
+"""
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
+from funcnet.nn.description import Description, is_torchs
 from funcnet.nn.module import Module
 
-__all__ = ["ModuleDict", "ModuleList", "Sequential"]
+__all__ = ["ModuleDict", "ModuleList", "Sequential", "pairs"]
 
 
-class _Numbered(Module):
+def pairs(where: str, given: Any) -> list[tuple[str, Any]]:
+    """The (name, value) of a mapping, of a container that reads as one, or of an iterable of pairs."""
+    if hasattr(given, "items"):
+        return list(given.items())
+    if not isinstance(given, Iterable):
+        raise TypeError(
+            f"{where}: there are no names; expected a mapping or an iterable of (name, value), got "
+            f"{type(given).__name__}. Name every value."
+        )
+    found = [tuple(pair) if isinstance(pair, Iterable) else (pair,) for pair in given]
+    for number, pair in enumerate(found):
+        if len(pair) != 2:
+            raise ValueError(
+                f"{where}: element {number} is no pair; expected (name, value), got {len(pair)} of them. Name each one."
+            )
+    return found
+
+
+class _Container(Module):
+    """Children that are reached by position or by key as well as by attribute."""
+
+    def _entries(self) -> list[tuple[str, Any]]:
+        """(name, child or None), in order."""
+        description, own = self._description(), vars(self)
+        reserved = {name for name, (kind, _) in vars(description).get("_reserved", {}).items() if kind is Description}
+        parts = {name for name, _ in self._leaves(Description)} | reserved
+        return [(name, own[name]) for name in vars(description) if name in parts]
+
+    def __len__(self) -> int:
+        return len(self._entries())
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.isdigit()]
+
+
+class Numbered(_Container):
     """Children named "0", "1", … that read as a list does."""
 
-    def _set(self, modules: Iterable[Module]) -> None:
+    def _set(self, modules: Iterable[Any]) -> None:
+        """These children and no others, numbered anew."""
         modules = list(modules)
-        for name, _ in self._children():
+        for module in modules:
+            if module is not None and not isinstance(module, Description):
+                advice = "It is torch's own: import it from funcnet." if is_torchs(module) else "Make a module of it."
+                raise TypeError(
+                    f"{type(self).__name__}: it holds modules; expected a Module or None, got {type(module).__name__}. "
+                    f"{advice}"
+                )
+        for name, _ in self._entries():
             delattr(self, name)
         for i, module in enumerate(modules):
             self.add_module(str(i), module)
 
-    def _list(self) -> list[Module]:
-        return [child for _, child in self._children()]
+    def _list(self) -> list[Any]:
+        return [child for _, child in self._entries()]
 
-    def __len__(self) -> int:
-        return len(self._children())
-
-    def __iter__(self) -> Iterator[Module]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self._list())
 
     def _position(self, index: int, end: int) -> int:
@@ -41,59 +85,81 @@ class _Numbered(Module):
 
     def _slice(self, index: slice) -> Any:
         """A container of some of the modules, with its other attributes; inside forward, of the bound ones."""
-        frame, names = vars(self).get("_frame"), dict(self._children())
+        frame, names = vars(self).get("_frame"), dict(self._entries())
         part = object.__new__(type(self))
         vars(part).update({k: v for k, v in vars(self).items() if k not in names})
-        vars(part).update({str(i): child for i, child in enumerate(self._list()[index])})
+        vars(part).update(self._sliced(self._entries()[index]))
         if frame is not None:
             name = f"{frame.name}[{index.start}:{index.stop}]"
             vars(part)["_frame"] = frame.slice(frame.description._slice(index), name)
         return part
 
-    def __setitem__(self, index: int, module: Module) -> None:
-        name = self._children()[self._position(index, len(self))][0]
+    def _sliced(self, entries: list[tuple[str, Any]]) -> dict[str, Any]:
+        """The entries of a slice under their new names."""
+        return {str(i): child for i, (_, child) in enumerate(entries)}
+
+    def __setitem__(self, index: int, module: Module | None) -> None:
+        name = self._entries()[self._position(index, len(self))][0]
         setattr(self, name, module)
 
     def __delitem__(self, index: int | slice) -> None:
         modules = self._list()
-        del modules[index]
+        del modules[index if isinstance(index, slice) else self._position(index, len(self))]
         self._set(modules)
 
-    def append(self, module: Module) -> Any:
+    def append(self, module: Module | None) -> Any:
+        """Adds a module behind the others."""
         self.add_module(str(len(self)), module)
         return self
 
-    def extend(self, modules: Iterable[Module]) -> Any:
+    def extend(self, modules: Iterable[Any]) -> Any:
+        """Adds modules behind the others."""
+        if not isinstance(modules, Iterable):
+            raise TypeError(
+                f"{type(self).__name__}.extend: expected an iterable of modules, got {type(modules).__name__}. "
+                "Append a single one."
+            )
         for module in list(modules):
             self.append(module)
         return self
 
-    def insert(self, index: int, module: Module) -> Any:
+    def insert(self, index: int, module: Module | None) -> Any:
+        """Adds a module before the one at `index`; the names behind it move up."""
         modules = self._list()
-        modules.insert(index, module)
-        self._set(modules)
+        n, names = len(modules), [name for name, _ in self._entries()]
+        if not -n <= operator.index(index) <= n:
+            raise IndexError(f"{type(self).__name__}: index {index} is out of range for {n} modules.")
+        at = index + n if index < 0 else index
+        if names[at:] != [str(i) for i in range(at, n)]:
+            raise KeyError(
+                f"{type(self).__name__}.insert: the modules have names of their own; expected '0', '1', …, got "
+                f"{names}. Make a new one of the modules in their order."
+            )
+        modules.insert(at, module)
+        for i in range(at, n + 1):
+            self.add_module(str(i), modules[i])
         return self
 
-    def pop(self, index: int = -1) -> Module:
-        module = self[index]
-        del self[index]
+    def pop(self, key: int | slice = -1) -> Any:
+        """Removes a module, or a slice of them, and gives it; the names behind it move down."""
+        module = self[key]
+        del self[key]
         return module
 
-    def __add__(self, other: Iterable[Module]) -> Any:
-        kind: Any = type(self)
-        return kind(*self, *other) if isinstance(self, Sequential) else kind([*self, *other])
-
-    def __iadd__(self, other: Iterable[Module]) -> Any:
+    def __iadd__(self, other: Any) -> Any:
         return self.extend(other)
 
 
-class Sequential(_Numbered):
+class Sequential(Numbered):
     """Runs its modules one after the other.
 
     Args:
         *args: modules, or one mapping from names to modules.
 
-    Differs from torch: the modules may be shared, and then share their leaves, as in torch; nothing else differs.
+    A slice keeps the names of what it takes, as in torch: `net[1:]` holds "1", "2", …. `a + b` is one after the other,
+    `a * 3` the same modules three times, with one set of leaves.
+
+    Differs from torch: any mapping gives names, not an OrderedDict alone.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -114,14 +180,53 @@ class Sequential(_Numbered):
         else:
             self._set(args)
 
+    def _sliced(self, entries: list[tuple[str, Any]]) -> dict[str, Any]:
+        return dict(entries)
+
     def forward(self, input: Any) -> Any:
         for module in self:
             input = module(input)
         return input
 
+    def __add__(self, other: Any) -> "Sequential":
+        return Sequential(*self, *_sequential(other))
 
-class ModuleList(_Numbered):
+    def __iadd__(self, other: Any) -> Any:
+        return self.extend(_sequential(other))
+
+    def __mul__(self, times: int) -> "Sequential":
+        return Sequential(*(self._list() * _repeats(times)))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: int) -> Any:
+        return self.extend(self._list() * (_repeats(times) - 1))
+
+
+def _sequential(other: Any) -> Sequential:
+    if not isinstance(other, Sequential):
+        raise TypeError(
+            f"Sequential: only a Sequential is added to it; expected one, got {type(other).__name__}. "
+            "Use extend, or wrap it in nn.Sequential."
+        )
+    return other
+
+
+def _repeats(times: Any) -> int:
+    if not isinstance(times, int):
+        raise TypeError(
+            f"Sequential: it is repeated a number of times; expected an int, got {type(times).__name__}. Round it."
+        )
+    if times <= 0:
+        raise ValueError(f"Sequential: it is repeated at least once; expected 1 or more, got {times}. Correct it.")
+    return times
+
+
+class ModuleList(Numbered):
     """Modules in a list: indexed, sliced, iterated, appended to. Has no forward of its own.
+
+    Args:
+        modules: the modules.
 
     Example:
         >>> from funcnet import nn
@@ -134,13 +239,24 @@ class ModuleList(_Numbered):
 
     merges_equal_rows = True
 
-    def __init__(self, modules: Iterable[Module] | None = None):
+    def __init__(self, modules: Iterable[Any] | None = None):
         super().__init__()
-        self._set(modules or [])
+        if modules is not None:
+            self.extend(modules)
+
+    def insert(self, index: int, module: Module | None) -> Any:
+        """Adds a module before the one at `index`, or behind the others; the names behind it move up."""
+        return super().insert(min(index, len(self)), module)
+
+    def __add__(self, other: Iterable[Any]) -> "ModuleList":
+        return ModuleList([*self, *other])
 
 
-class ModuleDict(Module):
+class ModuleDict(_Container):
     """Modules in a dict. Has no forward of its own.
+
+    Args:
+        modules: a mapping from names to modules, or an iterable of (name, module).
 
     Example:
         >>> from funcnet import nn
@@ -151,47 +267,48 @@ class ModuleDict(Module):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.ModuleDict.html
     """
 
-    def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None):
+    def __init__(self, modules: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None):
         super().__init__()
-        self.update(modules or {})
+        if modules is not None:
+            self.update(modules)
 
-    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
-        for name, module in modules.items() if isinstance(modules, Mapping) else modules:
+    def update(self, modules: Any) -> None:
+        """Takes in the modules of a mapping, another ModuleDict, or an iterable of (name, module)."""
+        for name, module in pairs(f"{type(self).__name__}.update", modules):
             self[name] = module
 
-    def __getitem__(self, name: str) -> Module:
-        return dict(self._children())[name]
+    def __getitem__(self, key: str) -> Any:
+        return dict(self._entries())[key]
 
-    def __setitem__(self, name: str, module: Module) -> None:
-        self.add_module(name, module)
+    def __setitem__(self, key: str, module: Module | None) -> None:
+        self.add_module(key, module)
 
-    def __delitem__(self, name: str) -> None:
-        self[name]
-        delattr(self, name)
-
-    def __len__(self) -> int:
-        return len(self._children())
+    def __delitem__(self, key: str) -> None:
+        self[key]
+        delattr(self, key)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(name for name, _ in self._children())
+        return iter(self.keys())
 
-    def __contains__(self, name: str) -> bool:
-        return name in dict(self._children())
+    def __contains__(self, key: str) -> bool:
+        return key in self.keys()
 
-    def keys(self) -> Iterable[str]:
-        return [name for name, _ in self._children()]
+    def keys(self) -> KeysView[str]:
+        return dict(self._entries()).keys()
 
-    def values(self) -> Iterable[Module]:
-        return [child for _, child in self._children()]
+    def values(self) -> ValuesView[Any]:
+        return dict(self._entries()).values()
 
-    def items(self) -> Iterable[tuple[str, Module]]:
-        return self._children()
+    def items(self) -> ItemsView[str, Any]:
+        return dict(self._entries()).items()
 
-    def pop(self, name: str) -> Module:
-        module = self[name]
-        del self[name]
+    def pop(self, key: str) -> Any:
+        """Removes a module and gives it."""
+        module = self[key]
+        del self[key]
         return module
 
     def clear(self) -> None:
-        for name in self.keys():
-            del self[name]
+        """Removes all modules."""
+        for key in self.keys():
+            del self[key]

@@ -20,6 +20,7 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d"]
 
 class _Conv(Module):
     rank: ClassVar[int]  # how many spatial dimensions there are
+    output_padding: tuple[int, ...] = ()  # of transposed ones
     weight: Any
     bias: Any
     padding: Any  # numbers, or "same" or "valid"
@@ -45,10 +46,12 @@ class _Conv(Module):
         self.padding = padding if isinstance(padding, str) else self._sizes("padding", padding)
         self.padding_mode = padding_mode
         self._check()
-        shape = (out_channels, in_channels // groups, *self.kernel_size)
-        self.weight = Parameter(shape, dtype=dtype)
+        self.weight = Parameter(self._weight_shape(in_channels), dtype=dtype)
         self.register_parameter("bias", Parameter(out_channels, dtype=dtype) if bias else None)
         self.reset_parameters()
+
+    def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
+        return self.out_channels, in_channels // self.groups, *self.kernel_size
 
     def _sizes(self, name: str, value: Ints) -> tuple[int, ...]:
         return checks.as_tuple(type(self).__name__, name, value, self.rank)
@@ -100,6 +103,8 @@ class _Conv(Module):
             parts.append(f"padding={self.padding}")
         if self.dilation != (1,) * self.rank:
             parts.append(f"dilation={self.dilation}")
+        if any(self.output_padding):
+            parts.append(f"output_padding={self.output_padding}")
         if self.groups != 1:
             parts.append(f"groups={self.groups}")
         if self.bias is None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from funcnet import tree
 from funcnet.nn import binding
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.parameter import Buffer, Computed, Parameter
 
 Tree = dict[str, Any]
 
-__all__ = ["Description"]
+__all__ = ["Description", "is_torchs"]
 
 
 class Description:
@@ -31,15 +31,28 @@ class Description:
         if frame is not None:
             binding.assign_buffer(self, frame, name, value)
             return
+        computed = vars(self).get(name)
+        if isinstance(computed, Computed):
+            computed.assign(self, value)
+            return
         kind, persistent = self._slot(name)
         if kind is Buffer and hasattr(value, "shape") and not isinstance(value, (Description, Parameter, Buffer)):
             value = Buffer(value, persistent=persistent)
-        if isinstance(value, (Description, Parameter, Buffer)):
+        if isinstance(value, _TAKES[kind]):
+            if name in _TAKEN and not (name == tree.STACKED and getattr(self, "repeats", False)):
+                raise KeyError(
+                    f"{type(self).__name__}: a part is not called {name!r}, which {_TAKEN[name]}. Choose another name."
+                )
             if kind is None or not isinstance(value, kind):
                 vars(self).pop(name, None)  # as in torch, what becomes a part stands behind the parts before it
             vars(self)[name] = value
             self._reserve(name, None)
         elif kind is None:
+            if is_torchs(value):
+                raise TypeError(
+                    f"{type(self).__name__}.{name}: is torch's own {type(value).__name__}; expected a module of "
+                    "funcnet.nn. Change the import."
+                )
             object.__setattr__(self, name, value)
         elif value is None:
             vars(self)[name] = None
@@ -56,6 +69,11 @@ class Description:
         frame = vars(self).get("_frame")
         if frame is not None:
             raise ValueError(f"{frame.where()}: forward deleted {name!r}. A description changes outside forward alone.")
+        if isinstance(vars(self).get(name), Computed):
+            raise ValueError(
+                f"{type(self).__name__}.{name}: is computed from other leaves; expected a part or a plain attribute to "
+                "delete. Remove what computes it: parametrize.remove_parametrizations, prune.remove and their kin."
+            )
         object.__delattr__(self, name)
         self._reserve(name, None)
 
@@ -111,7 +129,10 @@ class Description:
         self.add_module(name, module)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Marks every parameter beneath as frozen (False) or trained; frozen ones get zero gradients at no cost."""
+        """Marks every parameter beneath as frozen (False) or trained; frozen ones get zero gradients at no cost.
+
+        An optimizer that decays weights moves them all the same: give it what `tree.partition(params, pattern)` leaves.
+        """
         for parameter in self.parameters():
             parameter.requires_grad = requires_grad
         return self
@@ -160,6 +181,11 @@ class Description:
         return (module for _, module in self.named_modules())
 
     def _named_leaves(self, kind: type, values: Tree | None, prefix: str, recurse: bool, once: bool) -> Iterator[Any]:
+        if not isinstance(values, dict | None):
+            raise TypeError(
+                f"{type(self).__name__}: params or state come first; expected a dict as `init` gives it, got "
+                f"{type(values).__name__}. Name the others: prefix=…, recurse=…"
+            )
         flat = None if values is None else tree.flatten(values)
         first: dict[int, str] = {}
         for path, module in self.named_modules(remove_duplicate=once) if recurse else [("", self)]:
@@ -206,6 +232,23 @@ class Description:
             module = child
         return module
 
+    def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
+        """Puts a module at that dotted name; with `strict` only where one is."""
+        where = f"{type(self).__name__}.set_submodule"
+        if not target:
+            raise ValueError(f"{where}: the target is empty; expected the name of a part, got ''. Name it.")
+        if not isinstance(module, Description):
+            raise TypeError(f"{where}: expected a Module, got {type(module).__name__}. Make a module of it.")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        old = getattr(parent, name, None)
+        if (strict or hasattr(parent, name)) and not isinstance(old, Description):
+            raise AttributeError(
+                f"{where}: {target!r} is no module; expected one to replace, got {type(old).__name__}. Choose another "
+                "name, or delete what is there."
+            )
+        setattr(parent, name, module)
+
     def _get_leaf(self, target: str, kind: type) -> Any:
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
@@ -222,6 +265,24 @@ class Description:
     def get_buffer(self, target: str) -> Any:
         """The buffer of that dotted name: its description, or its array inside forward."""
         return self._get_leaf(target, Buffer)
+
+
+def is_torchs(value: Any) -> bool:
+    """Whether it is a module of torch, which is not imported for the question."""
+    return any(f"{kind.__module__}.{kind.__name__}" == "torch.nn.modules.module.Module" for kind in type(value).__mro__)
+
+
+_TAKES: dict[type | None, Any] = {  # what an attribute takes that is none of the parts, or one of these, as in torch
+    None: (Description, Parameter, Buffer),
+    Parameter: Parameter,
+    Buffer: (Description, Parameter, Buffer),
+    Description: (Description, Parameter),
+}
+_TAKEN = {
+    tree.STACKED: "stands for the layers of a stack",
+    "init": "is the method that makes the arrays",
+    "apply": "is the method that runs the net",
+}
 
 
 def _label(kind: type) -> str:

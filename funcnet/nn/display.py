@@ -5,7 +5,7 @@ import itertools
 from typing import Any
 
 from funcnet import tree
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.parameter import Buffer, Computed, Parameter
 
 __all__ = ["html", "text"]
 
@@ -16,7 +16,8 @@ def _indent(block: str) -> str:
 
 
 def _name(module: Any) -> str:
-    return getattr(module, "_get_name", lambda: type(module).__name__)()
+    marks = {value.mark for value in vars(module).values() if isinstance(value, Computed)}
+    return "".join(marks) + getattr(module, "_get_name", lambda: type(module).__name__)()
 
 
 def text(module: Any) -> str:

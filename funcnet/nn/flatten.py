@@ -1,12 +1,14 @@
-"""Flatten, as in torch/nn/modules/flatten.py."""
+"""Flatten and Unflatten, as in torch/nn/modules/flatten.py."""
 
 import math
+from collections.abc import Sequence
 
 import jax
 
+from funcnet.functional import checks
 from funcnet.nn.module import Module
 
-__all__ = ["Flatten"]
+__all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
@@ -52,3 +54,61 @@ class Flatten(Module):
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """Makes several dimensions of one: the reverse of `Flatten`.
+
+    Args:
+        dim: the dimension that is split.
+        unflattened_size: a tuple or list of its new sizes; one of them may be -1, which is what is left.
+
+    Call: (*, S, *) -> (*, S_1, …, S_n, *) with S = S_1 · … · S_n.
+
+    Raises:
+        TypeError: sizes that are no tuple of ints; a name in place of a dimension, for arrays have no names here.
+        ValueError: a dimension that is not there, or sizes that do not multiply up to its size.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.Unflatten(1, (2, -1)).apply({}, {}, jnp.ones((2, 50, 4)))[0].shape
+        (2, 2, 25, 4)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Unflatten.html
+    """
+
+    def __init__(self, dim: int, unflattened_size: Sequence[int]):
+        super().__init__()
+        if not isinstance(unflattened_size, tuple | list) or any(not isinstance(n, int) for n in unflattened_size):
+            raise TypeError(
+                f"Unflatten: unflattened_size holds no sizes; expected a tuple of ints, got {unflattened_size!r}. "
+                "Give the new sizes alone: dimensions have no names here."
+            )
+        if isinstance(dim, str):
+            raise TypeError(
+                f"Unflatten: dim is a name; expected an int, got {dim!r}. "
+                "Count the dimension: arrays have no names here."
+            )
+        self.dim, self.unflattened_size = dim, unflattened_size
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        dim, sizes = checks.as_int("Unflatten", "dim", self.dim), list(self.unflattened_size)
+        if not -input.ndim <= dim < input.ndim:
+            raise ValueError(
+                f"Unflatten: dimension out of range; expected {-input.ndim} to {input.ndim - 1}, got {dim}. The input "
+                f"is {input.shape}."
+            )
+        dim %= input.ndim
+        total, known = input.shape[dim], math.prod(n for n in sizes if n != -1)
+        if sizes.count(-1) == 1 and known > 0:
+            sizes[sizes.index(-1)] = total // known
+        if not sizes or min(sizes) < 0 or math.prod(sizes) != total:
+            raise ValueError(
+                f"Unflatten: the sizes do not multiply up to dimension {dim}; expected a product of {total}, "
+                f"got {self.unflattened_size}. Leave at most one of them to be found, by -1."
+            )
+        return input.reshape(*input.shape[:dim], *sizes, *input.shape[dim + 1 :])
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

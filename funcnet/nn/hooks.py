@@ -39,7 +39,7 @@ class _Hook:
 class RemovableHandle:
     """Takes a hook out of its set, by `remove()` or at the end of a `with` block."""
 
-    def __init__(self, hooks: "Hooks", hook: _Hook):
+    def __init__(self, hooks: Any, hook: Any):  # `hooks._hooks` is the tuple of what is registered
         self._hooks, self._hook = hooks, hook
 
     def remove(self) -> None:
@@ -66,7 +66,7 @@ class Hooks:
     - full backward: ``fn(module, grad_input, grad_output)`` may return a new grad_input.
 
     grad_input and grad_output are tuples, one entry a positional argument or output; None where it is no floating array
-    or nothing is differentiated by it. Global hooks come first, then the order of registration.
+    or nothing is differentiated by it or uses it. Global hooks come first, then the order of registration.
 
     Differs from torch: a name pattern says which modules; a hook that breaks a rule raises ValueError or TypeError.
     Backward hooks make reverse mode the only one; without them forward mode works.
@@ -282,10 +282,11 @@ class _Barrier:
             return arrays
 
         def backward(_: Any, gradients: Any) -> Any:
-            shown = self._run_before(_spread(gradients, floating, len(results)))
+            used = [None if isinstance(gradient, SymbolicZero) else gradient for gradient in gradients]
+            shown = self._run_before(_spread(used, floating, len(results)))
             return tuple(shown[i] for i in floating)
 
-        identity.defvjp(lambda *arrays: (arrays, None), backward)
+        identity.defvjp(lambda *arrays: (tuple(a.value for a in arrays), None), backward, symbolic_zeros=True)
         results = _put(results, floating, identity(*(results[i] for i in floating)))
         return results if isinstance(result, tuple) else results[0]
 

@@ -3,6 +3,9 @@
 A lazy module has leaves of shape None and a method ``lazy_shapes(*inputs) -> {name: shape}``. Nothing is changed in
 the description: `init` gives arrays of the right shape and `forward` reads those. A bias that starts within a bound by
 the fan in of the weight beside it is told by `BiasShape`, and starts by `init_bias`.
+
+A module whose very parts an example tells (`bridges.FromLinen`) has one leaf of shape None in their place and a method
+``settle()``, called behind the run, which puts them into the description.
 """
 
 import math
@@ -11,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from funcnet import tree
 from funcnet.nn.binding import Call
 from funcnet.nn.parameter import Buffer, Parameter
 
@@ -63,14 +67,21 @@ def infer(module: Any, args: Any, kwargs: Any) -> dict[str, tuple[int, ...]]:
         return {}
 
     def blank(owner: Any, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> jax.Array:
-        return jnp.zeros((*stacks, *(leaf.shape if leaf.shape is not None else (0,))), leaf.dtype)
+        dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)  # counters are int64, which JAX has with x64 alone
+        return jnp.zeros((*stacks, *(leaf.shape if leaf.shape is not None else (0,))), dtype)
 
     watch = _Watch()
 
-    def run(args: Any, kwargs: Any) -> Any:
+    arrays, join = tree.arrays_of((args, kwargs), numpy_integers=False)
+
+    def run(arrays: list[Any]) -> Any:
+        args, kwargs = join(arrays)
         params, state = module._build(Parameter, blank), module._build(Buffer, blank)
         call = Call(rng=jax.random.key(0), hooks=watch)
         return module._run(params, state, args, kwargs, call)[0]
 
-    jax.eval_shape(run, args, kwargs)
+    jax.eval_shape(run, arrays)
+    for inner in list(module.modules()):
+        if hasattr(inner, "settle"):
+            inner.settle()
     return watch.shapes

@@ -15,6 +15,7 @@ carry one leading axis for it.
 
 import functools
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,8 +24,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import random, tree
-from funcnet.nn import binding, display, lazy, state_dict
+from funcnet.nn import binding, computed, display, lazy, state_dict, state_dict_hooks, summary
+from funcnet.nn.absent import METHODS
 from funcnet.nn.description import Description
+from funcnet.nn.hooks import RemovableHandle
 from funcnet.nn.parameter import Buffer, Parameter
 from funcnet.nn.snapshot import compared_by_description
 from funcnet.nn.state_dict import Match
@@ -41,8 +44,9 @@ class Module(Description):
     Subclass it as in torch: assign layers, `nn.Parameter`s and buffers in `__init__`, compute in `forward`.
 
     Differs from torch: holds no arrays, so `init` gives them and `apply` takes them; `training`, randomness and hooks
-    are arguments of `apply`; a plain list of modules is refused when it is called (use `nn.ModuleList`). Plain lists,
-    dicts and sets among the attributes are copied for each `apply`: what `forward` puts into them is gone afterwards.
+    are arguments of `apply`; a plain list of modules is refused when it is called (use `nn.ModuleList`). Lists, dicts,
+    sets and deques among the attributes, and within one another, are copied for each `apply`: what `forward` puts into
+    them is gone afterwards. Into other objects it should put no arrays: under `jit` tracers would stay there.
 
     A description may change between calls (`net.act = nn.Tanh()`, `nn.init.zeros_(net.fc.weight)`,
     `net.fc.requires_grad_(False)`). A function that is jitted already keeps the program that it has: change, then jit
@@ -72,7 +76,7 @@ class Module(Description):
 
     training = False  # inside forward, what `apply` says; a class attribute so that no part takes the name
 
-    absent_in_old_files: tuple[str, ...] = ()  # leaves that keep their start when a state_dict lacks them, as in torch
+    _version = 1  # of the layout of the state_dict, as in torch
 
     def __init__(self) -> None:
         pass
@@ -116,19 +120,26 @@ class Module(Description):
         """
         shapes = lazy.infer(self, example_inputs, kwargs) if example_inputs or kwargs else {}
 
+        self._note_ties()
+        return self._start(rng, shapes, {})
+
+    def _start(self, rng: jax.Array, shapes: dict[str, tuple[int, ...]], given: dict[str, Any]) -> tuple[Tree, Tree]:
+        """(params, state) as they start; `given` holds arrays, by the names that keys are made from, to start from."""
+
         def start(module: Module, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> jax.Array:
             shape = shapes.get(path)
 
             def one(path: str) -> jax.Array:
-                return leaf.start(random.key_for_name(rng, path), path, shape)
+                return leaf.start(random.key_for_name(rng, leaf.key_name(path)), path, shape)
 
+            if leaf.key_name(path) in given:
+                return given[leaf.key_name(path)]
             if not stacks:
                 return one(path)
             layers = [one(state_dict.indexed(path, index)) for index in np.ndindex(*stacks)]
             return jnp.stack(layers).reshape(*stacks, *layers[0].shape)
 
-        self._note_ties()
-        return self._build(Parameter, start), self._build(Buffer, start)
+        return computed.begin(self, self._build(Parameter, start), self._build(Buffer, start), rng, given)
 
     def _note_ties(self) -> None:
         """Tells every shared leaf its home in this net, so that a child used alone can say whom it borrows from."""
@@ -153,7 +164,7 @@ class Module(Description):
         ([], ['bias', 'weight'], ['bias', 'weight'])
         """
         trained = [name for name, leaf in self.named_parameters() if leaf.requires_grad]
-        return tree.partition(params, trained, where=f"{type(self).__name__}.partition")
+        return tree.divide(params, trained, where=f"{type(self).__name__}.partition")
 
     def _values(self, kind: type) -> Tree:
         """A bound module's arrays, what it borrows included: what its description's `apply` takes."""
@@ -220,20 +231,22 @@ class Module(Description):
                 f"{type(self).__name__}.apply: expected params and state, two dicts as `init` gives them, got "
                 f"{type(params).__name__} and {type(state).__name__}. Call net.apply(params, state, *inputs)."
             )
-        for name, place in _hidden_arguments(type(self).forward).items():
-            if method is None and place >= len(inputs):
-                raise TypeError(
-                    f"{type(self).__name__}.apply: forward has an argument {name!r}, which apply keeps for itself; "
-                    f"expected it by position, got {len(inputs)} inputs. Give it as input {place + 1}, or rename it."
-                )
         description = self._description()
-        call = description._call("apply", training, rng, hooks)
+        call = description._call("apply", inputs, method, training, rng, hooks)
         out, state, _ = description._run(params, state, inputs, kwargs, call, method)
         return out, state
 
-    def _call(self, where: str, training: Training, rng: Any, hooks: Any, **further: Any) -> binding.Call:
+    def _call(
+        self, name: str, inputs: Any, method: str | None, training: Training, rng: Any, hooks: Any, **further: Any
+    ) -> binding.Call:
         """The outermost call: patterns resolved to names, and what they do not fit refused."""
-        where = f"{type(self).__name__}.{where}"
+        where = f"{type(self).__name__}.{name}"
+        for argument, place in _hidden_arguments(type(self).forward).items():
+            if method is None and place >= len(inputs):
+                raise TypeError(
+                    f"{where}: forward has an argument {argument!r}, which {name} keeps for itself; expected it by "
+                    f"position, got {len(inputs)} inputs. Give it as input {place + 1}, or rename it."
+                )
         paths = {id(module): path for path, module in self.named_modules()}
         names = list(paths.values())
         given = training.values() if isinstance(training, Mapping) else [training]
@@ -252,13 +265,13 @@ class Module(Description):
 
     def _run(
         self, params: Tree, state: Tree, args: Any, kwargs: Any, call: binding.Call, method: str | None = None
-    ) -> tuple[Any, Tree, dict[str, Any]]:
+    ) -> tuple[Any, Tree, dict[tuple[str, int], Any]]:
         """The one place where a description becomes a computation: (output, state, what was captured)."""
         bound = binding.bind(self, params, state, call)
         if method is None:
             out = bound(*args, **kwargs)
         elif callable(getattr(bound, method, None)):
-            out = getattr(bound, method)(*args, **kwargs)
+            out = binding.computing(bound, getattr(bound, method), *args, **kwargs)
         else:
             raise ValueError(f"{type(self).__name__}.apply: there is no method {method!r}. Name one that it defines.")
         return out, binding.read_back(bound, state) if call.changed else state, call.captured
@@ -275,6 +288,8 @@ class Module(Description):
         call, forward = frame.call, self.forward
         if "_remat" in vars(self):
             forward = functools.partial(binding.recompute, self, vars(self)["_remat"]["policy"])
+        elif frame.computed:
+            forward = functools.partial(binding.computing, self, forward)
         try:
             if call.hooks is None:
                 out = forward(*args, **kwargs)
@@ -285,6 +300,18 @@ class Module(Description):
                 error.add_note(f"in module {frame.where()}")
             raise
         return call.record(frame, out)
+
+    def __getattr__(self, name: str) -> Any:
+        """Inside forward: what is computed from other leaves, where its own module is not running. What torch's Module
+        has and this one has not says what to use."""
+        frame = vars(self).get("_frame")
+        if frame is not None and name in frame.computed:
+            return frame.computed[name].value(self)
+        if name in METHODS and not hasattr(type(self), name):
+            raise AttributeError(
+                f"{type(self).__name__}.{name} does not exist here. {METHODS[name]}", name=name, obj=self
+            )
+        return object.__getattribute__(self, name)  # raises what it always raises, or what a property raised
 
     def make_rng(self) -> jax.Array:
         """A fresh key, from the module's name and the count of calls. Only inside `forward`.
@@ -312,9 +339,12 @@ class Module(Description):
 
     # --------------------------------------------------------------------------------------------------- checkpoints
 
-    def state_dict(self, params: Tree, state: Tree) -> dict[str, Any]:
-        """{dotted name: array} with torch's names, shapes and order; every name of a tie; int64 counters widened."""
-        return state_dict.dump(binding.bind(self, params, state, binding.Call()))
+    def state_dict(self, params: Tree, state: Tree, prefix: str = "") -> OrderedDict[str, Any]:
+        """{dotted name: array} with torch's names, shapes and order; every name of a tie; int64 counters widened.
+
+        Its attribute `_metadata` holds the version of every module's layout, as in torch; `weights.save` writes it.
+        """
+        return state_dict.dump(binding.bind(self, params, state, binding.Call()), prefix)
 
     def load_state_dict(
         self, sd: Mapping[str, Any], strict: bool = True, into: tuple[Tree, Tree] | None = None
@@ -335,7 +365,54 @@ class Module(Description):
         """(missing, unexpected, mis_shaped) names of `sd`, nothing loaded."""
         return state_dict.match(self, sd)
 
+    def register_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """`hook(module, prefix, keep_vars)` runs before `state_dict` reads the module."""
+        return state_dict_hooks.register(self, state_dict_hooks.PRE, hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """`hook(module, state_dict, prefix, local_metadata)` may change the dict, in place, behind the module."""
+        return state_dict_hooks.register(self, state_dict_hooks.POST, hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """`hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)` may
+        change the dict, in place, before the module reads its part; what it adds to `error_msgs` is in the error."""
+        return state_dict_hooks.register(self, state_dict_hooks.LOAD_PRE, hook)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """`hook(module, incompatible_keys)` may take names out of its two lists, in place."""
+        return state_dict_hooks.register(self, state_dict_hooks.LOAD_POST, hook)
+
+    def absent_before(self, version: int) -> tuple[str, ...]:
+        """The leaves that state_dicts of this version (0: without versions) lack, and that then keep their start."""
+        return ()
+
     # ------------------------------------------------------------------------------------------------------- to look at
+
+    def summary(
+        self, *example_inputs: Any, training: Training = False, rng: jax.Array | None = None, **kwargs: Any
+    ) -> summary.Summary:
+        """Name, class, output, parameters, buffers, FLOPs and bytes of every module, from shapes alone.
+
+        Args:
+            *example_inputs, **kwargs: what `forward` takes: arrays or `jax.ShapeDtypeStruct`s.
+            training, rng: as in `apply`.
+
+        Returns:
+            A table that prints, shows in a notebook, and has `rows`, `total()` and `to_dataframe()`.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> from funcnet import nn
+            >>> print(nn.Sequential(nn.Linear(4, 8), nn.ReLU()).summary(jnp.ones((2, 4))))
+            name    kind        output    parameters  buffers  flops  bytes  frozen
+            -----------------------------------------------------------------------
+            (root)  Sequential  f32[2,8]           0        0      0      0       0
+            0       Linear      f32[2,8]          40        0    128    160       0
+            1       ReLU        f32[2,8]           0        0      0      0       0
+            -----------------------------------------------------------------------
+            total   Sequential  f32[2,8]          40        0    128    160       0
+        """
+        return summary.summarize(self, example_inputs, kwargs, training, rng)
 
     def extra_repr(self) -> str:
         """What stands between the brackets in `repr`."""

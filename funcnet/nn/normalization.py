@@ -1,4 +1,4 @@
-"""LayerNorm, GroupNorm and RMSNorm, as in torch/nn/modules/normalization.py."""
+"""LayerNorm, GroupNorm, RMSNorm and the responses' normalisation, as in torch/nn/modules/normalization.py."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,11 +6,12 @@ from typing import Any
 import jax
 
 from funcnet import functional as F
+from funcnet.functional.normalization import cross_map_lrn
 from funcnet.nn import init
 from funcnet.nn.module import Module
 from funcnet.nn.parameter import Parameter
 
-__all__ = ["GroupNorm", "LayerNorm", "RMSNorm"]
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -135,7 +136,7 @@ class RMSNorm(Module):
 
     Args:
         normalized_shape: the sizes of the dimensions that are averaged over, the last ones; an int for one.
-        eps: added to the mean square; None is the input dtype's machine epsilon.
+        eps: added to the mean square; None is the machine epsilon of the dtype computed in (float32's for bfloat16).
         elementwise_affine: whether there is a weight.
         dtype: of the params, float32 unless told.
 
@@ -177,6 +178,65 @@ class RMSNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class LocalResponseNorm(Module):
+    """Divides every channel by what its neighbours hold: ``y = x / (k + alpha · mean(x²))^beta``.
+
+    The mean is over `size` neighbouring channels, `size // 2` of them before; those that are missing count as zeros.
+
+    Args:
+        size: how many channels.
+        alpha, beta, k: of the formula.
+
+    Call: (B, C, *S) -> the same shape and dtype, with at least one spatial dimension.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.LocalResponseNorm(1, alpha=1.0, beta=1.0).apply({}, {}, jnp.ones((1, 2, 1)))[0].ravel()
+        Array([0.5, 0.5], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LocalResponseNorm.html
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    """LocalResponseNorm of images as torch's oldest files mean it: `cross_map_lrn` says what it sums over.
+
+    Args:
+        size, alpha, beta, k: as in `LocalResponseNorm`.
+
+    Call: (B, C, H, W) -> the same shape and dtype.
+
+    Differs from torch: the gradient is the derivative of the value; torch's own is not.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.CrossMapLRN2d(1, alpha=1.0, beta=1.0).apply({}, {}, jnp.ones((1, 1, 1, 1)))[0].ravel()
+        Array([0.5], dtype=float32)
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1):
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return cross_map_lrn(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
 def _ones_and_zeros(layer: LayerNorm | GroupNorm) -> None:

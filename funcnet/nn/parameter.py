@@ -5,6 +5,7 @@ in-place initialisers that constructors written for torch use (`p.dim()`, `p.dat
 `p.data[0].zero_()`) work on descriptions: they replace the leaf's `init`.
 """
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +19,30 @@ from funcnet.nn import init as initialisers
 
 Init = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
 
-__all__ = ["Buffer", "Init", "Parameter"]
+__all__ = ["Buffer", "Computed", "Init", "Parameter", "held"]
+
+
+def held(value: Any, dtype: Any) -> jax.Array:
+    """A copy of `value` in `dtype`, cast as torch's `copy_` does, as JAX holds it: int64 is int32 there without x64.
+
+    Raises:
+        OverflowError: a number that fits `dtype` and not what JAX has in its place.
+    """
+    narrow = jax.dtypes.canonicalize_dtype(dtype)
+    if narrow != dtype and np.issubdtype(narrow, np.integer) and not isinstance(value, jax.core.Tracer):
+        wide, most = np.asarray(value).astype(dtype), np.iinfo(narrow)
+        if (outside := wide[(wide < most.min) | (wide > most.max)]).size:
+            raise OverflowError(
+                f"holds {outside[0]}; expected integers from {most.min} to {most.max}, for JAX has no "
+                f"{np.dtype(dtype).name} without x64. Allow it: jax.config.update('jax_enable_x64', True)."
+            )
+        value = wide
+    return jnp.array(value, narrow)
 
 
 def _fixed(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, array: Any) -> jax.Array:
-    return jnp.broadcast_to(jnp.array(array, dtype), shape)  # a copy: who donates params does not donate the start
+    wide = array.dtype if jax.dtypes.canonicalize_dtype(array.dtype) == dtype else dtype
+    return jnp.broadcast_to(held(array, wide), shape)  # a copy: who donates params does not donate the start
 
 
 def _in_part(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, whole: Any, index: Any, part: Any) -> jax.Array:
@@ -97,6 +117,7 @@ class _Initialised:
 class _Leaf(_Initialised):
     def __init__(self, shape_or_array: Any, init: Init | None, dtype: Any):
         self.homes: dict[tuple[str, str], None] = {}  # for errors only: (name, net's class) of each net that shares it
+        self.formerly: tuple[str, str] | None = None  # (the end of its name, what stood there before it was renamed)
         self.shape: tuple[int, ...] | None
         if shape_or_array is None:
             self.shape, self.init, self.dtype = None, init, dtype or jnp.float32
@@ -112,9 +133,22 @@ class _Leaf(_Initialised):
             self.init = functools.partial(_fixed, array=array)
         else:
             raise TypeError(
-                f"{type(self).__name__}: expected a shape (a tuple of ints) or an array, got "
-                f"{type(shape_or_array).__name__}."
+                f"{type(self).__name__}: expected a shape (a tuple of ints) or an array, got {shape_or_array!r:.60}. "
+                "Give one tuple."
             )
+        if init is not None and not callable(init):
+            raise TypeError(
+                f"{type(self).__name__}: init is none; expected a function of (key, shape, dtype), got {init!r:.60}. "
+                "The shape is one tuple."
+            )
+        if self.shape is not None and min(self.shape, default=0) < 0:
+            raise ValueError(f"{type(self).__name__}: sizes are at least 0, got {self.shape}. Correct them.")
+
+    def key_name(self, name: str) -> str:
+        """The name that its key is made from: a weight that became the original of a computed one draws as ever."""
+        if self.formerly is None or not f".{name}".endswith(f".{self.formerly[0]}"):
+            return name
+        return name.removesuffix(self.formerly[0]) + self.formerly[1]
 
     def start(self, key: jax.Array, name: str, shape: tuple[int, ...] | None = None) -> jax.Array:
         """The array this leaf starts as."""
@@ -126,10 +160,19 @@ class _Leaf(_Initialised):
                 f"init: {name!r} has no init. Give {type(self).__name__}(shape, init) one, or set it with nn.init."
             )
         dtype = jax.dtypes.canonicalize_dtype(self.dtype)
-        value = jnp.asarray(self.init(key, shape, dtype), dtype)
+        try:
+            value = jnp.asarray(self.init(key, shape, dtype), dtype)
+        except OverflowError as error:
+            raise ValueError(f"init: {name!r} {error}") from None
         if value.shape != shape:
             raise ValueError(f"init: the init of {name!r} gave shape {value.shape}; expected {shape}.")
         return value
+
+    def another(self) -> Any:
+        """A leaf like this one, with its start, that nothing shares."""
+        leaf = copy.copy(self)
+        leaf.homes = {}
+        return leaf
 
     def __repr__(self) -> str:
         shape = "lazy" if self.shape is None else self.shape
@@ -156,6 +199,11 @@ class Parameter(_Leaf):
 
     def __init__(self, data: Any, init: Init | None = None, *, dtype: Any = None, requires_grad: bool = True):
         super().__init__(data, init, dtype)
+        if requires_grad and not jnp.issubdtype(self.dtype, jnp.inexact):
+            raise TypeError(
+                f"Parameter: only floating and complex numbers have gradients; expected such a dtype, got "
+                f"{self.dtype}. Use nn.Buffer, or requires_grad=False."
+            )
         self.requires_grad = requires_grad
 
     def requires_grad_(self, requires_grad: bool = True) -> "Parameter":
@@ -183,6 +231,71 @@ class Buffer(_Leaf):
             init = initialisers.zeros()
         super().__init__(data, init, dtype)
         self.persistent = persistent
+
+
+class Computed(_Initialised):
+    """An attribute that is computed from other leaves (a normalised or pruned weight), described.
+
+    It stands where the array will be, and is not a part: no name in params or state. Inside `forward` the attribute is
+    the computed array, made once for each call of its module; where another module reads it, at each reading.
+
+    Args:
+        name: of the attribute.
+        source: the leaf whose start it starts from; `nn.init` on this attribute sets the source's.
+        shape, dtype: of the computed array.
+        leaves: what it is computed from; the source, unless told.
+    """
+
+    mark = ""  # what stands before the class of its module in `repr`
+
+    def __init__(
+        self, name: str, source: Any, shape: tuple[int, ...], dtype: Any, leaves: Sequence[_Leaf] | None = None
+    ):
+        self.name, self.source, self.shape, self.dtype = name, source, shape, dtype
+        self.leaves = (source,) if leaves is None else tuple(leaves)
+
+    @property
+    def init(self) -> Init | None:
+        return self.source.init
+
+    @init.setter
+    def init(self, new: Init | None) -> None:
+        self.source.init = new
+
+    @property
+    def requires_grad(self) -> bool:
+        return any(getattr(leaf, "requires_grad", False) for leaf in self.leaves)
+
+    def value(self, bound: Any) -> jax.Array:
+        """The array, of the bound module that has this attribute."""
+        raise NotImplementedError
+
+    def begin(self, bound: Any, draw: Callable[[_Leaf], jax.Array]) -> None:
+        """Sets the leaves of the bound module so that the computed array starts as its source; `draw` starts a leaf."""
+
+    def assign(self, module: Any, value: Any) -> None:
+        """What `module.name = value` does to a description."""
+        raise TypeError(
+            f"{type(module).__name__}.{self.name}: is computed from other leaves; expected no assignment, got "
+            f"{type(value).__name__}. Set how it starts with nn.init, or remove what computes it first."
+        )
+
+    def take_out(self, module: Any) -> Any:
+        """Puts a leaf back in its place in the description, and gives that leaf.
+
+        The source itself, with its ties, where it is one of the leaves; else another like it, for what was tied to the
+        source may hold it still, with a value of its own.
+        """
+        leaf = self.source if any(one is self.source for one in self.leaves) else self.source.another()
+        if isinstance(leaf, Parameter):
+            leaf.requires_grad = self.requires_grad
+        leaf.formerly = None
+        del vars(module)[self.name]
+        setattr(module, self.name, leaf)
+        return leaf
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__.strip('_')}({self.shape}, dtype={np.dtype(self.dtype).name})"
 
 
 class _Part(_Initialised):

@@ -1,27 +1,17 @@
-"""Max, average and adaptive average pooling, as in torch/nn/modules/pooling.py.
+"""Max and average pooling, as in torch/nn/modules/pooling.py.
 
 Letters: `B batch, C channels, L length, D depth, H height, W width`. B may be missing everywhere.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 
 from funcnet import functional as F
 from funcnet.nn.module import Module
 
-__all__ = [
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveAvgPool3d",
-    "AvgPool1d",
-    "AvgPool2d",
-    "AvgPool3d",
-    "MaxPool1d",
-    "MaxPool2d",
-    "MaxPool3d",
-]
+__all__ = ["AvgPool1d", "AvgPool2d", "AvgPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d"]
 
 Size = int | Sequence[int]
 
@@ -39,18 +29,14 @@ class _MaxPool(Module):
         ceil_mode: bool = False,
     ):
         super().__init__()
-        if return_indices:
-            raise ValueError(
-                f"{type(self).__name__}: indices are not given; expected return_indices=False, got {return_indices}. "
-                "There is no MaxUnpool that would read them."
-            )
         self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
         self.padding, self.dilation = padding, dilation
         self.return_indices, self.ceil_mode = return_indices, ceil_mode
 
-    def forward(self, input: jax.Array) -> jax.Array:
+    def forward(self, input: jax.Array) -> Any:
         pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[self.rank - 1]
-        return pool(input, self.kernel_size, self.stride, self.padding, self.dilation, ceil_mode=self.ceil_mode)
+        window = (self.kernel_size, self.stride, self.padding, self.dilation)
+        return pool(input, *window, ceil_mode=self.ceil_mode, return_indices=self.return_indices)
 
     def extra_repr(self) -> str:
         return (
@@ -67,12 +53,12 @@ class MaxPool1d(_MaxPool):
         stride: steps between windows; the kernel size unless told.
         padding: what is added on both sides, of -inf; at most half the kernel.
         dilation: steps between the window's elements.
-        return_indices: False; takes torch's place in the order of arguments.
+        return_indices: whether to return where the maxima lie too, as `MaxUnpool1d` reads it.
         ceil_mode: whether a last window may overhang.
 
-    Call: (B, C, L) -> (B, C, L').
+    Call: (B, C, L) -> (B, C, L'), or two of these: maxima, and their indices in the flattened plane.
 
-    Differs from torch: no indices.
+    Differs from torch: indices are int32 where JAX has no int64 (without x64).
 
     Example:
         >>> import jax.numpy as jnp
@@ -240,81 +226,6 @@ class AvgPool3d(_AvgPoolDivided):
         (1, 2, 2, 2, 3)
 
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AvgPool3d.html
-    """
-
-    rank = 3
-
-
-class _AdaptiveAvgPool(Module):
-    rank: ClassVar[int]
-
-    def __init__(self, output_size: int | Sequence[int | None] | None):
-        super().__init__()
-        self.output_size = output_size
-
-    def forward(self, input: jax.Array) -> jax.Array:
-        pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[self.rank - 1]
-        return pool(input, self.output_size)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
-
-
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """The means of so many bins, whatever the input's length: bin i is [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
-
-    Args:
-        output_size: n.
-
-    Call: (B, C, L) -> (B, C, n).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from funcnet import nn
-        >>> nn.AdaptiveAvgPool1d(2).apply({}, {}, jnp.array([[[1.0, 2.0, 6.0]]]))[0]
-        Array([[[1.5, 4. ]]], dtype=float32)
-
-    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveAvgPool1d.html
-    """
-
-    rank = 1
-
-
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """The means of so many bins in each dimension, whatever the input's size.
-
-    Args:
-        output_size: an int for both dimensions or (height, width); None keeps the input's.
-
-    Call: (B, C, H, W) -> (B, C, *output_size).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from funcnet import nn
-        >>> nn.AdaptiveAvgPool2d((1, None)).apply({}, {}, jnp.ones((2, 3, 7, 5)))[0].shape
-        (2, 3, 1, 5)
-
-    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveAvgPool2d.html
-    """
-
-    rank = 2
-
-
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """The means of so many bins in each dimension, whatever the input's size.
-
-    Args:
-        output_size: an int for all dimensions or (depth, height, width); None keeps the input's.
-
-    Call: (B, C, D, H, W) -> (B, C, *output_size).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from funcnet import nn
-        >>> nn.AdaptiveAvgPool3d(2).apply({}, {}, jnp.ones((2, 3, 4, 5, 6)))[0].shape
-        (2, 3, 2, 2, 2)
-
-    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveAvgPool3d.html
     """
 
     rank = 3

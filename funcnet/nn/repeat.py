@@ -5,14 +5,15 @@ Both run a child by its pure form, so buffers, dropout and captured values are r
 
 import copy
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 
 from funcnet import random, tree
-from funcnet.nn.binding import join, pure_run, take
-from funcnet.nn.container import _Numbered
+from funcnet.functional.varying import vary_like
+from funcnet.nn.binding import Frame, join, pure_run, take
+from funcnet.nn.container import Numbered
 from funcnet.nn.module import Module
 from funcnet.nn.parameter import Buffer, Parameter
 
@@ -43,7 +44,7 @@ def remat(layer: Module, policy: Any = None) -> Module:
     return changed
 
 
-class Repeat(_Numbered):
+class Repeat(Numbered):
     """n layers of one kind, each with its own start, run one after the other.
 
     ``forward(x, *args, **kwargs)`` gives each layer the output of the one before as its first argument, and the same
@@ -137,13 +138,48 @@ class Repeat(_Numbered):
     def _scan(self, x: Any, args: Any, kwargs: Any, keys: Any, taps: Any) -> Any:
         layer = vars(self)[tree.STACKED]
         beneath = layer._frame.name
-        taps = {k: tap for k, tap in taps.items() if k.split(":")[0] == beneath or k.startswith(f"{beneath}.")}
+        taps = {key: tap for key, tap in taps.items() if f"{key[0]}.".startswith(f"{beneath}.")}
+
+        def run(x: Any, one: Any) -> Any:
+            params, state, key, taps = one
+            return pure_run(layer)(params, state, key, taps, (x, *args), kwargs)
 
         def body(x: Any, one: Any) -> Any:
-            params, state, key, taps = one
-            out, state, captured = pure_run(layer)(params, state, key, taps, (x, *args), kwargs)
+            out, state, captured = run(x, one)
+            _same_form(layer._frame, x, out)
             return out, (state, captured)
 
         state = layer._values(Buffer)
-        x, (new_state, captured) = jax.lax.scan(body, x, (layer._values(Parameter), state, keys, taps), self.n)
+        layers = (layer._values(Parameter), state, keys, taps)
+        given, _ = tree.arrays_of((args, kwargs, layers))
+        if any(vary_like(a, *given) is not a for a in jax.tree.leaves(x)):  # only in a shard_map
+            x = _as_it_varies(lambda x: run(x, jax.tree.map(lambda a: a[0], layers))[0], x)
+        x, (new_state, captured) = jax.lax.scan(body, x, layers, self.n)
         return take(layer, state, (x, new_state, captured))
+
+
+def _as_it_varies(run: Callable[[Any], Any], x: Any) -> Any:
+    """`x`, said to vary over the mesh wherever `run(run(…x))` does: a scan starts from what it ends in."""
+    while True:
+        out = jax.eval_shape(run, x)
+        if _structure(out) != _structure(x):
+            return x
+        before, x = x, jax.tree.map(vary_like, x, out)
+        if all(a is b for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(x), strict=True)):
+            return x
+
+
+def _same_form(frame: Frame, given: Any, out: Any) -> None:
+    """Refuses a layer whose output the next one, which is the same program, could not take."""
+    pairs = zip(jax.tree.leaves(given), jax.tree.leaves(out), strict=False)
+    alike = all(jax.typeof(a).weak_type or str(jax.typeof(a)) == str(jax.typeof(b)) for a, b in pairs)
+    if _structure(given) != _structure(out) or not alike:
+        forms = [jax.tree.map(lambda a: str(jax.typeof(a)), x) for x in (given, out)]
+        raise ValueError(
+            f"{frame.where()}: what a layer of a stacked Repeat gives the next one takes; expected {forms[0]}, got "
+            f"{forms[1]}. Keep shape, dtype and the axes that it varies over, or use nn.Repeat(…, scan=False)."
+        )
+
+
+def _structure(values: Any) -> Any:
+    return jax.tree.structure(values)

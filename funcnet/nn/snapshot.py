@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from funcnet.nn.description import Description
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.parameter import Buffer, Computed, Parameter
 
 __all__ = ["compared_by_description"]
 
@@ -82,6 +82,9 @@ def _held(module: Any) -> list[Any]:
                 continue
             if isinstance(value, (Parameter, Buffer)):
                 held += vars(value).values()
+            elif isinstance(value, Computed):
+                held += vars(value).values()
+                held += vars(value.source).values()
             elif isinstance(value, Description):
                 if id(value) not in seen:
                     seen.add(id(value))

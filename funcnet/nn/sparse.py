@@ -1,4 +1,4 @@
-"""Embedding, as in torch/nn/modules/sparse.py."""
+"""Embedding and EmbeddingBag, as in torch/nn/modules/sparse.py."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from funcnet.nn import init
 from funcnet.nn.module import Module
 from funcnet.nn.parameter import Parameter
 
-__all__ = ["Embedding"]
+__all__ = ["Embedding", "EmbeddingBag"]
 
 
 class Embedding(Module):
@@ -59,30 +59,17 @@ class Embedding(Module):
         dtype: Any = None,
     ):
         super().__init__()
-        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise ValueError(
-                f"Embedding: padding_idx must be within num_embeddings; expected {-num_embeddings} to "
-                f"{num_embeddings - 1}, got {padding_idx}. Name a row of the table, or None."
-            )
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        self.padding_idx = _row(self, padding_idx)
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
+        self.weight = _table(self, _weight, dtype)
+        self.weight.requires_grad = not _freeze
         if _weight is None:
-            self.weight = Parameter((num_embeddings, embedding_dim), dtype=dtype, requires_grad=not _freeze)
             self.reset_parameters()
-        elif tuple(_weight.shape) != (num_embeddings, embedding_dim):
-            raise ValueError(
-                f"Embedding: the shape of weight does not match num_embeddings and embedding_dim; expected "
-                f"{(num_embeddings, embedding_dim)}, got {tuple(_weight.shape)}. Use Embedding.from_pretrained."
-            )
-        else:
-            self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     def reset_parameters(self) -> None:
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            self.weight[self.padding_idx].zero_()
+        _start(self)
 
     def forward(self, input: jax.Array) -> jax.Array:
         return F.embedding(
@@ -127,11 +114,7 @@ class Embedding(Module):
         >>> nn.Embedding.from_pretrained(jnp.ones((4, 2))).weight.requires_grad
         False
         """
-        if len(embeddings.shape) != 2:
-            raise ValueError(
-                f"{cls.__name__}.from_pretrained: expected a table of 2 dimensions, got {tuple(embeddings.shape)}."
-            )
-        rows, columns = embeddings.shape
+        rows, columns = _shape(cls.__name__, embeddings)
         return cls(
             rows,
             columns,
@@ -143,3 +126,180 @@ class Embedding(Module):
             _weight=embeddings,
             _freeze=freeze,
         )
+
+
+class EmbeddingBag(Module):
+    """Looks rows up in a table and takes them together: the sum, mean or largest entries of every bag of ids.
+
+    Args:
+        num_embeddings: rows of the table.
+        embedding_dim: size of a row.
+        max_norm: rows longer than this are read as if scaled to it.
+        norm_type: the p of that norm.
+        scale_grad_by_freq: divides a row's gradient by how often the row was looked up in this call; not with 'max'.
+        mode: 'sum', 'mean' or 'max'.
+        sparse: accepted for torch's sake, except with 'max'; gradients are dense.
+        include_last_offset: whether `offsets` ends with the end of the last bag.
+        padding_idx: this row starts as zeros and counts for nothing; a negative one counts from the end.
+        dtype: of the table, float32 unless told.
+
+    Params: weight (num_embeddings, embedding_dim), N(0, 1).
+    Call: input (B, N) -> (B, embedding_dim), or input (N,), offsets (B,) -> (B, embedding_dim); and with 'sum'
+        per_sample_weights, of the input's shape. An empty bag is 0.
+
+    Differs from torch: as `F.embedding_bag`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.EmbeddingBag(10, 3, mode="sum")
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> layer.apply(params, state, jnp.array([1, 2, 4, 5, 4]), jnp.array([0, 2]))[0].shape
+        (2, 3)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
+    """
+
+    weight: Any
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Any = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        *,
+        dtype: Any = None,
+    ):
+        super().__init__()
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = _row(self, padding_idx)
+        self.max_norm, self.norm_type = max_norm, norm_type
+        self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
+        self.mode, self.include_last_offset = mode, include_last_offset
+        self.weight = _table(self, _weight, dtype)
+        if _weight is None:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        _start(self)
+
+    def forward(
+        self, input: jax.Array, offsets: jax.Array | None = None, per_sample_weights: jax.Array | None = None
+    ) -> jax.Array:
+        return F.embedding_bag(
+            input,
+            self.weight,
+            offsets,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.mode,
+            self.sparse,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
+        )
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        if self.max_norm is not None:
+            parts.append(f"max_norm={self.max_norm}")
+        if self.norm_type != 2:
+            parts.append(f"norm_type={self.norm_type}")
+        if self.scale_grad_by_freq:
+            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
+        parts.append(f"mode={self.mode!r}")
+        if self.padding_idx is not None:
+            parts.append(f"padding_idx={self.padding_idx}")
+        return ", ".join(parts)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Any,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> "EmbeddingBag":
+        """A layer whose table starts as `embeddings`, an array (rows, size of a row); frozen unless told.
+
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.EmbeddingBag.from_pretrained(jnp.ones((4, 2))).weight.requires_grad
+        False
+        """
+        rows, columns = _shape(cls.__name__, embeddings)
+        layer = cls(
+            rows,
+            columns,
+            max_norm=max_norm,
+            norm_type=norm_type,
+            scale_grad_by_freq=scale_grad_by_freq,
+            mode=mode,
+            sparse=sparse,
+            _weight=embeddings,
+            include_last_offset=include_last_offset,
+            padding_idx=padding_idx,
+        )
+        layer.weight.requires_grad = not freeze
+        return layer
+
+
+Either = Embedding | EmbeddingBag
+
+
+def _row(layer: Either, padding_idx: int | None) -> int | None:
+    """The row that is padding, counted from the first."""
+    rows = layer.num_embeddings
+    if padding_idx is None or -rows <= padding_idx < rows:
+        return None if padding_idx is None else padding_idx % rows
+    raise ValueError(
+        f"{type(layer).__name__}: padding_idx must be within num_embeddings; expected {-rows} to {rows - 1}, got "
+        f"{padding_idx}. Name a row of the table, or None."
+    )
+
+
+def _table(layer: Either, weight: Any, dtype: Any) -> Parameter:
+    shape = (layer.num_embeddings, layer.embedding_dim)
+    name = type(layer).__name__
+    if min(shape) < 0:
+        raise ValueError(
+            f"{name}: a table has no negative size; expected num_embeddings and embedding_dim of 0 or more, got "
+            f"{shape}. Count the rows and their entries."
+        )
+    if weight is None:
+        return Parameter(shape, dtype=dtype)
+    if tuple(weight.shape) != shape:
+        raise ValueError(
+            f"{name}: the shape of weight does not match num_embeddings and embedding_dim; expected {shape}, got "
+            f"{tuple(weight.shape)}. Use {name}.from_pretrained."
+        )
+    return Parameter(weight)
+
+
+def _start(layer: Either) -> None:
+    init.normal_(layer.weight)
+    if layer.padding_idx is not None:
+        layer.weight[layer.padding_idx].zero_()
+
+
+def _shape(name: str, embeddings: Any) -> tuple[int, int]:
+    if len(embeddings.shape) != 2:
+        raise ValueError(
+            f"{name}.from_pretrained: it starts from a matrix; expected a table of 2 dimensions, got "
+            f"{tuple(embeddings.shape)}. Reshape it."
+        )
+    rows, columns = embeddings.shape
+    return rows, columns

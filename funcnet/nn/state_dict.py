@@ -5,7 +5,9 @@ and modules under two names come several times, the layers of a stack (`*`) once
 """
 
 import difflib
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -13,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import tree
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn import state_dict_hooks as hooks
+from funcnet.nn.parameter import Buffer, Parameter, held
 
 Tree = dict[str, Any]
 
-__all__ = ["Match", "dump", "indexed", "load", "match", "restack"]
+__all__ = ["Entry", "Match", "dump", "entries_of", "fresh", "indexed", "load", "match", "restack"]
 
 
 class Match(NamedTuple):
@@ -28,7 +31,7 @@ class Match(NamedTuple):
     mis_shaped: list[str]
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
     name: str  # in the state_dict
     home: str  # in params or state, '*' for the layers of a stack
     layer: tuple[int, ...]  # which one of the stack
@@ -47,7 +50,7 @@ def indexed(path: str, index: tuple[int, ...]) -> str:
     return ".".join(str(next(numbers)) if s == tree.STACKED else s for s in path.split("."))
 
 
-def _entries(module: Any) -> Iterator[_Entry]:
+def entries_of(module: Any) -> Iterator[Entry]:
     """Every name in torch's order: own parameters, own persistent buffers, then children, duplicates included."""
     homes: dict[int, str] = {}
     for path, inner in module.named_modules():  # parents first: the order that decides who owns a shared leaf
@@ -55,12 +58,12 @@ def _entries(module: Any) -> Iterator[_Entry]:
             for name, leaf in inner._leaves(kind):
                 homes.setdefault(id(leaf), f"{path}.{name}" if path else name)
 
-    def walk(inner: Any, path: str, index: tuple[int, ...]) -> Iterator[_Entry]:
+    def walk(inner: Any, path: str, index: tuple[int, ...]) -> Iterator[Entry]:
         for kind in (Parameter, Buffer):
             for name, leaf in inner._leaves(kind):
                 if kind is Parameter or leaf.persistent:
                     dotted = f"{path}.{name}" if path else name
-                    yield _Entry(indexed(dotted, index), homes[id(leaf)], index, leaf, inner, name)
+                    yield Entry(indexed(dotted, index), homes[id(leaf)], index, leaf, inner, name)
         for name, child in inner._children():
             below = f"{path}.{name}" if path else name
             layers = [(*index, i) for i in range(inner.n)] if name == tree.STACKED else [index]
@@ -77,45 +80,97 @@ def _widen(value: Any, leaf: Any) -> Any:
     return value
 
 
-def dump(bound: Any) -> dict[str, Any]:
-    """{name: array} of a bound module."""
-    values = {}
-    for entry in _entries(bound):
-        value = vars(entry.module)[entry.attribute]
-        values[entry.name] = _widen(value[entry.layer] if entry.layer else value, entry.leaf)
+def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
+    """{name: array} of a bound module; its attribute `_metadata` holds every module's version, as torch's does."""
+    values: OrderedDict[str, Any] = OrderedDict()
+    metadata: OrderedDict[str, Any] = OrderedDict()
+    values._metadata = metadata  # type: ignore[attr-defined]
+
+    def visit(module: Any, path: str, index: tuple[int, ...]) -> None:
+        about = metadata[path[:-1]] = {"version": module._version}
+        description = module._description()
+        hooks.run(description, hooks.PRE, path, False)
+        for kind in (Parameter, Buffer):
+            for name, leaf in description._leaves(kind):
+                if kind is Parameter or leaf.persistent:
+                    value = vars(module)[name]
+                    values[f"{path}{name}"] = _widen(value[index] if index else value, leaf)
+        if hooks.has_extra_state(module):
+            values[f"{path}{hooks.EXTRA}"] = module.get_extra_state()
+        for name, child in module._children():
+            if name == tree.STACKED:
+                for i in range(module.n):
+                    visit(child, f"{path}{i}.", (*index, i))
+            else:
+                visit(child, f"{path}{name}.", index)
+        hooks.run(description, hooks.POST, values, path, about)
+
+    visit(bound, prefix, ())
     return values
 
 
 def match(module: Any, sd: Mapping[str, Any]) -> Match:
     """Which names `sd` lacks, has beyond, or has in another shape."""
-    entries = list(_entries(module))
-    names = {entry.name for entry in entries}
+    return _match(module, hooks.before_load(module, sd, True))
+
+
+def _match(module: Any, prepared: hooks.Prepared) -> Match:
+    sd = prepared.sd
+    entries = list(entries_of(module))
+    extra = _extra_states(module)
+    names = {entry.name for entry in entries} | set(extra)
     given = {(entry.home, entry.layer) for entry in entries if entry.name in sd}
-    missing, seen = [], set()
+    missing, seen = [*prepared.missing], set()
     for entry in entries:
         key = (entry.home, entry.layer)
-        if key not in given and key not in seen and entry.attribute not in entry.module.absent_in_old_files:
+        if key not in given and key not in seen and entry.name not in prepared.optional:
             seen.add(key)
             missing.append(entry.name)
-    mis_shaped = [
-        entry.name
-        for entry in entries
-        if entry.name in sd and entry.leaf.shape is not None and tuple(sd[entry.name].shape) != entry.leaf.shape
-    ]
-    return Match(missing, [name for name in sd if name not in names], mis_shaped)
+    mis_shaped = [entry.name for entry in entries if entry.name in sd and not _fits(sd[entry.name], entry.leaf.shape)]
+    missing += [name for name in extra if name not in sd]
+    return Match(missing, [*prepared.unexpected, *(name for name in sd if name not in names)], mis_shaped)
 
 
-def _to_numpy(value: Any) -> Any:
+def _fits(value: Any, shape: tuple[int, ...] | None) -> bool:
+    """Whether it is an array of that shape (None: of any). Files of torch 0.3 hold scalars as (1,)."""
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        return False
+    return shape is None or tuple(value.shape) == shape or (shape == () and tuple(value.shape) == (1,))
+
+
+def _extra_states(module: Any) -> dict[str, Any]:
+    """{name: description} of the modules that keep extra state."""
+    out: dict[str, Any] = {}
+
+    def visit(inner: Any, prefix: str) -> None:
+        if hooks.has_extra_state(inner):
+            out[f"{prefix}{hooks.EXTRA}"] = inner
+        for below, child in hooks.places(inner, prefix):
+            visit(child, below)
+
+    visit(module, "")
+    return out
+
+
+def _to_numpy(where: str, name: str, value: Any) -> Any:
     """A torch tensor as a numpy array without importing torch; others as they are."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        return value.float().numpy() if str(value.dtype) == "torch.bfloat16" else value.numpy()
-    return value
+    if not hasattr(value, "detach"):
+        return value
+    try:
+        value = value.detach().cpu().resolve_conj().resolve_neg()
+        narrow = value.is_floating_point() and value.element_size() < 4  # numpy has no bfloat16 and no float8
+        return (value.float() if narrow else value).numpy()
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(
+            f"{where}: {name!r} is no array that numpy has; expected a dense tensor with values, got {value.dtype}, "
+            f"{getattr(value, 'layout', '')} on {value.device} ({str(error)[:80]}). Make one: x.to_dense(), "
+            "x.dequantize()."
+        ) from None
 
 
-def _complain(module: Any, sd: Mapping[str, Any], found: Match, strict: bool) -> None:
-    lines = []
-    expected = {entry.name: entry.leaf.shape for entry in _entries(module)}
+def _complain(module: Any, sd: Mapping[str, Any], found: Match, strict: bool, errors: list[str]) -> None:
+    lines = [*errors]
+    expected = {entry.name: entry.leaf.shape for entry in entries_of(module)}
     if strict and found.missing:
         lines.append(f"missing: {', '.join(found.missing)}")
     if strict and found.unexpected:
@@ -125,49 +180,81 @@ def _complain(module: Any, sd: Mapping[str, Any], found: Match, strict: bool) ->
             shown.append(f"{name} (near {near[0]})" if near else name)
         lines.append(f"unexpected: {', '.join(shown)}")
     if found.mis_shaped:
-        shapes = [f"{n} expected {expected[n]}, got {tuple(sd[n].shape)}" for n in found.mis_shaped]
+        shapes = [f"{n} expected {expected[n]}, got {_shape(sd[n])}" for n in found.mis_shaped]
         lines.append(f"mis-shaped: {'; '.join(shapes)}")
     if lines:
-        advice = "Rename or reshape them, or take what fits: strict=False, into=(params, state)."
-        raise ValueError(f"{type(module).__name__}.load_state_dict: " + "\n  ".join(["names differ.", *lines, advice]))
+        advice = "Reshape or drop what is mis-shaped: strict=False does not excuse it. " if found.mis_shaped else ""
+        if strict and (found.missing or found.unexpected):
+            advice += "Rename them, or take what fits: strict=False, into=(params, state)."
+        prefix = found.unexpected[0].split(".")[0] + "." if found.unexpected else ""
+        inner = [name for name, value in sd.items() if isinstance(value, Mapping) and set(value) & set(expected)]
+        if inner:
+            advice = f"The names are in sd[{inner[0]!r}]: load that."
+        elif prefix and all(
+            name.startswith(prefix) and name.removeprefix(prefix) in expected for name in found.unexpected
+        ):
+            advice = (
+                f"They begin with {prefix!r}, as a wrapper (DataParallel, torch.compile) writes it: load "
+                f"nn.utils.consume_prefix_in_state_dict_if_present(sd, {prefix!r})."
+            )
+        raise ValueError(
+            f"{type(module).__name__}.load_state_dict: " + "\n  ".join(["sd does not fit.", *lines, advice.strip()])
+        )
+
+
+def _shape(value: Any) -> Any:
+    return tuple(value.shape) if _fits(value, None) else type(value).__name__
 
 
 def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tree] | None) -> tuple[Tree, Tree]:
     """(params, state) of `module` from `sd`; see `Module.load_state_dict`."""
     module._note_ties()
-    found = match(module, sd)
-    _complain(module, sd, found, strict)
-    if found.missing and into is None:
-        raise ValueError(
-            f"{type(module).__name__}.load_state_dict: sd lacks {', '.join(found.missing)}. "
-            "Give what fills them: into=net.init(key)."
-        )
+    where = f"{type(module).__name__}.load_state_dict"
+    if not isinstance(sd, Mapping):
+        advice = "Read it: funcnet.weights.load(path)." if isinstance(sd, str | Path) else "Give its .state_dict()."
+        raise TypeError(f"{where}: expected a dict of names and arrays, got {type(sd).__name__}. {advice}")
+    prepared = hooks.before_load(module, sd, strict)
+    sd, found = prepared.sd, _match(module, prepared)
+    hooks.after_load(module, hooks.IncompatibleKeys(found.missing, found.unexpected))
+    _complain(module, sd, found, strict, prepared.errors)
+    lacking = [name for name in found.missing if name not in prepared.missing]
+    if lacking and into is None:
+        raise ValueError(f"{where}: sd lacks {', '.join(lacking)}. Give what fills them: into=net.init(key).")
+    for name, owner in _extra_states(module).items():
+        if name in sd:
+            owner.set_extra_state(sd[name])
     values: dict[str, dict[tuple[int, ...], Any]] = {}
-    for entry in _entries(module):
+    for entry in entries_of(module):
         if entry.name in sd:
-            values.setdefault(entry.home, {})[entry.layer] = _to_numpy(sd[entry.name])  # of a tie the last wins
+            value = _to_numpy(where, entry.name, sd[entry.name])
+            if entry.leaf.shape == ():
+                value = value.reshape(())
+            values.setdefault(entry.home, {})[entry.layer] = value  # of a tie the last wins
 
     def leaf_value(which: int) -> Any:
         given: dict[str, Any] = tree.flatten(into[which]) if into is not None else {}
 
         def one(owner: Any, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> jax.Array:
             old: Any = given.get(path)
-            dtype = jax.dtypes.canonicalize_dtype(leaf.dtype if old is None else old.dtype)
-            layers = values.get(path, {})
+            same = old is None or old.dtype == jax.dtypes.canonicalize_dtype(leaf.dtype)
+            dtype = leaf.dtype if same else old.dtype
+            layers, indices = values.get(path, {}), list(np.ndindex(*stacks))
+            if len(layers) < len(indices):
+                old = fresh(leaf, path, stacks) if old is None else jnp.array(old)
             if not layers:
-                return jnp.array(old) if old is not None else _fresh(leaf, path, stacks)
-            if not stacks:
-                return jnp.array(layers[()], dtype)  # a copy, as copy_ makes: torch may train on in the other
-            indices = list(np.ndindex(*stacks))
-            whole = [jnp.asarray(layers[i], dtype) if i in layers else old[i] for i in indices]
-            return jnp.stack(whole).reshape(*stacks, *whole[0].shape)
+                return old
+            try:  # a copy, as copy_ makes: torch may train on in the other
+                whole = [held(layers[i], dtype) if i in layers else old[i] for i in indices]
+            except OverflowError as error:
+                raise ValueError(f"{where}: {path!r} {error}") from None
+            return jnp.stack(whole).reshape(*stacks, *whole[0].shape) if stacks else whole[0]
 
         return one
 
     return module._build(Parameter, leaf_value(0)), module._build(Buffer, leaf_value(1))
 
 
-def _fresh(leaf: Any, path: str, stacks: tuple[int, ...]) -> jax.Array:
+def fresh(leaf: Any, path: str, stacks: tuple[int, ...]) -> jax.Array:
     """What no file holds (a buffer that is not persistent) starts anew."""
     value = leaf.start(jax.random.key(0), path)
     return jnp.broadcast_to(value, (*stacks, *value.shape))

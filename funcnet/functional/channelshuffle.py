@@ -1,0 +1,59 @@
+"""Channels of several groups, interleaved. Letters: `B batch, C channels, G groups`."""
+
+import jax
+import jax.numpy as jnp
+
+from funcnet.functional import checks
+
+__all__ = ["channel_shuffle", "native_channel_shuffle"]
+
+
+def channel_shuffle(input: jax.Array, groups: int) -> jax.Array:
+    """Deals the channels of G groups out in turn: `y[:, k · G + g] = x[:, g · C / G + k]`.
+
+    Args:
+        input: (B, C, …), of at least three dimensions, any dtype.
+        groups: G; divides C.
+
+    Returns:
+        The input's shape and dtype.
+
+    Raises:
+        ValueError: fewer than three dimensions, G below 1, or channels that G does not divide.
+        TypeError: a G that is no integer.
+
+    Example:
+        >>> channel_shuffle(jnp.arange(4).reshape(1, 4, 1), 2).ravel()
+        Array([0, 2, 1, 3], dtype=int32)
+
+    Reference: torch.nn.functional.channel_shuffle.
+    """
+    return _shuffle("F.channel_shuffle", input, groups)
+
+
+def native_channel_shuffle(input: jax.Array, groups: int) -> jax.Array:
+    """`channel_shuffle` under the name that torch gives its own kernel.
+
+    Example:
+        >>> native_channel_shuffle(jnp.arange(6).reshape(1, 6, 1), 3).ravel()
+        Array([0, 2, 4, 1, 3, 5], dtype=int32)
+
+    Reference: torch.nn.functional.native_channel_shuffle.
+    """
+    return _shuffle("F.native_channel_shuffle", input, groups)
+
+
+def _shuffle(where: str, input: jax.Array, groups: int) -> jax.Array:
+    input, groups = jnp.asarray(input), checks.as_int(where, "groups", groups)
+    if input.ndim < 3:
+        raise ValueError(
+            f"{where}: input has the wrong rank; expected at least 3 dimensions (batch, channel, *spatial), "
+            f"got {input.shape}. Add a dimension."
+        )
+    batch, channels, *sizes = input.shape
+    if groups < 1 or channels % groups:
+        raise ValueError(
+            f"{where}: the channels do not divide into groups; expected a positive divisor of {channels}, "
+            f"got {groups}. Choose another number of groups."
+        )
+    return jnp.swapaxes(input.reshape(batch, groups, channels // groups, *sizes), 1, 2).reshape(input.shape)

@@ -1,0 +1,189 @@
+"""Transposed convolution in 1, 2 and 3 dimensions: the derivative of a convolution with respect to its input.
+
+Letters: `B batch, I in_channels, O out_channels, G groups, S spatial sizes, K kernel sizes`.
+"""
+
+import jax
+
+from funcnet.functional import checks
+from funcnet.functional.checks import Ints
+from funcnet.functional.convolve import convolve_transposed
+
+__all__ = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
+
+
+def conv_transpose1d(
+    input: jax.Array,
+    weight: jax.Array,
+    bias: jax.Array | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
+) -> jax.Array:
+    """Transposed convolution over one spatial dimension; see `conv_transpose2d`, of which this is the case of one.
+
+    Args:
+        input: (B, I, S) or (I, S), floating.
+        weight: (I, O / G, K).
+        bias: (O,).
+        stride, padding, output_padding, groups, dilation: as in `conv_transpose2d`.
+
+    Returns:
+        (B, O, S') or (O, S').
+
+    Raises:
+        ValueError, TypeError: as `conv_transpose2d`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> conv_transpose1d(jnp.array([[1.0, 2.0]]), jnp.array([[[1.0, 0.5, 0.25]]]), stride=2)
+        Array([[1.  , 0.5 , 2.25, 1.  , 0.5 ]], dtype=float32)
+
+    Reference: torch.nn.functional.conv_transpose1d.
+    """
+    where = "F.conv_transpose1d"
+    return _conv_transpose(where, 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose2d(
+    input: jax.Array,
+    weight: jax.Array,
+    bias: jax.Array | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
+) -> jax.Array:
+    """Each input spreads the kernel: `y[o, s · stride + k · dilation - padding] += w[i, o, k] · x[i, s]`.
+
+    Args:
+        input: (B, I, H, W) or (I, H, W), floating.
+        weight: (I, O / G, kH, kW), the input's dtype: the weight of the convolution that this transposes.
+        bias: (O,).
+        stride: of the input over the output.
+        padding: what is cut off both sides of the output.
+        output_padding: what is added to the right side of the output; smaller than the stride or the dilation.
+        groups: G; divides I and O: each group of inputs reaches its group of outputs alone.
+        dilation: distance between the kernel's taps.
+
+    Returns:
+        (B, O, H', W') or (O, H', W'),
+        with `H' = (H - 1) · stride - 2 · padding + dilation · (kH - 1) + output_padding + 1`.
+
+    Raises:
+        ValueError: shapes, groups or sizes that do not fit.
+        TypeError: integers, or dtypes that differ.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> conv_transpose2d(jnp.ones((1, 1, 2, 2)), jnp.ones((1, 1, 2, 2)))[0, 0]
+        Array([[1., 2., 1.],
+               [2., 4., 2.],
+               [1., 2., 1.]], dtype=float32)
+
+    Reference: torch.nn.functional.conv_transpose2d.
+    """
+    where = "F.conv_transpose2d"
+    return _conv_transpose(where, 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose3d(
+    input: jax.Array,
+    weight: jax.Array,
+    bias: jax.Array | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
+) -> jax.Array:
+    """Transposed convolution over three spatial dimensions; see `conv_transpose2d`.
+
+    Args:
+        input: (B, I, D, H, W) or (I, D, H, W), floating.
+        weight: (I, O / G, kD, kH, kW).
+        bias: (O,).
+        stride, padding, output_padding, groups, dilation: as in `conv_transpose2d`.
+
+    Returns:
+        (B, O, D', H', W') or (O, D', H', W').
+
+    Raises:
+        ValueError, TypeError: as `conv_transpose2d`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> conv_transpose3d(jnp.ones((1, 1, 2, 2, 2)), jnp.ones((1, 3, 2, 2, 2)), stride=2).shape
+        (1, 3, 4, 4, 4)
+
+    Reference: torch.nn.functional.conv_transpose3d.
+    """
+    where = "F.conv_transpose3d"
+    return _conv_transpose(where, 3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def _conv_transpose(
+    where: str,
+    ndim: int,
+    input: jax.Array,
+    weight: jax.Array,
+    bias: jax.Array | None,
+    stride: Ints,
+    padding: Ints,
+    output_padding: Ints,
+    groups: int,
+    dilation: Ints,
+) -> jax.Array:
+    input = checks.spatial(where, input, ndim, empty=False)
+    checks.one_dtype(where, input=input, weight=weight, bias=bias)
+    _check_shapes(where, ndim, input, weight, bias, groups)
+    strides = checks.as_tuple(where, "stride", stride, ndim, least=1)
+    dilations = checks.as_tuple(where, "dilation", dilation, ndim, least=1)
+    pads = checks.as_tuple(where, "padding", padding, ndim, least=0)
+    extras = checks.as_tuple(where, "output_padding", output_padding, ndim, least=0)
+    if any(e >= max(s, d) for e, s, d in zip(extras, strides, dilations, strict=True)):
+        raise ValueError(
+            f"{where}: output_padding is too large; expected less than the stride {strides} or the dilation "
+            f"{dilations}, got {extras}. It only chooses among the sizes that a stride makes equal."
+        )
+    spans = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
+    sizes = [
+        (n - 1) * s - 2 * p + span + e + 1
+        for n, s, p, span, e in zip(input.shape[-ndim:], strides, pads, spans, extras, strict=True)
+    ]
+    if min(sizes) < 1:
+        raise ValueError(
+            f"{where}: the output would be empty; expected sizes of at least 1, got {tuple(sizes)} from input "
+            f"{input.shape}. Use less padding or a larger kernel."
+        )
+    widths = [(-p, e - p) for p, e in zip(pads, extras, strict=True)]
+    batched = input if input.ndim == ndim + 2 else input[None]
+    out = convolve_transposed(batched, weight, strides, widths, dilations, groups)
+    if bias is not None:
+        out = out + bias.reshape(-1, *(1,) * ndim)
+    return out if input.ndim == ndim + 2 else out[0]
+
+
+def _check_shapes(
+    where: str, ndim: int, input: jax.Array, weight: jax.Array, bias: jax.Array | None, groups: int
+) -> None:
+    if weight.ndim != ndim + 2 or 0 in weight.shape:
+        raise ValueError(
+            f"{where}: weight has the wrong shape; expected {ndim + 2} dimensions (in, out / groups, *kernel), none of "
+            f"size 0, got {weight.shape}. Reshape it."
+        )
+    if groups < 1 or weight.shape[0] % groups:
+        raise ValueError(
+            f"{where}: the inputs do not divide into groups; expected a multiple of groups={groups}, "
+            f"got {weight.shape[0]}. Choose a divisor."
+        )
+    channels = input.shape[-ndim - 1]
+    if channels != weight.shape[0]:
+        raise ValueError(
+            f"{where}: input has the wrong number of channels; expected {weight.shape[0]}, got {channels}. "
+            f"The weight is {weight.shape}: (in, out / groups, *kernel)."
+        )
+    checks.shape_of(where, "bias", bias, (weight.shape[1] * groups,), "It holds one number an output channel.")

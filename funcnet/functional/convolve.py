@@ -1,0 +1,214 @@
+"""How convolutions are computed: by XLA's own on accelerators, and on CPU by the form that is fast there.
+
+XLA's CPU backend hands plain convolutions of one and two dimensions to Eigen, and computes others, some gradients among
+them, in naive loops, ten to five hundred times slower. So here a kernel of one pixel is a matrix product, a depthwise
+kernel a sum of shifted inputs, groups are convolved on their own, three dimensions are sums over the depth of two, and
+a transposed convolution with a stride makes as many outputs as there are phases, and interleaves them.
+
+Letters: `B batch, I in_channels, O out_channels, G groups, S spatial sizes, K kernel sizes`; shapes and numbers are
+checked by the callers.
+"""
+
+import contextlib
+import contextvars
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+__all__ = ["TRANSPOSED", "as_one_operation", "convolve", "convolve_transposed"]
+
+TRANSPOSED = "convolve_transposed"  # the scope that transposed convolutions stand in
+_MOST_TAPS = 64  # shifted inputs are written out one by one: more of them take too long to compile
+_MOST_GROUPS = 8  # likewise; with more, every tap is one product of all groups
+
+Pads = Sequence[tuple[int, int]]
+_whole = contextvars.ContextVar("whole", default=False)
+
+
+@contextlib.contextmanager
+def as_one_operation() -> Iterator[None]:
+    """Within it every convolution is traced as the one of XLA, whatever is fast here: for who reads the program."""
+    token = _whole.set(True)
+    try:
+        yield
+    finally:
+        _whole.reset(token)
+
+
+def _written_out() -> bool:
+    return jax.default_backend() == "cpu" and not _whole.get()
+
+
+def convolve(
+    x: jax.Array, w: jax.Array, strides: Sequence[int], pads: Pads, dilations: Sequence[int], groups: int
+) -> jax.Array:
+    """The cross-correlation of x (B, I, *S) and w (O, I / G, *K), padded by zeros; of the dtype of both.
+
+    Example:
+        >>> convolve(jnp.arange(3.0).reshape(1, 1, 3), jnp.ones((1, 1, 2)), (1,), [(0, 0)], (1,), 1)
+        Array([[[1., 3.]]], dtype=float32)
+    """
+    if not _written_out() or 0 in x.shape:
+        return lax.conv_general_dilated(
+            x, w, strides, pads, rhs_dilation=dilations, feature_group_count=groups
+        )  # lax's default layouts are torch's: (B, C, *S) and (O, I, *K)
+    if jnp.finfo(x.dtype).bits < 32:  # sums over taps are taken in float32
+        x32, w32 = x.astype(jnp.float32), w.astype(jnp.float32)
+        return _on_cpu(x32, w32, strides, pads, dilations, groups).astype(x.dtype)
+    return _on_cpu(x, w, strides, pads, dilations, groups)
+
+
+def convolve_transposed(
+    x: jax.Array,
+    w: jax.Array,
+    strides: Sequence[int],
+    pads: Pads,
+    dilations: Sequence[int],
+    groups: int,
+) -> jax.Array:
+    """What `convolve` of stride, dilation and groups transposes to: x (B, I, *S) and w (I, O / G, *K).
+
+    Pads are what is added to both sides of the output, as the kernel leaves it: negative numbers cut.
+
+    Example:
+        >>> x, w = jnp.ones((1, 1, 2)), jnp.arange(3.0).reshape(1, 1, 3)
+        >>> convolve_transposed(x, w, (2,), [(0, -1)], (1,), 1)
+        Array([[[0., 1., 2., 1.]]], dtype=float32)
+    """
+    kernels, rank = w.shape[2:], len(strides)
+    grouped = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
+    if _written_out() and max(strides) > 1 and max(dilations) == 1 and 0 not in x.shape:
+        return _by_phases(x, grouped, strides, pads)
+    turned = lax.rev(jnp.swapaxes(grouped, 1, 2), tuple(range(3, 3 + rank)))
+    turned = turned.reshape(groups * w.shape[1], -1, *kernels)
+    spans = [d * (k - 1) for d, k in zip(dilations, kernels, strict=True)]
+    around = [(span + low, span + high) for span, (low, high) in zip(spans, pads, strict=True)]
+    with jax.named_scope(TRANSPOSED):
+        if max(strides) == 1:
+            return convolve(x, turned, strides, around, dilations, groups)
+        return lax.conv_general_dilated(x, turned, (1,) * rank, around, strides, dilations, feature_group_count=groups)
+
+
+def _on_cpu(
+    x: jax.Array, w: jax.Array, strides: Sequence[int], pads: Pads, dilations: Sequence[int], groups: int
+) -> jax.Array:
+    kernels, rank = w.shape[2:], len(strides)
+    padded = any(pad != (0, 0) for pad in pads)
+    if groups == 1 and max(kernels) == 1 and not padded:
+        return _pixelwise(lax.slice(x, (0,) * x.ndim, x.shape, (1, 1, *strides)), w)
+    if groups == 1 and tuple(kernels) == tuple(strides) and max(dilations) == 1 and not padded:
+        return _pixelwise(*_patches(x, w, strides))
+    few = math.prod(kernels) <= _MOST_TAPS
+    if groups > 1 and w.shape[1] == 1 and few:
+        return _depthwise(_pad(x, pads), w, strides, dilations)
+    if 1 < groups <= _MOST_GROUPS:
+        parts = zip(jnp.split(x, groups, 1), jnp.split(w, groups, 0), strict=True)
+        return jnp.concatenate([_on_cpu(a, b, strides, pads, dilations, 1) for a, b in parts], 1)
+    if groups > 1 and few:
+        return _groupwise(_pad(x, pads), w, strides, dilations, groups)
+    if rank == 3 and kernels[0] <= _MOST_TAPS:
+        return _by_depth(x, w, strides, pads, dilations, groups)
+    # Where the output is larger than the input, XLA turns the gradient of the kernel into what Eigen does not know.
+    spans = [d * (k - 1) for d, k in zip(dilations, kernels, strict=True)]
+    if any(low + high > span for (low, high), span in zip(pads, spans, strict=True)):
+        x, pads = _pad(x, pads), [(0, 0)] * rank
+    return lax.conv_general_dilated(x, w, strides, pads, rhs_dilation=dilations, feature_group_count=groups)
+
+
+def _pad(x: jax.Array, pads: Pads) -> jax.Array:
+    return lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + [(low, high, 0) for low, high in pads])
+
+
+def _pixelwise(x: jax.Array, w: jax.Array) -> jax.Array:
+    """A matrix product: of each large image, so that nothing is transposed; of all the small ones together."""
+    batch, channels, *sizes = x.shape
+    matrix, pixels = w.reshape(w.shape[:2]), math.prod(sizes)
+    images = x.reshape(batch, channels, pixels)
+    if pixels >= 2 * max(matrix.shape):
+        return jnp.matmul(jnp.broadcast_to(matrix, (batch, *matrix.shape)), images).reshape(batch, -1, *sizes)
+    out = matrix @ images.swapaxes(0, 1).reshape(channels, batch * pixels)
+    return out.reshape(-1, batch, pixels).swapaxes(0, 1).reshape(batch, -1, *sizes)
+
+
+def _patches(x: jax.Array, w: jax.Array, strides: Sequence[int]) -> tuple[jax.Array, jax.Array]:
+    """A convolution in steps of its kernel as one of single pixels: every patch becomes the channels of a pixel."""
+    sizes = [n // s for n, s in zip(x.shape[2:], strides, strict=True)]
+    kept = lax.slice(x, (0,) * x.ndim, (*x.shape[:2], *(n * s for n, s in zip(sizes, strides, strict=True))))
+    split = kept.reshape(*x.shape[:2], *(v for pair in zip(sizes, strides, strict=True) for v in pair))
+    blocks, within = range(2, split.ndim, 2), range(3, split.ndim, 2)
+    channels = x.shape[1] * math.prod(strides)
+    pixels = split.transpose(0, 1, *within, *blocks).reshape(x.shape[0], channels, *sizes)
+    return pixels, w.reshape(w.shape[0], channels, *(1,) * len(sizes))
+
+
+def _taps(
+    x: jax.Array, kernels: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> Iterator[jax.Array]:
+    """What every tap of the kernel sees, in the order of the kernel's entries: (B, I, *S')."""
+    steps = list(zip(x.shape[2:], kernels, strides, dilations, strict=True))
+    reach = [(n - d * (k - 1) - 1) // s * s + 1 for n, k, s, d in steps]
+    for tap in itertools.product(*(range(k) for k in kernels)):
+        starts = [t * d for t, d in zip(tap, dilations, strict=True)]
+        ends = [start + r for start, r in zip(starts, reach, strict=True)]
+        yield lax.slice(x, (0, 0, *starts), (*x.shape[:2], *ends), (1, 1, *strides))
+
+
+def _depthwise(x: jax.Array, w: jax.Array, strides: Sequence[int], dilations: Sequence[int]) -> jax.Array:
+    x = jnp.repeat(x, w.shape[0] // x.shape[1], 1)
+    columns = w.reshape(w.shape[0], -1, *(1,) * len(strides))
+    taps = _taps(x, w.shape[2:], strides, dilations)
+    return sum((t * columns[:, k] for k, t in enumerate(taps, 1)), next(taps) * columns[:, 0])
+
+
+def _groupwise(x: jax.Array, w: jax.Array, strides: Sequence[int], dilations: Sequence[int], groups: int) -> jax.Array:
+    batch, matrices, total = x.shape[0], w.reshape(groups, -1, w.shape[1], math.prod(w.shape[2:])), None
+    for k, tap in enumerate(_taps(x, w.shape[2:], strides, dilations)):
+        matrix = jnp.broadcast_to(matrices[..., k], (batch, *matrices.shape[:3]))
+        sizes = tap.shape[2:]
+        part = jnp.matmul(matrix, tap.reshape(batch, groups, w.shape[1], math.prod(sizes)))
+        total = part if total is None else total + part
+    assert total is not None
+    return total.reshape(batch, w.shape[0], *sizes)
+
+
+def _by_depth(
+    x: jax.Array, w: jax.Array, strides: Sequence[int], pads: Pads, dilations: Sequence[int], groups: int
+) -> jax.Array:
+    x = jnp.swapaxes(_pad(x, [pads[0], (0, 0), (0, 0)]), 1, 2)  # (B, D, I, H, W): images in a row
+    steps, space = strides[0], dilations[0]
+    count = (x.shape[1] - space * (w.shape[2] - 1) - 1) // steps + 1
+    total: jax.Array | None = None
+    for k in range(w.shape[2]):
+        seen = lax.slice_in_dim(x, k * space, k * space + (count - 1) * steps + 1, steps, 1)
+        images = seen.reshape(-1, *x.shape[2:])
+        part = _on_cpu(images, w[:, :, k], strides[1:], pads[1:], dilations[1:], groups)
+        total = part if total is None else total + part
+    assert total is not None
+    return jnp.swapaxes(total.reshape(-1, count, *total.shape[1:]), 1, 2)
+
+
+def _by_phases(x: jax.Array, grouped: jax.Array, strides: Sequence[int], pads: Pads) -> jax.Array:
+    """Output u of a dimension is of phase u mod stride, and every phase is a convolution of its own part of the kernel.
+
+    `grouped` is (G, I / G, O / G, *K).
+    """
+    rank, (groups, ins, outs), kernels = len(strides), grouped.shape[:3], grouped.shape[3:]
+    counts = [-(-k // s) for k, s in zip(kernels, strides, strict=True)]  # how many taps a phase has
+    fill = [(0, c * s - k, 0) for c, s, k in zip(counts, strides, kernels, strict=True)]
+    w = lax.pad(grouped, jnp.zeros((), x.dtype), [(0, 0, 0)] * 3 + fill)
+    w = w.reshape(groups, ins, outs, *(v for pair in zip(counts, strides, strict=True) for v in pair))
+    w = w.transpose(0, 2, *range(4, w.ndim, 2), 1, *range(3, w.ndim, 2))  # (G, O / G, *strides, I / G, *counts)
+    w = w.reshape(groups * outs * math.prod(strides), ins, *counts)
+    w = lax.rev(w, tuple(range(2, w.ndim)))
+    y = convolve(x, w, (1,) * rank, [(c - 1, c - 1) for c in counts], (1,) * rank, groups)
+    sizes = y.shape[2:]
+    y = y.reshape(x.shape[0], groups * outs, *strides, *sizes)
+    order = [axis for d in range(rank) for axis in (2 + rank + d, 2 + d)]  # (B, O, n, stride, n, stride, …)
+    y = y.transpose(0, 1, *order).reshape(
+        x.shape[0], groups * outs, *(n * s for n, s in zip(sizes, strides, strict=True))
+    )
+    return _pad(y, [(low, high - e) for (low, high), (_, e, _) in zip(pads, fill, strict=True)])

@@ -1,0 +1,170 @@
+"""Distances and angles between vectors. Letters: `N rows, D entries of a vector`.
+
+Computed in at least float32. At equal vectors, where a norm has no derivative, the gradient is 0, as in torch.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from funcnet.functional import checks
+from funcnet.functional.vector_norm import norm_slope, vector_norm
+
+__all__ = ["cosine_similarity", "pairwise_distance", "pdist"]
+
+
+def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1e-8) -> jax.Array:
+    """`x1 · x2 / (max(‖x1‖, eps) · max(‖x2‖, eps))` along one dimension: each norm is kept from 0 by itself.
+
+    Args:
+        x1: any shape, floating.
+        x2: a shape that broadcasts with x1's, of the same dtype.
+        dim: which dimension of the broadcast shape holds the vectors.
+        eps: the least norm to divide by. The gradient flows through a smaller norm as if it were not replaced.
+
+    Returns:
+        The broadcast shape without `dim`, in [-1, 1].
+
+    Raises:
+        ValueError: shapes that do not broadcast; no dimension `dim`.
+        TypeError: integers, or two dtypes.
+
+    Example:
+        >>> cosine_similarity(jnp.array([[1.0, 0.0], [0.0, 3.0]]), jnp.array([[2.0, 0.0]]))
+        Array([1., 0.], dtype=float32)
+
+    Reference: torch.nn.functional.cosine_similarity.
+    """
+    where = "F.cosine_similarity"
+    x1, x2 = _two(where, x1, x2)
+    ndim = max(x1.ndim, 1)  # a scalar is a vector of one entry
+    if not -ndim <= dim < ndim:
+        raise ValueError(
+            f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}. Correct dim."
+        )
+    wide, shape = checks.wide_dtype(x1), x1.shape or (1,)
+    first, second = (_unit(x.astype(wide).reshape(shape), dim, eps) for x in (x1, x2))
+    return (first * second).sum(dim).astype(x1.dtype)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+def _unit(x: jax.Array, dim: int, eps: float) -> jax.Array:
+    """x by max(norm, eps), with the norm's derivative even where it is replaced: torch clamps outside the graph."""
+    return x / jnp.maximum(vector_norm(x, 2.0, dim), eps)
+
+
+@_unit.defjvp
+def _unit_jvp(dim: int, eps: float, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    (x,), (dx,) = primals, tangents
+    unit, norm = _unit(x, dim, eps), vector_norm(x, 2.0, dim)
+    slope = jnp.where(norm == 0, 0, x / jnp.where(norm == 0, 1, norm))
+    slack = jnp.where(jnp.isinf(norm), 0, norm - lax.stop_gradient(norm))  # zero but for its derivative
+    divisor = lax.stop_gradient(jnp.maximum(norm, eps)) + slack
+    return unit, (dx - unit * (slope * dx).sum(dim, keepdims=True)) / divisor
+
+
+def pairwise_distance(
+    x1: jax.Array, x2: jax.Array, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> jax.Array:
+    """`‖x1 - x2 + eps‖_p` over the last dimension: eps is added to every difference.
+
+    Args:
+        x1: (…, D), floating.
+        x2: a shape that broadcasts with x1's, of the same dtype.
+        p: of the norm: any number, ±infinity among them.
+        eps: keeps the gradient finite where the vectors are equal.
+        keepdim: whether the last dimension stays, with size 1.
+
+    Returns:
+        (…) or (…, 1).
+
+    Raises:
+        ValueError: shapes that do not broadcast; no dimension.
+        TypeError: integers, or two dtypes.
+
+    Example:
+        >>> pairwise_distance(jnp.array([[0.0, 0.0]]), jnp.array([[3.0, 4.0]])).round(3)
+        Array([5.], dtype=float32)
+
+    Reference: torch.nn.functional.pairwise_distance.
+    """
+    where = "F.pairwise_distance"
+    x1, x2 = _two(where, x1, x2)
+    if x1.ndim == 0:
+        raise ValueError(f"{where}: the inputs hold no vectors; expected (…, D), got (). Give at least one dimension.")
+    wide = checks.wide_dtype(x1)
+    distance = vector_norm(x1.astype(wide) - x2.astype(wide) + eps, float(p), -1)
+    return (distance if keepdim else distance.squeeze(-1)).astype(x1.dtype)
+
+
+def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
+    """The p-norm distances between all rows: of rows 0 and 1, 0 and 2, …, 1 and 2, ….
+
+    Args:
+        input: (N, D), floating.
+        p: of the norm, at least 0; 0 counts the entries that differ.
+
+    Returns:
+        (N · (N - 1) / 2,). For p = infinity every entry that has the largest difference has the whole gradient.
+
+    Raises:
+        ValueError: another rank; a negative p.
+        TypeError: integers.
+
+    Example:
+        >>> pdist(jnp.array([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).round(3)
+        Array([5.   , 1.   , 4.243], dtype=float32)
+
+    Reference: torch.nn.functional.pdist.
+    """
+    input = checks.floating("F.pdist", "input", input)
+    if input.ndim != 2:
+        raise ValueError(f"F.pdist: input has the wrong rank; expected (N, D), got {input.shape}. Reshape it.")
+    if not p >= 0:
+        raise ValueError(f"F.pdist: p is negative; expected at least 0, got {p}. Choose another p.")
+    rows, columns = np.triu_indices(input.shape[0], 1)
+    if input.shape[1] == 0 or rows.size == 0:
+        return jnp.zeros(rows.size, input.dtype)
+    return _distances(input.astype(checks.wide_dtype(input)), float(p))[rows, columns].astype(input.dtype)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _distances(x: jax.Array, p: float) -> jax.Array:
+    """All N² of them, which XLA computes without their differences in memory."""
+    return vector_norm(x[:, None] - x[None], p, -1, False).squeeze(-1)
+
+
+@_distances.defjvp
+def _distances_jvp(p: float, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    """Row by row, for the first of each pair alone; for the second it is the same transposed.
+
+    On CPU a twentieth of the time of one sum over N² slopes, and memory for N of them, not N².
+    """
+    (x,), (dx,) = primals, tangents
+    distances = _distances(x, p)
+
+    @jax.checkpoint
+    def row(given: tuple[jax.Array, ...]) -> jax.Array:
+        one, moved, far = given
+        return jnp.dot(norm_slope(one - x, far[:, None], p, -1, False), moved, precision="highest")
+
+    half = lax.map(row, (x, dx, distances))
+    return distances, half + half.T
+
+
+def _two(where: str, x1: jax.Array, x2: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The two, broadcast to one shape."""
+    x1, x2 = checks.floating(where, "x1", x1), checks.floating(where, "x2", x2)
+    checks.one_dtype(where, x1=x1, x2=x2)
+    try:
+        shape = np.broadcast_shapes(x1.shape, x2.shape)
+    except ValueError:
+        raise ValueError(
+            f"{where}: the shapes do not broadcast; expected sizes that are equal or 1, got {x1.shape} and {x2.shape}. "
+            "Add dimensions of size 1."
+        ) from None
+    return jnp.broadcast_to(x1, shape), jnp.broadcast_to(x2, shape)

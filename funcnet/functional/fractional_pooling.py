@@ -1,0 +1,164 @@
+"""Fractional max pooling: windows whose steps are drawn at random, so that sizes shrink by any ratio.
+
+Letters: `B batch, C channel, D depth, H height, W width, n output size, K kernel size`.
+
+With u of U(0, 1) and `a = (S - K) / (n - 1)`, window i starts at `floor((i + u) · a) - floor(u · a)`, and the last one
+ends where the input does. Every channel of every example draws its own u for each dimension.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet.functional import checks, windows
+from funcnet.functional.checks import Ints
+
+__all__ = ["fractional_max_pool2d", "fractional_max_pool3d"]
+
+Ratios = float | Sequence[float] | None
+
+
+def fractional_max_pool2d(
+    input: jax.Array,
+    kernel_size: Ints,
+    output_size: Ints | None = None,
+    output_ratio: Ratios = None,
+    return_indices: bool = False,
+    _random_samples: jax.Array | None = None,
+    *,
+    rng: jax.Array | None = None,
+) -> Any:
+    """The maxima of windows that start at random, almost evenly spaced places.
+
+    Args:
+        input: (B, C, H, W) or (C, H, W), floating.
+        kernel_size: of the window: one number or (height, width).
+        output_size: (H', W') or one number for both.
+        output_ratio: in its place, `H' = int(H · ratio)`: (ratio of H, of W) or one number for both.
+        return_indices: whether to return where the maxima lie too, as `max_unpool2d` reads it.
+        _random_samples: (at least B, C, 2), the u of (width, height), in torch's order; None draws them by `rng`.
+        rng: a key.
+
+    Returns:
+        (B, C, H', W') or (C, H', W'); or (that, indices of the same shape), counted in the flattened plane.
+
+    Raises:
+        ValueError: neither size nor ratio, sizes that do not fit, neither samples nor `rng`.
+        TypeError: an input of integers; sizes that are none.
+
+    Differs from torch: randomness comes from `rng`; indices are int32 where JAX has no int64 (without x64).
+
+    Example:
+        >>> x = jnp.arange(25.0).reshape(1, 5, 5)
+        >>> fractional_max_pool2d(x, 2, output_size=3, rng=jax.random.key(0)).shape
+        (1, 3, 3)
+
+    Reference: torch.nn.functional.fractional_max_pool2d; Graham 2014.
+    """
+    where = "F.fractional_max_pool2d"
+    given = (input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+    return _fractional_max_pool(where, 2, *given, rng)
+
+
+def fractional_max_pool3d(
+    input: jax.Array,
+    kernel_size: Ints,
+    output_size: Ints | None = None,
+    output_ratio: Ratios = None,
+    return_indices: bool = False,
+    _random_samples: jax.Array | None = None,
+    *,
+    rng: jax.Array | None = None,
+) -> Any:
+    """`fractional_max_pool2d` over three dimensions: (B, C, D, H, W) or (C, D, H, W).
+
+    `_random_samples` is (B, C, 3), the u of (depth, height, width).
+
+    Differs from torch: as `fractional_max_pool2d`; and torch refuses outputs that just fit, `n = S - K + 1`.
+
+    Example:
+        >>> x = jnp.arange(125.0).reshape(1, 5, 5, 5)
+        >>> fractional_max_pool3d(x, 2, output_ratio=0.7, rng=jax.random.key(0)).shape
+        (1, 3, 3, 3)
+
+    Reference: torch.nn.functional.fractional_max_pool3d.
+    """
+    where = "F.fractional_max_pool3d"
+    given = (input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+    return _fractional_max_pool(where, 3, *given, rng)
+
+
+def _fractional_max_pool(
+    where: str,
+    ndim: int,
+    input: jax.Array,
+    kernel: Ints,
+    output_size: Ints | None,
+    output_ratio: Ratios,
+    return_indices: bool,
+    samples: jax.Array | None,
+    rng: jax.Array | None,
+) -> Any:
+    input = windows.planes(where, input, ndim)
+    kernels = checks.as_tuple(where, "kernel_size", kernel, ndim, least=1)
+    sizes = _output_sizes(where, input.shape[-ndim:], kernels, output_size, output_ratio)
+    lead = input.shape[:-ndim]
+    asked = (*(lead if len(lead) == 2 else (1, *lead)), ndim)
+    if samples is None:
+        samples = jax.random.uniform(checks.key(where, rng), asked, checks.wide_dtype(input))
+    else:
+        samples = checks.floating(where, "_random_samples", samples)
+        if samples.ndim != 3 or samples.shape[0] < asked[0] or samples.shape[1:] != asked[1:]:
+            raise ValueError(
+                f"{where}: _random_samples has the wrong shape; expected {asked}, or a larger batch, got "
+                f"{samples.shape}. It holds (batch, channel, dimensions)."
+            )
+        samples = samples[: asked[0]]
+    order = (1, 0) if ndim == 2 else (0, 1, 2)  # torch's: the width's first in two dimensions
+    along = []
+    for axis, (size, n, k) in enumerate(zip(input.shape[-ndim:], sizes, kernels, strict=True)):
+        starts = _starts(samples[..., order[axis]].reshape(*lead, 1), size, n, k)
+        shape = [1] * ndim
+        shape[axis] = n
+        along.append(windows.Starts(starts.reshape(*lead, *shape), k))
+    y, places = windows.first_maxima(input, along)
+    return (y, windows.as_index(places)) if return_indices else y
+
+
+def _starts(u: jax.Array, size: int, n: int, kernel: int) -> jax.Array:
+    """Where n windows start, (…, n): the last one ends with the input."""
+    last = jnp.full((*u.shape[:-1], 1), size - kernel, jnp.int32)
+    if n == 1:
+        return last
+    step = jnp.asarray((size - kernel) / (n - 1), u.dtype)
+    places = jnp.arange(n - 1, dtype=u.dtype)
+    starts = jnp.trunc((places + u) * step).astype(jnp.int32) - jnp.trunc(u * step).astype(jnp.int32)
+    return jnp.concatenate([starts, last], -1)
+
+
+def _output_sizes(
+    where: str, spatial: Sequence[int], kernels: Sequence[int], output_size: Ints | None, output_ratio: Ratios
+) -> tuple[int, ...]:
+    ndim = len(spatial)
+    if output_size is not None:
+        sizes = checks.as_tuple(where, "output_size", output_size, ndim)
+    elif output_ratio is None:
+        raise ValueError(
+            f"{where}: no size is told; expected output_size or output_ratio, got neither. Give one of them."
+        )
+    else:
+        ratios = checks.entries(output_ratio, ndim)
+        if len(ratios) != ndim:
+            raise ValueError(
+                f"{where}: output_ratio has the wrong length; expected one number or {ndim}, got {output_ratio}. "
+                "Give one for every spatial dimension."
+            )
+        sizes = tuple(int(size * ratio) for size, ratio in zip(spatial, ratios, strict=True))
+    if any(n < 1 or n + k - 1 > size for n, k, size in zip(sizes, kernels, spatial, strict=True)):
+        raise ValueError(
+            f"{where}: the output does not fit; expected sizes from 1 to {tuple(spatial)} less the kernel "
+            f"{tuple(kernels)} but one, got {sizes}. Choose a smaller output or kernel."
+        )
+    return sizes

@@ -1,0 +1,312 @@
+"""A linear layer and the cross-entropy of its outputs in one. Letters: `B batch, I in_features, C classes, S further`.
+
+With `LinearCrossEntropyOptions` the batch goes through in chunks, so that the table of logits (B, C) is never whole: at
+30 000 classes it is what fills the memory. The gradients of a summed loss are made on the way forward, chunk by chunk,
+so each chunk's logits are computed once.
+"""
+
+import dataclasses
+import warnings
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+
+from funcnet.functional import checks
+from funcnet.functional.linear import linear
+from funcnet.functional.loss_classification import cross_entropy
+from funcnet.functional.reduction import class_weights
+from funcnet.functional.varying import vary_like
+
+__all__ = ["LinearCrossEntropyOptions", "linear_cross_entropy"]
+
+ACCUMULATORS = ("float16", "bfloat16", "float32", "float64")
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearCrossEntropyOptions:
+    """How `linear_cross_entropy` splits the batch; see there.
+
+    Args:
+        allow_retain_graph: torch's; a function has no graph to keep.
+        batch_chunk_size: rows a chunk; excludes `chunking_method`.
+        chunking_method: 'aspect_ratio' for chunks whose logits take as much memory as the input (the next power of two
+            of rows), 'aspect_ratio:n' for an n-th of that, 'auto' for 'aspect_ratio:2', None for `batch_chunk_size`.
+        acc_policy: torch's 'accurate', 'balanced', 'compact' or 'auto'; here sums are always in float32.
+        acc_dtype: torch's; None, the input's dtype, or float32 with an input of 16 bits.
+
+    Raises:
+        ValueError: what is none of these.
+
+    Differs from torch: `allow_retain_graph`, `acc_policy` and `acc_dtype` are checked and change nothing.
+
+    Example:
+        >>> LinearCrossEntropyOptions().chunk_size(4096, 768, 30_000)
+        64
+
+    Reference: torch.nn.LinearCrossEntropyOptions.
+    """
+
+    allow_retain_graph: bool = False
+    batch_chunk_size: int | None = None
+    chunking_method: str | None = "auto"
+    acc_policy: Literal["accurate", "balanced", "compact", "auto"] = "auto"
+    acc_dtype: Any = None
+
+    def __post_init__(self) -> None:
+        where = "LinearCrossEntropyOptions"
+        if self.acc_policy not in ("accurate", "balanced", "compact", "auto"):
+            raise ValueError(
+                f"{where}: acc_policy is unknown; expected 'accurate', 'balanced', 'compact' or 'auto', got "
+                f"{self.acc_policy!r}. Leave it at 'auto'."
+            )
+        name, colon, parts = (self.chunking_method or "auto").partition(":")
+        if name not in ("auto", "aspect_ratio") or (colon and not (name != "auto" and parts.isdigit() and int(parts))):
+            raise ValueError(
+                f"{where}: chunking_method is unknown; expected 'auto', 'aspect_ratio', 'aspect_ratio:n' or None, got "
+                f"{self.chunking_method!r}. Choose one of them."
+            )
+        size = self.batch_chunk_size
+        if size is not None and (not isinstance(size, int) or size <= 0):
+            raise ValueError(f"{where}: batch_chunk_size must be a positive int or None, got {size!r}. Count rows.")
+        if self.acc_dtype is not None and self.acc_dtype not in [jnp.dtype(name) for name in ACCUMULATORS]:
+            raise ValueError(
+                f"{where}: acc_dtype is not supported; expected None or one of {', '.join(ACCUMULATORS)}, got "
+                f"{self.acc_dtype!r}. Leave it at None."
+            )
+
+    def chunk_size(self, batch: int, in_features: int, classes: int) -> int:
+        """Rows a chunk."""
+        method, asked = self.chunking_method, self.batch_chunk_size
+        if method is None or (method == "auto" and asked is not None):
+            return max(1, batch if asked is None else min(asked, batch))
+        parts = int(("aspect_ratio:2" if method == "auto" else method).partition(":")[2] or 1)
+        rows = -(-batch // max(1, -(-classes // max(1, in_features))))
+        size = max(1, min((1 << max(rows - 1, 0).bit_length()) // parts, batch))
+        if asked not in (None, size):
+            raise ValueError(
+                f"LinearCrossEntropyOptions: batch_chunk_size and chunking_method disagree; expected {size} rows by "
+                f"{method!r}, got {asked}. Give one of the two."
+            )
+        return size
+
+
+def linear_cross_entropy(
+    input: jax.Array,
+    linear_weight: jax.Array,
+    target: jax.Array,
+    *,
+    linear_bias: jax.Array | None = None,
+    weight: jax.Array | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: LinearCrossEntropyOptions | None = None,
+) -> jax.Array:
+    """`cross_entropy(linear(input, linear_weight, linear_bias), target)`.
+
+    Args:
+        input: (B, I) or (I,), floating.
+        linear_weight: (C, I), or (C, *S, I) with an input of (B, I); the input's dtype.
+        target: class ids (B, *S) or (), integers; or probabilities (B, C, *S) or (C,), floating.
+        linear_bias: (C, *S).
+        weight: (C,): a weight for every class.
+        reduction: 'mean', 'sum' or 'none', as in `cross_entropy`.
+        ignore_index: a target that does not count; None is -100. Not with probabilities.
+        label_smoothing: as in `cross_entropy`.
+        options: how to chunk the batch; None does not. Chunks are for class ids and a weight of (C, I) without
+            smoothing: otherwise the options are ignored, with a warning.
+
+    Returns:
+        (), or (B, *S) for 'none', in the input's dtype. In chunks the logits are kept in at least float32; without,
+        they are rounded to the input's dtype.
+
+    Raises:
+        ValueError: shapes that do not fit; ids out of range where they are known (under `jit` such a loss is NaN);
+            another reduction; `ignore_index` with probabilities.
+        TypeError: integers where floats are needed, or dtypes that differ.
+
+    Differs from torch: forward mode, second derivatives and `vmap` work in chunks too.
+
+    Example:
+        >>> hidden, table = jnp.ones((4, 2)), jnp.zeros((8, 2))
+        >>> linear_cross_entropy(hidden, table, jnp.arange(4), options=LinearCrossEntropyOptions()).round(4)
+        Array(2.0794, dtype=float32)
+
+    Reference: torch.nn.functional.linear_cross_entropy.
+    """
+    where = "F.linear_cross_entropy"
+    reduction = checks.reduction_name(where, reduction)
+    input = checks.floating(where, "input", input)
+    linear_weight = checks.floating(where, "linear_weight", linear_weight)
+    checks.one_dtype(where, input=input, linear_weight=linear_weight, linear_bias=linear_bias)
+    target = jnp.asarray(target)
+    logits_shape = _logits_shape(where, input, linear_weight, linear_bias)
+    if target.shape == logits_shape and ignore_index is not None:
+        raise ValueError(
+            f"{where}: ignore_index has no meaning for probabilities; expected None, got {ignore_index}. Leave it out."
+        )
+    ignore_index = -100 if ignore_index is None else ignore_index
+    integral = jnp.issubdtype(target.dtype, jnp.integer)
+    if options is not None and integral and linear_weight.ndim == 2 and label_smoothing == 0:
+        _check_accumulator(where, options, input)
+        rows = input.reshape(-1, input.shape[-1])
+        checks.shape_of(where, "target", target, input.shape[:-1], "It holds a class id a row.")
+        weight = class_weights(where, weight, input, linear_weight.shape[0])
+        ids = checks.integers(where, "target", target).reshape(-1)
+        losses = _in_chunks(where, rows, linear_weight, linear_bias, ids, weight, reduction, ignore_index, options)
+        return (losses.reshape(input.shape[:-1]) if reduction == "none" else losses).astype(input.dtype)
+    if options is not None:
+        warnings.warn(
+            f"{where}: the options are ignored; chunks are for class ids, a weight of two dimensions and no label "
+            f"smoothing, got target {target.dtype}, linear_weight {linear_weight.shape}, label_smoothing "
+            f"{label_smoothing}.",
+            stacklevel=2,
+        )
+    flat_bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = linear(input, linear_weight.reshape(-1, input.shape[-1]), flat_bias).reshape(logits_shape)
+    return cross_entropy(
+        logits, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
+    )
+
+
+def _logits_shape(
+    where: str, input: jax.Array, linear_weight: jax.Array, linear_bias: jax.Array | None
+) -> tuple[int, ...]:
+    if input.ndim not in (1, 2):
+        raise ValueError(
+            f"{where}: input has the wrong rank; expected (batch, in_features) or (in_features,), got {input.shape}. "
+            "Move further dimensions into the batch."
+        )
+    if linear_weight.ndim < 2 or linear_weight.shape[-1] != input.shape[-1]:
+        raise ValueError(
+            f"{where}: linear_weight does not fit; expected (classes, *, {input.shape[-1]}), got "
+            f"{linear_weight.shape}. The input is {input.shape}."
+        )
+    checks.shape_of(where, "linear_bias", linear_bias, linear_weight.shape[:-1], "It holds one number a logit.")
+    if linear_weight.ndim > 2 and input.ndim == 1:
+        raise ValueError(
+            f"{where}: input lacks the batch; expected (batch, {input.shape[-1]}) with a linear_weight of "
+            f"{linear_weight.shape}, got {input.shape}. Add the dimension."
+        )
+    return (*input.shape[:-1], *linear_weight.shape[:-1])
+
+
+def _check_accumulator(where: str, options: LinearCrossEntropyOptions, input: jax.Array) -> None:
+    given = options.acc_dtype
+    if given not in (None, input.dtype) and not (given == jnp.float32 and input.dtype.itemsize == 2):
+        raise ValueError(
+            f"{where}: acc_dtype does not fit the input; expected None, {input.dtype}, or float32 with an input of 16 "
+            f"bits, got {jnp.dtype(given)} with {input.dtype}. Leave it at None."
+        )
+
+
+def _in_chunks(
+    where: str,
+    rows: jax.Array,
+    table: jax.Array,
+    bias: jax.Array | None,
+    ids: jax.Array,
+    weight: jax.Array | None,
+    reduction: str,
+    ignore_index: int,
+    options: LinearCrossEntropyOptions,
+) -> jax.Array:
+    """Each row's loss, their sum or their mean."""
+    batch, classes = rows.shape[0], table.shape[0]
+    checks.ids_in_range(where, "target", ids, classes, ignore=ignore_index)
+    kept = ids != ignore_index
+    possible = (ids >= 0) & (ids < classes)
+    share = (kept if weight is None else jnp.where(kept, weight[ids], 0)).astype(checks.wide_dtype(rows))
+    divisor = share.sum()
+    places = jnp.where(kept, jnp.where(possible, ids, 0), -1)
+    share = jnp.where(kept & ~possible, jnp.nan, share)  # an id out of range under jit is to be seen
+    split = partial(_split, size=options.chunk_size(batch, *table.shape[::-1]))
+    if reduction == "none":
+        step = jax.checkpoint(lambda _, chunk: (None, _chunk(chunk[0], table, bias, chunk[1])[0]))
+        losses = lax.scan(step, None, (split(rows), split(places, fill=-1)))[1]
+        return losses.reshape(-1)[:batch] * share
+    if reduction == "sum":
+        return _total(split(rows), table, bias, split(share), split(places, fill=-1))
+    # Divided before the sum, for an infinite slope behind it would make NaN of a gradient of 0.
+    some = divisor != 0
+    total = _total(split(rows), table, bias, split(share / jnp.where(some, divisor, 1)), split(places, fill=-1))
+    return jnp.where(some, total, jnp.nan)
+
+
+def _split(x: jax.Array, size: int, fill: int = 0) -> jax.Array:
+    """(chunks, size, …), filled up."""
+    widths = ((0, -len(x) % size), *((0, 0),) * (x.ndim - 1))
+    return jnp.pad(x, widths, constant_values=fill).reshape(-1, size, *x.shape[1:])
+
+
+def _chunk(
+    rows: jax.Array, table: jax.Array, bias: jax.Array | None, ids: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """(the losses (b,), softmax (b, C), where the target class is (b, C)) of one chunk; an id of -1 does not count."""
+    wide = checks.wide_dtype(rows)
+    logits = _product(rows, table, 1, 1, wide)
+    logits = logits if bias is None else logits + bias.astype(wide)
+    logits = jnp.where(ids[:, None] < 0, 0, logits)  # what does not count may be NaN, which times 0 is NaN
+    largest = lax.stop_gradient(logits.max(1, keepdims=True))
+    exponentials = jnp.exp(logits - largest)
+    total = exponentials.sum(1, keepdims=True)
+    hit = lax.broadcasted_iota(ids.dtype, logits.shape, 1) == ids[:, None]
+    picked = jnp.where(hit, logits - largest, 0).sum(1)
+    return jnp.log(total[:, 0]) - picked, exponentials / total, hit
+
+
+@jax.custom_jvp
+def _total(rows: jax.Array, table: jax.Array, bias: jax.Array | None, share: jax.Array, ids: jax.Array) -> jax.Array:
+    """Σ share · loss over all chunks: rows (chunks, b, I), share and ids (chunks, b)."""
+
+    def step(total, chunk):
+        rows, share, ids = chunk
+        return total + (share * _chunk(rows, table, bias, ids)[0]).sum(), None
+
+    start = vary_like(jnp.zeros((), share.dtype), rows, table, bias, share)
+    return lax.scan(step, start, (rows, share, ids))[0]
+
+
+def _total_jvp(primals, tangents):
+    """The sum and its gradients in one pass, for those arguments only that have a tangent."""
+    rows, table, bias, share, ids = primals
+    needed = [given is not None and not isinstance(given, SymbolicZero) for given in tangents]
+    wide = share.dtype
+
+    def step(carry, chunk):
+        total, of_table, of_bias = carry
+        rows, share, ids = chunk
+        losses, softmax, hit = _chunk(rows, table, bias, ids)
+        slope = (softmax - hit.astype(wide)) * share[:, None]
+        rounded = slope.astype(rows.dtype)
+        if needed[1]:
+            of_table = of_table + _product(rounded, rows, 0, 0, wide)
+        if needed[2]:
+            of_bias = of_bias + slope.sum(0)
+        of_rows = _product(rounded, table, 1, 0, wide) if needed[0] else None
+        return (total + (share * losses).sum(), of_table, of_bias), (of_rows, losses)
+
+    zeros = lambda shape: vary_like(jnp.zeros(shape, wide), rows, table, bias, share)
+    start = zeros(()), zeros(table.shape) if needed[1] else None, zeros(bias.shape) if needed[2] else None
+    (total, of_table, of_bias), (of_rows, losses) = lax.scan(step, start, (rows, share, ids))
+    slopes = (of_rows, of_table, of_bias, losses)
+    parts = [
+        (slope * given.astype(wide)).sum()
+        for slope, given, asked in zip(slopes, tangents, needed, strict=False)
+        if asked
+    ]
+    return total, sum(parts, jnp.zeros_like(total))
+
+
+_total.defjvp(_total_jvp, symbolic_zeros=True)
+
+
+def _product(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
+    """A matrix product over these axes, summed in `dtype`."""
+    if jax.default_backend() == "cpu":  # jaxlib 0.10.0 has no product of bfloat16 within a loop there
+        a, b = a.astype(dtype), b.astype(dtype)
+    return lax.dot_general(a, b, (((axis_a,), (axis_b,)), ((), ())), preferred_element_type=dtype)

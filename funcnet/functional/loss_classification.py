@@ -1,0 +1,309 @@
+"""Losses of scores against classes and probabilities. Letters: `B batch, C classes, S further dimensions`.
+
+Everything is summed in at least float32. `reduction`, `size_average` and `reduce`: see the head of loss.py.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+
+from funcnet.functional import checks
+from funcnet.functional.reduction import EPSILON, class_weights, reduced, weights
+
+__all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "nll_loss"]
+
+
+def cross_entropy(
+    input: jax.Array,
+    target: jax.Array,
+    weight: jax.Array | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> jax.Array:
+    """`-w_t · log softmax(x)_t`, t the target class; or `-Σ_c w_c t_c log softmax(x)_c` for probabilities t.
+
+    'mean' divides by `Σ w_t` over the targets that count (by B · S for probabilities). With smoothing ε the loss is
+    `(1 - ε)` times that plus `ε / C · Σ_c -w_c log softmax(x)_c`, over the same divisor.
+
+    Args:
+        input: (B, C, *S) or (C,), logits, floating.
+        target: (B, *S) or (), class ids in [0, C), integers; or probabilities, floating, shaped as the input.
+        weight: (C,): a weight for every class.
+        ignore_index: a target that does not count (class ids only).
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+        label_smoothing: ε in [0, 1].
+
+    Returns:
+        (), or (B, *S) for 'none', in the input's dtype. NaN for 'mean' with nothing that counts.
+
+    Raises:
+        ValueError: shapes that do not fit; ids out of range where they are known (under `jit` such a loss is NaN);
+            another reduction; ε outside [0, 1]; an `ignore_index` that is a class, with probabilities.
+        TypeError: integers where floats are needed; weights of a dtype that is neither the input's nor that of the sum.
+
+    Example:
+        >>> cross_entropy(jnp.zeros((2, 4)), jnp.array([1, -100])).round(4)
+        Array(1.3863, dtype=float32)
+
+    Reference: torch.nn.functional.cross_entropy.
+    """
+    where = "F.cross_entropy"
+    reduction = checks.reduction_name(where, reduction, size_average, reduce)
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(
+            f"{where}: label_smoothing is no share; expected 0 to 1, got {label_smoothing}. Choose a small share."
+        )
+    input, axis = _class_input(where, input)
+    weight = class_weights(where, weight, input, input.shape[axis])
+    target = jnp.asarray(target)
+    x = input.astype(checks.wide_dtype(input))
+    along = None if weight is None else _along(weight, x.ndim, axis)
+    if jnp.issubdtype(target.dtype, jnp.floating):
+        advice = "Probabilities are shaped as the input; class ids are integers."
+        checks.shape_of(where, "target", target, input.shape, advice)
+        if ignore_index >= 0:
+            raise ValueError(
+                f"{where}: ignore_index has no meaning for probabilities; expected the default, got {ignore_index}. "
+                "Leave it out, or set all the probabilities of what should not count to 0."
+            )
+        shares = target.astype(x.dtype)
+        if label_smoothing:
+            shares = shares * (1 - label_smoothing) + label_smoothing / x.shape[axis]
+        terms = -jax.nn.log_softmax(x, axis) * shares
+        losses = (terms if along is None else terms * along).sum(axis)
+        return reduced(losses, reduction).astype(input.dtype)
+
+    # log Σ exp - x_t reads the logits and writes no table of log-probabilities: at 30 000 classes that is the cost.
+    # Both are taken relative to the largest logit, as their difference would drown in logits of thousands.
+    largest, log_total = _log_total(x, axis)
+    smooth = None
+    if label_smoothing:
+        # Σ_c w_c (log Σ exp - x_c)
+        shifted = jnp.expand_dims(log_total, axis) - (x - jnp.expand_dims(largest, axis))
+        smooth = (shifted if along is None else shifted * along).sum(axis) / x.shape[axis]
+    kept, picked, share = _pick(where, x, target, weight, ignore_index, axis)
+    losses = (log_total - (picked - largest)) * share
+    if smooth is not None:
+        losses = (1 - label_smoothing) * losses + label_smoothing * smooth
+    losses = jnp.where(kept, losses, 0)
+    return reduced(losses, reduction, share.sum()).astype(input.dtype)
+
+
+def nll_loss(
+    input: jax.Array,
+    target: jax.Array,
+    weight: jax.Array | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> jax.Array:
+    """`-w_t · x_t`, t the target class and x log-probabilities; 'mean' divides by `Σ w_t`.
+
+    Args:
+        input: (B, C, *S) or (C,), log-probabilities, floating.
+        target: (B, *S) or (), class ids in [0, C), integers.
+        weight: (C,): a weight for every class.
+        ignore_index: a target that does not count.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Returns:
+        (), or (B, *S) for 'none', in the input's dtype. NaN for 'mean' with nothing that counts.
+
+    Raises:
+        ValueError: shapes that do not fit; ids out of range where they are known (under `jit` such a loss is NaN);
+            another reduction.
+        TypeError: integers where floats are needed, or the reverse; weights of a dtype that is neither the input's nor
+            that of the sum.
+
+    Example:
+        >>> nll_loss(jnp.log(jnp.array([[0.5, 0.25, 0.25]])), jnp.array([0])).round(4)
+        Array(0.6931, dtype=float32)
+
+    Reference: torch.nn.functional.nll_loss.
+    """
+    reduction = checks.reduction_name("F.nll_loss", reduction, size_average, reduce)
+    input, axis = _class_input("F.nll_loss", input)
+    weight = class_weights("F.nll_loss", weight, input, input.shape[axis])
+    x = input.astype(checks.wide_dtype(input))
+    kept, picked, share = _pick("F.nll_loss", x, jnp.asarray(target), weight, ignore_index, axis)
+    losses = jnp.where(kept, -picked * share, 0)
+    return reduced(losses, reduction, share.sum()).astype(input.dtype)
+
+
+def binary_cross_entropy(
+    input: jax.Array,
+    target: jax.Array,
+    weight: jax.Array | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> jax.Array:
+    """`-w · (t log x + (1 - t) log(1 - x))`, x a probability, each logarithm at least -100.
+
+    Args:
+        input: any shape, probabilities in [0, 1], floating.
+        target: the same shape, probabilities in [0, 1].
+        weight: broadcasts to the input: multiplies every term ('mean' still divides by the number of terms).
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Returns:
+        (), or the input's shape for 'none', in the input's dtype. The gradient `(x - t) / max(x (1 - x), 1e-12)` does
+        not know of the clamp, as in torch.
+
+    Raises:
+        ValueError: shapes that differ; weights that do not fit; another reduction; an input or target outside [0, 1]
+            where it is known (under `jit` its loss is NaN).
+        TypeError: integers, or dtypes that differ.
+
+    Example:
+        >>> binary_cross_entropy(jnp.array([0.5, 1.0]), jnp.array([0.0, 0.0])).round(4)
+        Array(50.3466, dtype=float32)
+
+    Reference: torch.nn.functional.binary_cross_entropy.
+    """
+    where = "F.binary_cross_entropy"
+    input, target = checks.floating(where, "input", input), checks.floating(where, "target", target)
+    checks.one_dtype(where, input=input, target=target)
+    reduction = checks.reduction_name(where, reduction, size_average, reduce)
+    checks.shape_of(where, "target", target, input.shape, "It has the input's shape; broadcast it yourself.")
+    checks.in_unit_interval(where, "input", input)
+    checks.in_unit_interval(where, "target", target)
+    dtype = checks.wide_dtype(input)
+    losses = _binary(input.astype(dtype), target.astype(dtype))
+    losses = jnp.where((target < 0) | (target > 1), jnp.nan, losses)
+    if weight is not None:
+        losses = losses * weights(where, "weight", weight, input.shape, dtype)
+    return reduced(losses, reduction).astype(input.dtype)
+
+
+def binary_cross_entropy_with_logits(
+    input: jax.Array,
+    target: jax.Array,
+    weight: jax.Array | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: jax.Array | None = None,
+) -> jax.Array:
+    """`-w · (v t log σ(x) + (1 - t) log(1 - σ(x)))`, v the positive weight, from logits and without overflow.
+
+    Args:
+        input: any shape, logits, floating.
+        target: the same shape, probabilities in [0, 1], floating.
+        weight: broadcasts to the input: multiplies every term ('mean' still divides by the number of terms).
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+        pos_weight: broadcasts to the input: v.
+
+    Returns:
+        (), or the input's shape for 'none', in the input's dtype.
+
+    Raises:
+        ValueError: shapes that differ; weights that do not fit; another reduction.
+        TypeError: integers, or dtypes that differ.
+
+    Example:
+        >>> binary_cross_entropy_with_logits(jnp.zeros(2), jnp.array([0.0, 1.0])).round(4)
+        Array(0.6931, dtype=float32)
+
+    Reference: torch.nn.functional.binary_cross_entropy_with_logits.
+    """
+    where = "F.binary_cross_entropy_with_logits"
+    input, target = checks.floating(where, "input", input), checks.floating(where, "target", target)
+    checks.one_dtype(where, input=input, target=target)
+    reduction = checks.reduction_name(where, reduction, size_average, reduce)
+    checks.shape_of(where, "target", target, input.shape, "It has the input's shape; broadcast it yourself.")
+    dtype = checks.wide_dtype(input)
+    x, t = input.astype(dtype), target.astype(dtype)
+    positive = jax.nn.softplus(-x)  # -log σ(x)
+    if pos_weight is None:
+        losses = (1 - t) * x + positive
+    else:
+        losses = (1 - t) * x + (1 + (weights(where, "pos_weight", pos_weight, x.shape, dtype) - 1) * t) * positive
+    if weight is not None:
+        losses = losses * weights(where, "weight", weight, x.shape, dtype)
+    return reduced(losses, reduction).astype(input.dtype)
+
+
+@jax.custom_jvp
+def _binary(x: jax.Array, t: jax.Array) -> jax.Array:
+    return (t - 1) * jnp.maximum(jnp.log1p(-x), -100) - t * jnp.maximum(jnp.log(x), -100)
+
+
+def _binary_jvp(primals, tangents):
+    (x, t), (of_x, of_t) = primals, tangents
+    tangent = jnp.zeros_like(x)
+    if not isinstance(of_x, SymbolicZero):
+        tangent += (x - t) / jnp.maximum((1 - x) * x, EPSILON) * of_x
+    if not isinstance(of_t, SymbolicZero):  # an infinite slope times no tangent would be NaN
+        tangent += (jnp.log1p(-x) - jnp.log(x)) * of_t
+    return _binary(x, t), tangent
+
+
+_binary.defjvp(_binary_jvp, symbolic_zeros=True)
+
+
+def _class_input(where: str, input: jax.Array) -> tuple[jax.Array, int]:
+    """The input and its class axis."""
+    input = checks.floating(where, "input", input)
+    if input.ndim == 0:
+        raise ValueError(
+            f"{where}: input has no classes; expected (batch, classes, *) or (classes,), got (). Add the dimension."
+        )
+    axis = 0 if input.ndim == 1 else 1
+    return input, axis
+
+
+def _log_total(x: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
+    """(the largest along `axis`, without a gradient; log Σ exp(x - that))."""
+    largest = jax.lax.stop_gradient(x.max(axis, initial=-jnp.inf))
+    largest = jnp.where(jnp.isneginf(largest), 0, largest)  # from +inf NaN is made
+    return largest, jnp.log(jnp.exp(x - jnp.expand_dims(largest, axis)).sum(axis))
+
+
+def _along(vector: jax.Array, ndim: int, axis: int) -> jax.Array:
+    return vector.reshape(*(1,) * axis, -1, *(1,) * (ndim - axis - 1))
+
+
+def _pick(
+    where: str, x: jax.Array, target: jax.Array, weight: jax.Array | None, ignore_index: int, axis: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """(which targets count, x at the target class, the target's weight or 0), all shaped as the target."""
+    target = checks.integers(where, "target", target)
+    expected = x.shape[:axis] + x.shape[axis + 1 :]
+    checks.shape_of(where, "target", target, expected, f"The input is {x.shape}; its classes are dimension {axis}.")
+    classes = x.shape[axis]
+    checks.ids_in_range(where, "target", target, classes, ignore=ignore_index)
+    kept = target != ignore_index
+    picked = _take(x, target, axis)
+    known = ~kept | ((target >= 0) & (target < classes))
+    picked = jnp.where(known, picked, jnp.nan)  # an id out of range under jit is to be seen
+    if weight is None:
+        share = kept.astype(x.dtype)
+    else:
+        share = jnp.where(kept, jnp.take(weight, target, mode="fill", fill_value=0), 0)
+    return kept, picked, share
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _take(x: jax.Array, target: jax.Array, axis: int) -> jax.Array:
+    """`x` at the target class, of the nearest class that there is."""
+    return jnp.take_along_axis(x, jnp.expand_dims(target, axis), axis, mode="clip").squeeze(axis)
+
+
+@_take.defjvp
+def _take_jvp(axis: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    """The gradient is a select, which fuses with that of softmax, where a gather's would be a scatter."""
+    x, target = primals
+    hit = jax.lax.broadcasted_iota(target.dtype, x.shape, axis) == jnp.expand_dims(target, axis)
+    return _take(x, target, axis), jnp.where(hit, tangents[0], 0).sum(axis)

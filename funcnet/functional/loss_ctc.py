@@ -1,0 +1,279 @@
+"""Connectionist temporal classification. Letters: `T input length, B batch, C classes, S target length`.
+
+An alignment walks through blank 0, label 0, blank 1, label 1, …, blank S: each frame stays or goes one on, and may skip
+the blank between two labels that differ. `blanks (B, S + 1)` and `labels (B, S)` hold the logarithms of the
+probabilities of all walks that end (forward) or begin (backward) in a place.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from funcnet.functional import checks
+from funcnet.functional.reduction import reduced
+
+__all__ = ["ctc_loss"]
+
+Walks = tuple[jax.Array, jax.Array]  # (blanks, labels)
+
+
+def ctc_loss(
+    log_probs: jax.Array,
+    targets: jax.Array,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> jax.Array:
+    """`-log Σ p(alignment)` over all alignments of the frames that read as the target without repeats and blanks.
+
+    The gradient is torch's: `exp(log_probs)` minus the probability that a frame is aligned to the class. Behind a
+    `log_softmax` that is the right one; it leaves out what that would subtract again.
+
+    Args:
+        log_probs: (T, B, C) or (T, C), log-probabilities, floating.
+        targets: class ids, integers: (B, S), padded with anything; or those of all examples one after the other, as
+            many as `target_lengths` sums to. Under `jit` the second form is as costly as (B, that sum) where
+            `target_lengths` is traced: give it as a tuple, or pad.
+        input_lengths: (B,) integers in [0, T], an array or a tuple; () or one number without B.
+        target_lengths: (B,) integers, likewise.
+        blank: the blank's class.
+        reduction: 'mean' (of each loss over its target's length, at least 1), 'sum' or 'none'.
+        zero_infinity: whether a target that does not fit its frames has loss and gradient 0, not infinity and NaN.
+
+    Returns:
+        (), or (B,) for 'none', in the dtype of `log_probs`; computed in at least float32.
+
+    Raises:
+        ValueError: shapes that do not fit; another reduction; a blank, ids or lengths out of range where they are known
+            (under `jit` such a loss is NaN).
+        TypeError: integers where floats are needed, or the reverse.
+
+    Differs from torch: where a log-probability is -inf its gradient is 0, not NaN. There is a second derivative.
+
+    Example:
+        >>> log_probs = jnp.log(jnp.full((3, 1, 2), 0.5))
+        >>> ctc_loss(log_probs, jnp.array([[1]]), (3,), (1,)).round(4)  # 6 of 8 alignments read as [1]
+        Array(0.2877, dtype=float32)
+
+    Reference: torch.nn.functional.ctc_loss; Graves et al. 2006.
+    """
+    where = "F.ctc_loss"
+    reduction = checks.reduction_name(where, reduction)
+    log_probs = checks.floating(where, "log_probs", log_probs)
+    if log_probs.ndim not in (2, 3) or log_probs.size == 0:
+        raise ValueError(
+            f"{where}: log_probs has the wrong shape; expected (time, batch, classes) or (time, classes), none of them "
+            f"0, got {log_probs.shape}. Add or drop the batch."
+        )
+    scores = log_probs.astype(checks.wide_dtype(log_probs))
+    scores = scores if scores.ndim == 3 else scores[:, None]
+    length, batch, classes = scores.shape
+    if not 0 <= checks.as_int(where, "blank", blank) < classes:
+        raise ValueError(
+            f"{where}: blank is no class; expected 0 to {classes - 1}, got {blank}. Count the classes with the blank."
+        )
+    frames = _lengths(where, "input_lengths", input_lengths, batch, length)
+    ids, counts, fits = _padded(where, checks.integers(where, "targets", targets), target_lengths, batch, blank)
+    checks.ids_in_range(where, "targets", ids, classes)
+    fits &= (frames >= 0) & (frames <= length) & ((ids >= 0) & (ids < classes)).all(1)
+    losses = _loss(scores, ids, frames, counts, blank, zero_infinity)
+    losses = jnp.where(fits, losses, jnp.nan)
+    if reduction == "mean":
+        losses = losses / jnp.maximum(counts, 1).astype(losses.dtype)
+    return reduced(losses if log_probs.ndim == 3 else losses[0], reduction).astype(log_probs.dtype)
+
+
+def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.Array:
+    """(B,) integers in [0, most], as far as they are known."""
+    lengths = checks.integers(where, name, lengths).astype(jnp.int32)
+    if lengths.shape != (batch,) and (batch != 1 or lengths.shape != ()):
+        raise ValueError(
+            f"{where}: {name} has the wrong shape; expected ({batch},), got {lengths.shape}. It holds a length an "
+            "example."
+        )
+    if not checks.known(lengths):
+        return lengths.reshape(batch)
+    looked_at = np.asarray(lengths).reshape(batch)
+    low, high = looked_at.min(), looked_at.max()
+    if low < 0 or high > most:
+        raise ValueError(
+            f"{where}: {name} is out of range; expected 0 to {most}, got {low} to {high}. Count what is there, "
+            "without the padding."
+        )
+    return jnp.asarray(looked_at, jnp.int32)
+
+
+def _padded(
+    where: str, targets: jax.Array, target_lengths: Any, batch: int, blank: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """(ids (B, S) with blanks behind the end, target lengths (B,), whether these are possible (B,))."""
+    if targets.ndim == 2 and targets.shape[0] == batch:
+        size = targets.shape[1]
+        counts = _lengths(where, "target_lengths", target_lengths, batch, size)
+        fits = (counts >= 0) & (counts <= size)
+    elif targets.ndim == 1:
+        counts = _lengths(where, "target_lengths", target_lengths, batch, targets.size)
+        size, total = targets.size, counts.sum()
+        if checks.known(counts):
+            known = np.asarray(counts)
+            size = int(known.max())
+            if known.sum() != targets.size:
+                raise ValueError(
+                    f"{where}: targets has the wrong size; expected {known.sum()}, the sum of target_lengths, got "
+                    f"{targets.size}. Give no padding between them, or (batch, length)."
+                )
+        fits = (counts >= 0) & (total == targets.size)
+        start = jnp.cumsum(counts) - counts
+        places = start[:, None] + jnp.arange(size, dtype=start.dtype)
+        targets = targets[jnp.clip(places, 0, max(targets.size - 1, 0))] if targets.size else places
+    else:
+        raise ValueError(
+            f"{where}: targets has the wrong shape; expected ({batch}, length), or all in one dimension, got "
+            f"{targets.shape}. Pad the targets of the batch, or concatenate them."
+        )
+    inside = jnp.arange(size, dtype=counts.dtype) < counts[:, None]
+    return jnp.where(inside, targets, blank), counts, fits
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(4, 5))
+def _loss(
+    scores: jax.Array, ids: jax.Array, frames: jax.Array, counts: jax.Array, blank: int, zero_infinity: bool
+) -> jax.Array:
+    emitted = _emissions(scores, ids, blank)
+
+    def step(walks: Walks, at: tuple[jax.Array, Walks]) -> tuple[Walks, jax.Array]:
+        return _forward(walks, *at, ids, frames)
+
+    walks, taken = lax.scan(step, _start(emitted), (_counted(scores), emitted))
+    return _or_zero(-(_at_end(walks, counts) + taken.sum(0)), zero_infinity)
+
+
+@_loss.defjvp
+def _loss_jvp(blank, zero_infinity, primals, tangents):
+    scores, ids, frames, counts = primals
+    total, aligned = _alignment(scores, ids, frames, counts, blank)
+    impossible = jnp.isneginf(total)
+    slope = jnp.where(impossible[:, None], 0 if zero_infinity else jnp.nan, jnp.exp(scores) - aligned)
+    slope = jnp.where(jnp.isnan(total)[:, None], jnp.nan, slope)
+    slope = jnp.where(_counted(scores)[:, None, None] < frames[:, None], slope, 0)
+    return _or_zero(-total, zero_infinity), (slope * tangents[0]).sum((0, 2))
+
+
+def _or_zero(losses: jax.Array, zero_infinity: bool) -> jax.Array:
+    return jnp.where(jnp.isposinf(losses), 0, losses) if zero_infinity else losses
+
+
+def _alignment(
+    scores: jax.Array, ids: jax.Array, frames: jax.Array, counts: jax.Array, blank: int
+) -> tuple[jax.Array, jax.Array]:
+    """(log-probability of all alignments (B,), probability that a frame is aligned to a class (T, B, C))."""
+    emitted = _emissions(scores, ids, blank)
+    time = _counted(scores)
+    start = _start(emitted)
+    end = _end(start, counts)
+
+    def forward(walks: Walks, at: tuple[jax.Array, Walks]) -> tuple[Walks, tuple[jax.Array, Walks]]:
+        walks, taken = _forward(walks, *at, ids, frames)
+        return walks, (taken, walks)
+
+    def backward(walks: Walks, at: tuple[jax.Array, Walks]) -> tuple[Walks, Walks]:
+        time, (blanks, labels) = at
+        last = (time >= frames - 1)[:, None]
+        walks, _ = _near_zero(jax.tree.map(partial(jnp.where, last), end, _backward(walks, ids)))
+        return (blanks + walks[0], labels + walks[1]), walks
+
+    last, (taken, ended) = lax.scan(forward, start, (time, emitted))
+    _, begun = lax.scan(backward, end, (time, emitted), reverse=True)
+    # What passes through a place, over what passes through any: the scales cancel.
+    (blanks, labels), _ = _near_zero(jax.tree.map(jnp.add, ended, begun))
+    blanks, labels = jnp.exp(blanks), jnp.exp(labels)
+    through = (blanks.sum(2) + labels.sum(2))[:, :, None]
+    through = jnp.where(through == 0, 1, through)
+    aligned = jnp.zeros_like(scores).at[:, :, blank].set((blanks / through).sum(2))
+    aligned = aligned.at[:, jnp.arange(len(ids), dtype=ids.dtype)[:, None], ids].add(labels / through)
+    return _at_end(last, counts) + taken.sum(0), aligned
+
+
+def _counted(scores: jax.Array) -> jax.Array:
+    return jnp.arange(len(scores), dtype=jnp.int32)
+
+
+def _emissions(scores: jax.Array, ids: jax.Array, blank: int) -> Walks:
+    """The scores of the blank (T, B, 1) and of the labels (T, B, S)."""
+    labels = jnp.take_along_axis(scores, jnp.clip(ids, 0, scores.shape[2] - 1)[None], axis=2)
+    return scores[:, :, blank, None], labels
+
+
+def _start(emitted: Walks) -> Walks:
+    """Before the first frame: all walks are in the first blank."""
+    nowhere = jnp.full_like(emitted[1][0], -jnp.inf)
+    first = jnp.zeros_like(emitted[0][0])
+    return jnp.concatenate([first, nowhere], 1), nowhere
+
+
+def _end(start: Walks, counts: jax.Array) -> Walks:
+    """After the last frame: walks may end in the last blank and in the last label."""
+    blanks, labels = start
+    last = counts[:, None] == jnp.arange(blanks.shape[1], dtype=counts.dtype)
+    return jnp.where(last, 0, jnp.full_like(blanks, -jnp.inf)), jnp.where(last[:, 1:], 0, labels)
+
+
+def _at_end(walks: Walks, counts: jax.Array) -> jax.Array:
+    """The logarithm of all that ends in the last blank or in the last label."""
+    blanks, labels = walks
+    last = jnp.clip(counts[:, None], 0, labels.shape[1])
+    ended = jnp.take_along_axis(jnp.pad(labels, ((0, 0), (1, 0)), constant_values=-jnp.inf), last, 1)
+    return _log_sum(jnp.take_along_axis(blanks, last, 1), ended)[:, 0]
+
+
+def _forward(
+    walks: Walks, time: jax.Array, emitted: Walks, ids: jax.Array, frames: jax.Array
+) -> tuple[Walks, jax.Array]:
+    """(one frame on, the logarithm that was taken out); examples that are over stay as they are."""
+    blanks, labels = walks
+    skipping = jnp.where(ids != _shifted(ids, 1, -1), _shifted(labels, 1), -jnp.inf)
+    on_blanks = emitted[0] + _log_sum(blanks, jnp.pad(labels, ((0, 0), (1, 0)), constant_values=-jnp.inf))
+    on_labels = emitted[1] + _log_sum(labels, blanks[:, :-1], skipping)
+    on, taken = _near_zero((on_blanks, on_labels))
+    going = time < frames
+    return jax.tree.map(partial(jnp.where, going[:, None]), on, walks), jnp.where(going, taken, 0)
+
+
+def _near_zero(walks: Walks) -> tuple[Walks, jax.Array]:
+    """(the walks less the largest of an example, that): logarithms of hundreds would keep few digits."""
+    largest = jnp.concatenate(walks, -1).max(-1)
+    largest = jnp.where(jnp.isneginf(largest), 0, largest)
+    return jax.tree.map(lambda x: x - largest[..., None], walks), largest
+
+
+def _backward(walks: Walks, ids: jax.Array) -> Walks:
+    """One frame back."""
+    blanks, labels = walks
+    skipping = jnp.where(ids != _shifted(ids, -1, -1), _shifted(labels, -1), -jnp.inf)
+    from_blanks = _log_sum(blanks, jnp.pad(labels, ((0, 0), (0, 1)), constant_values=-jnp.inf))
+    return from_blanks, _log_sum(labels, blanks[:, 1:], skipping)
+
+
+def _shifted(x: jax.Array, by: int, fill: float = -jnp.inf) -> jax.Array:
+    """The entries `by` (1 or -1) places further to the right."""
+    if x.shape[1] == 0:
+        return x
+    edge = jnp.full_like(x[:, :1], fill)
+    return jnp.concatenate([edge, x[:, :-1]] if by == 1 else [x[:, 1:], edge], 1)
+
+
+def _log_sum(*terms: jax.Array) -> jax.Array:
+    """log Σ exp, -inf with gradient 0 where all terms are."""
+    largest = terms[0]
+    for term in terms[1:]:
+        largest = jnp.maximum(largest, term)
+    largest = lax.stop_gradient(jnp.where(jnp.isneginf(largest), 0, largest))
+    total = sum((jnp.exp(term - largest) for term in terms[1:]), jnp.exp(terms[0] - largest))
+    none = total == 0
+    return jnp.where(none, -jnp.inf, jnp.log(jnp.where(none, 1, total)) + largest)

@@ -1,0 +1,187 @@
+"""Losses of distances between embeddings. Letters: `B batch, D width`.
+
+Everything is summed in at least float32. `reduction`, `size_average` and `reduce`: see the head of loss.py.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from funcnet.functional import checks
+from funcnet.functional.distance import pairwise_distance
+from funcnet.functional.reduction import EPSILON, broadcast, clamp_at_zero, reduced
+
+__all__ = ["cosine_embedding_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss"]
+
+
+def cosine_embedding_loss(
+    input1: jax.Array,
+    input2: jax.Array,
+    target: jax.Array,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> jax.Array:
+    """`1 - cos(x1, x2)` for pairs that belong together (t = 1), `max(0, cos - margin)` for strangers (t = -1).
+
+    `cos = x1·x2 / √((x1·x1 + 1e-12) (x2·x2 + 1e-12))`.
+
+    Args:
+        input1, input2: (B, D), or both (D,); floating.
+        target: (B,), or (); 1 or -1, integers or floats. Anything else counts nothing.
+        margin: the cosine that strangers may have.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Returns:
+        (), or (B,) for 'none', in the inputs' dtype.
+
+    Raises:
+        ValueError: ranks or shapes that do not fit; another reduction.
+        TypeError: integers, or dtypes that differ.
+
+    Example:
+        >>> cosine_embedding_loss(jnp.eye(2), jnp.ones((2, 2)), jnp.array([1, -1]), reduction="none").round(4)
+        Array([0.2929, 0.7071], dtype=float32)
+
+    Reference: torch.nn.functional.cosine_embedding_loss.
+    """
+    where = "F.cosine_embedding_loss"
+    reduction = checks.reduction_name(where, reduction, size_average, reduce)
+    input1, input2 = checks.floating(where, "input1", input1), checks.floating(where, "input2", input2)
+    checks.one_dtype(where, input1=input1, input2=input2)
+    target = jnp.asarray(target)
+    if target.ndim > 1 or not input1.ndim == input2.ndim == target.ndim + 1:
+        raise ValueError(
+            f"{where}: the ranks do not fit; expected inputs (batch, width) with a target (batch,), or (width,) with "
+            f"(), got {input1.shape}, {input2.shape} and {target.shape}. Squeeze or add a dimension."
+        )
+    x1, x2 = _wide(input1), _wide(input2)
+    broadcast(where, input1=x1, input2=x2)
+    cosine = (x1 * x2).sum(-1) / (_length(x1) * _length(x2))
+    broadcast(where, inputs=cosine, target=target)
+    near, far = 1 - cosine, clamp_at_zero(cosine - margin)
+    losses = jnp.where(target == 1, near, 0) + jnp.where(target == -1, far, 0)
+    return reduced(losses, reduction).astype(input1.dtype)
+
+
+def triplet_margin_loss(
+    anchor: jax.Array,
+    positive: jax.Array,
+    negative: jax.Array,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> jax.Array:
+    """`max(0, d(a, p) - d(a, n) + margin)`, `d(x, y) = ‖x - y + eps‖_p`: the negative should be farther by the margin.
+
+    Args:
+        anchor, positive, negative: (*, D), shapes of one rank that broadcast, floating.
+        margin: by how much, positive.
+        p: of the norm.
+        eps: added to every difference.
+        swap: takes the smaller of `d(a, n)` and `d(p, n)` for the negative's distance.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Returns:
+        (), or (*) for 'none', in the inputs' dtype.
+
+    Raises:
+        ValueError: ranks that differ or shapes that do not broadcast; another reduction; a margin that is not positive.
+        TypeError: integers, or dtypes that differ.
+
+    Example:
+        >>> triplet_margin_loss(jnp.zeros((1, 2)), jnp.ones((1, 2)), -jnp.ones((1, 2))).round(4)
+        Array(1., dtype=float32)
+
+    Reference: torch.nn.functional.triplet_margin_loss; Balntas et al. 2016 for `swap`.
+    """
+    where = "F.triplet_margin_loss"
+    reduction = checks.reduction_name(where, reduction, size_average, reduce)
+    distance = lambda x, y: pairwise_distance(_wide(x), _wide(y), p, eps)
+    return _triplet(where, anchor, positive, negative, distance, margin, swap, reduction)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: jax.Array,
+    positive: jax.Array,
+    negative: jax.Array,
+    *,
+    distance_function: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> jax.Array:
+    """`triplet_margin_loss` with a distance of your own: `max(0, d(a, p) - d(a, n) + margin)`.
+
+    Args:
+        anchor, positive, negative: what the distance takes, of one rank, floating.
+        distance_function: of two arrays; `pairwise_distance` unless given. It sees the arrays as they are; what it
+            gives is computed with in at least float32.
+        margin, swap, reduction: as in `triplet_margin_loss`.
+
+    Returns:
+        (), or the distance's shape for 'none', in the inputs' dtype.
+
+    Raises:
+        ValueError, TypeError: as `triplet_margin_loss`.
+
+    Example:
+        >>> city = lambda x, y: jnp.abs(x - y).sum(-1)
+        >>> triplet_margin_with_distance_loss(
+        ...     jnp.zeros((1, 2)), jnp.ones((1, 2)), 2 * jnp.ones((1, 2)), distance_function=city, margin=3.0
+        ... )
+        Array(1., dtype=float32)
+
+    Reference: torch.nn.functional.triplet_margin_with_distance_loss.
+    """
+    where = "F.triplet_margin_with_distance_loss"
+    reduction = checks.reduction_name(where, reduction)
+    distance = distance_function or (lambda x, y: pairwise_distance(_wide(x), _wide(y)))
+    return _triplet(where, anchor, positive, negative, distance, margin, swap, reduction)
+
+
+def _triplet(
+    where: str,
+    anchor: jax.Array,
+    positive: jax.Array,
+    negative: jax.Array,
+    distance: Callable[[jax.Array, jax.Array], jax.Array],
+    margin: float,
+    swap: bool,
+    reduction: str,
+) -> jax.Array:
+    anchor, positive, negative = (
+        checks.floating(where, name, array)
+        for name, array in (("anchor", anchor), ("positive", positive), ("negative", negative))
+    )
+    checks.one_dtype(where, anchor=anchor, positive=positive, negative=negative)
+    if margin <= 0:
+        raise ValueError(f"{where}: margin is not positive; expected more than 0, got {margin}. Choose a distance.")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise ValueError(
+            f"{where}: the arguments differ in rank; expected one number of dimensions, got anchor {anchor.shape}, "
+            f"positive {positive.shape}, negative {negative.shape}. Add dimensions of size 1."
+        )
+    broadcast(where, anchor=anchor, positive=positive, negative=negative)
+    apart = lambda x, y: _wide(distance(x, y))
+    far = apart(anchor, negative)
+    if swap:
+        far = jnp.minimum(far, apart(positive, negative))
+    return reduced(clamp_at_zero(margin + apart(anchor, positive) - far), reduction).astype(anchor.dtype)
+
+
+def _wide(x: jax.Array) -> jax.Array:
+    return x.astype(checks.wide_dtype(x))
+
+
+def _length(x: jax.Array) -> jax.Array:
+    # Two roots, not the root of a product: that overflows where neither length does.
+    return jnp.sqrt((x * x).sum(-1) + jnp.asarray(EPSILON, x.dtype))

@@ -1,0 +1,333 @@
+"""Losses that ask for a margin between scores, or between signs. Letters: `B batch, C classes`.
+
+Everything is summed in at least float32. `reduction`, `size_average` and `reduce`: see the head of loss.py.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from funcnet.functional import checks
+from funcnet.functional.reduction import broadcast, clamp_at_zero, class_weights, labels, reduced, weights
+
+__all__ = [
+    "hinge_embedding_loss",
+    "margin_ranking_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "soft_margin_loss",
+]
+
+
+def hinge_embedding_loss(
+    input: jax.Array,
+    target: jax.Array,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> jax.Array:
+    """`x` for pairs that belong together (t = 1), `max(0, margin - x)` for those that do not (t = -1).
+
+    Args:
+        input: any shape, distances, floating.
+        target: broadcasts with the input; 1 or -1, integers or of the input's dtype. Anything else counts as both.
+        margin: how far apart strangers should be.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Returns:
+        (), or the common shape for 'none', in the input's dtype.
+
+    Raises:
+        ValueError: shapes that do not broadcast; another reduction.
+        TypeError: an input of integers, or floating dtypes that differ.
+
+    Example:
+        >>> hinge_embedding_loss(jnp.array([0.25, 0.25]), jnp.array([1, -1]), reduction="none")
+        Array([0.25, 0.75], dtype=float32)
+
+    Reference: torch.nn.functional.hinge_embedding_loss.
+    """
+    where = "F.hinge_embedding_loss"
+    reduction = checks.reduction_name(where, reduction, size_average, reduce)
+    input = checks.floating(where, "input", input)
+    t = labels(where, target, input)
+    broadcast(where, input=input, target=t)
+    x = input.astype(t.dtype)
+    losses = jnp.where(t != 1, clamp_at_zero(margin - x), 0) + jnp.where(t != -1, x, 0)
+    return reduced(losses, reduction).astype(input.dtype)
+
+
+def margin_ranking_loss(
+    input1: jax.Array,
+    input2: jax.Array,
+    target: jax.Array,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> jax.Array:
+    """`max(0, -t (x1 - x2) + margin)`: x1 should be the larger for t = 1, x2 for t = -1.
+
+    Args:
+        input1, input2: shapes of one rank that broadcast, floating.
+        target: of that rank too; 1 or -1, integers or of the inputs' dtype.
+        margin: by how much.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Returns:
+        (), or the common shape for 'none', in the inputs' dtype.
+
+    Raises:
+        ValueError: ranks that differ or shapes that do not broadcast; another reduction.
+        TypeError: inputs of integers, or floating dtypes that differ.
+
+    Example:
+        >>> margin_ranking_loss(jnp.array([1.0]), jnp.array([3.0]), jnp.array([1]), margin=0.5)
+        Array(2.5, dtype=float32)
+
+    Reference: torch.nn.functional.margin_ranking_loss.
+    """
+    where = "F.margin_ranking_loss"
+    reduction = checks.reduction_name(where, reduction, size_average, reduce)
+    input1, input2 = checks.floating(where, "input1", input1), checks.floating(where, "input2", input2)
+    checks.one_dtype(where, input1=input1, input2=input2)
+    t = labels(where, target, input1)
+    if not input1.ndim == input2.ndim == t.ndim:
+        raise ValueError(
+            f"{where}: the arguments differ in rank; expected one number of dimensions, got input1 {input1.shape}, "
+            f"input2 {input2.shape}, target {t.shape}. Add dimensions of size 1."
+        )
+    broadcast(where, input1=input1, input2=input2, target=t)
+    losses = clamp_at_zero(-t * (input1.astype(t.dtype) - input2.astype(t.dtype)) + margin)
+    return reduced(losses, reduction).astype(input1.dtype)
+
+
+def soft_margin_loss(
+    input: jax.Array,
+    target: jax.Array,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> jax.Array:
+    """`log(1 + exp(-t x))`: logistic regression on the labels 1 and -1.
+
+    Args:
+        input: any shape, floating.
+        target: broadcasts to the input; 1 or -1, integers or of the input's dtype.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Returns:
+        (), or the input's shape for 'none', in the input's dtype.
+
+    Raises:
+        ValueError: a target that does not broadcast to the input; another reduction.
+        TypeError: an input of integers, or floating dtypes that differ.
+
+    Differs from torch: large scores of the wrong sign neither overflow nor have NaN gradients.
+
+    Example:
+        >>> soft_margin_loss(jnp.array([0.0, -200.0]), jnp.array([1, 1]), reduction="none").round(4)
+        Array([  0.6931, 200.    ], dtype=float32)
+
+    Reference: torch.nn.functional.soft_margin_loss.
+    """
+    where = "F.soft_margin_loss"
+    reduction = checks.reduction_name(where, reduction, size_average, reduce)
+    input = checks.floating(where, "input", input)
+    t = weights(where, "target", labels(where, target, input), input.shape, checks.wide_dtype(input))
+    return reduced(jax.nn.softplus(-t * input.astype(t.dtype)), reduction).astype(input.dtype)
+
+
+def multilabel_soft_margin_loss(
+    input: jax.Array,
+    target: jax.Array,
+    weight: jax.Array | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> jax.Array:
+    """`-1/C · Σ_c w_c (t_c log σ(x_c) + (1 - t_c) log σ(-x_c))`: a yes or no for every class.
+
+    Args:
+        input: (*, C), logits, floating.
+        target: broadcasts with the input; 1 or 0, integers or of the input's dtype.
+        weight: broadcasts to the input; (C,) is a weight for every class.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Returns:
+        (), or (*) for 'none', in the input's dtype.
+
+    Raises:
+        ValueError: shapes that do not fit; another reduction.
+        TypeError: an input of integers, or floating dtypes that differ.
+
+    Example:
+        >>> multilabel_soft_margin_loss(jnp.zeros((2, 3)), jnp.array([[1, 0, 1], [0, 0, 0]])).round(4)
+        Array(0.6931, dtype=float32)
+
+    Reference: torch.nn.functional.multilabel_soft_margin_loss.
+    """
+    where = "F.multilabel_soft_margin_loss"
+    reduction = checks.reduction_name(where, reduction, size_average, reduce)
+    input = checks.floating(where, "input", input)
+    if input.ndim == 0:
+        raise ValueError(f"{where}: input has no classes; expected (*, classes), got (). Add the dimension.")
+    t = labels(where, target, input)
+    shape = broadcast(where, input=input, target=t)
+    x = input.astype(t.dtype)
+    losses = (1 - t) * x + jax.nn.softplus(-x)
+    if weight is not None:
+        losses = losses * weights(where, "weight", weight, shape, x.dtype)
+    return reduced(losses.mean(input.ndim - 1), reduction).astype(input.dtype)
+
+
+def multi_margin_loss(
+    input: jax.Array,
+    target: jax.Array,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: jax.Array | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> jax.Array:
+    """`w_t / C · Σ_{c ≠ t} max(0, margin - x_t + x_c)ᵖ`: the score of the target class should lead by the margin.
+
+    Args:
+        input: (B, C) or (C,), scores, floating.
+        target: (B,), or () or (1,) with an input of (C,); class ids in [0, C), integers.
+        p: 1 or 2.
+        margin: by how much.
+        weight: (C,): a weight for every class.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Returns:
+        (), or the target's shape for 'none', in the input's dtype. NaN for the mean of an empty batch.
+
+    Raises:
+        ValueError: shapes that do not fit; ids out of range where they are known (under `jit` such a loss is NaN);
+            another p or reduction.
+        TypeError: integers where floats are needed, or the reverse.
+
+    Example:
+        >>> multi_margin_loss(jnp.array([[0.0, 2.0, 1.5, -1.0]]), jnp.array([1]))
+        Array(0.125, dtype=float32)
+
+    Reference: torch.nn.functional.multi_margin_loss.
+    """
+    where = "F.multi_margin_loss"
+    reduction = checks.reduction_name(where, reduction, size_average, reduce)
+    if p not in (1, 2):
+        raise ValueError(f"{where}: p is not supported; expected 1 or 2, got {p!r}. Choose one of the two.")
+    input, target = checks.floating(where, "input", input), checks.integers(where, "target", target)
+    x = _rows(where, input)
+    alone = [()] if input.ndim == 2 else [(), (1,)]
+    if input.ndim == 2 or target.shape not in alone:
+        checks.shape_of(where, "target", target, x.shape[:1], "It holds one class id a row.")
+    classes = x.shape[1]
+    weight = class_weights(where, weight, input, classes)
+    checks.ids_in_range(where, "target", target, classes)
+    t = target.reshape(x.shape[0], 1)
+    hit = lax.broadcasted_iota(t.dtype, x.shape, 1) == t
+    lead = margin - jnp.where(hit, x, 0).sum(1, keepdims=True) + x
+    behind = jnp.where(~hit & (lead > 0), lead, 0)  # a lead of 0 has no gradient
+    losses = (behind if p == 1 else jnp.square(behind)).sum(1) / classes
+    if weight is not None:
+        losses = losses * jnp.where(hit, weight, 0).sum(1)
+    losses = jnp.where(hit.any(1), losses, jnp.nan).reshape(target.shape)
+    return reduced(losses, reduction).astype(input.dtype)
+
+
+def multilabel_margin_loss(
+    input: jax.Array,
+    target: jax.Array,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> jax.Array:
+    """`1/C · Σ_t Σ_c max(0, 1 - x_t + x_c)` over target classes t and other classes c.
+
+    Args:
+        input: (B, C) or (C,), scores, floating.
+        target: of the same shape: class ids in [0, C) up to the first -1 of a row, integers. What follows that is not
+            read; a class named twice counts twice.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Returns:
+        (), or (B,) for 'none', in the input's dtype. NaN for the mean of an empty batch. The second derivative is 0.
+
+    Raises:
+        ValueError: shapes that do not fit; ids outside [-1, C), read or not, where they are known (under `jit` such a
+            row's loss is NaN); another reduction.
+        TypeError: integers where floats are needed, or the reverse.
+
+    Example:
+        >>> print(multilabel_margin_loss(jnp.array([0.25, 0.5, 0.5, 0.75]), jnp.array([3, 0, -1, 1])))
+        1.0
+
+    Reference: torch.nn.functional.multilabel_margin_loss.
+    """
+    where = "F.multilabel_margin_loss"
+    reduction = checks.reduction_name(where, reduction, size_average, reduce)
+    input, target = checks.floating(where, "input", input), checks.integers(where, "target", target)
+    x = _rows(where, input)
+    if input.ndim == 2 or target.size != x.size or target.ndim > 1:
+        checks.shape_of(where, "target", target, input.shape, "It is as wide as the input; -1 ends its ids.")
+    checks.ids_in_range(where, "target", target + 1, x.shape[1] + 1)
+    t = target.reshape(x.shape)
+    losses = _multilabel(x, t)[0] / x.shape[1]
+    losses = jnp.where(((t >= -1) & (t < x.shape[1])).all(1), losses, jnp.nan)
+    return reduced(losses.reshape(input.shape[:-1]), reduction).astype(input.dtype)
+
+
+def _rows(where: str, input: jax.Array) -> jax.Array:
+    """(B, C) in the dtype to compute in: a vector is one row, a number a row of one class."""
+    if input.ndim > 2 or (input.ndim and input.shape[-1] == 0):
+        raise ValueError(
+            f"{where}: input has the wrong shape; expected (batch, classes) or (classes,) with at least one class, "
+            f"got {input.shape}. Move further dimensions into the batch."
+        )
+    x = input.astype(checks.wide_dtype(input))
+    return x if x.ndim == 2 else x.reshape(1, -1)
+
+
+@jax.custom_jvp
+def _multilabel(x: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(a row's sum over its targets, its gradient, which is constant).
+
+    A loop over the places of the target, as many as the longest row has, does the work of its targets alone; all pairs
+    of classes at once would be C² even for three targets.
+    """
+    read = jnp.cumprod((t >= 0).astype(t.dtype), axis=1) == 1
+    ids = lax.broadcasted_iota(t.dtype, x.shape, 1)
+    rows = lax.broadcasted_iota(t.dtype, t.shape, 0)
+    named = jnp.zeros_like(x).at[rows, jnp.where(read, t, x.shape[1])].set(1, mode="drop") == 1
+    longest = read.sum(1).max(initial=0)
+
+    def step(carry):
+        place, losses, slope = carry
+        id, counts = lax.dynamic_slice_in_dim(t, place, 1, 1), lax.dynamic_slice_in_dim(read, place, 1, 1)
+        hit = (ids == id) & counts
+        lead = 1 - jnp.where(hit, x, 0).sum(1, keepdims=True) + x
+        behind = counts & ~named & (lead > 0)
+        share = behind.astype(x.dtype)
+        slope = slope + share - jnp.where(hit, share.sum(1, keepdims=True), 0)
+        return place + 1, losses + jnp.where(behind, lead, 0).sum(1), slope
+
+    start = (jnp.zeros_like(longest), jnp.zeros_like(x[:, 0]), jnp.zeros_like(x))
+    _, losses, slope = lax.while_loop(lambda carry: carry[0] < longest, step, start)
+    return losses, slope
+
+
+@_multilabel.defjvp
+def _multilabel_jvp(primals, tangents):
+    losses, slope = _multilabel(*primals)
+    return (losses, slope), ((slope * tangents[0]).sum(1), jnp.zeros_like(slope))

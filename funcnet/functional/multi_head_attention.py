@@ -1,0 +1,258 @@
+"""Multi-head attention from vectors to vectors, with every mask that torch knows.
+
+Letters: `B batch, H heads, L queries, S keys, E width of a head, D = H·E width, Dk, Dv widths of key and value`.
+The sequence comes first and the batch second, as in torch; inside, heads are (B, H, L or S, E).
+"""
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from funcnet.functional import checks
+from funcnet.functional.attention import (
+    added_mask,
+    attend,
+    in_projection,
+    in_projection_packed,
+    merge_heads,
+    scaled_dot_product_attention,
+    split_heads,
+)
+from funcnet.functional.linear import linear
+
+__all__ = ["multi_head_attention_forward"]
+
+_WHERE = "F.multi_head_attention_forward"
+
+
+def multi_head_attention_forward(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: jax.Array | None,
+    in_proj_bias: jax.Array | None,
+    bias_k: jax.Array | None,
+    bias_v: jax.Array | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: jax.Array,
+    out_proj_bias: jax.Array | None,
+    training: bool = True,
+    key_padding_mask: jax.Array | None = None,
+    need_weights: bool = True,
+    attn_mask: jax.Array | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: jax.Array | None = None,
+    k_proj_weight: jax.Array | None = None,
+    v_proj_weight: jax.Array | None = None,
+    static_k: jax.Array | None = None,
+    static_v: jax.Array | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+    *,
+    rng: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array | None]:
+    """Projects query, key and value, attends in every head by itself, and projects the heads' results together.
+
+    `y = concat(head_1, …, head_H) W_outᵀ + b_out`, `head_h = softmax(q_h k_hᵀ / √E + masks) v_h`.
+
+    Args:
+        query: (L, B, D), or (L, D) without a batch; floating.
+        key, value: (S, B, Dk) and (S, B, Dv), or (S, Dk) and (S, Dv). Dk = Dv = D with one packed weight.
+        embed_dim_to_check: D.
+        num_heads: H, which divides D.
+        in_proj_weight: (3D, D), the matrices of query, key and value; None with separate ones.
+        in_proj_bias: (3D,), or None.
+        bias_k, bias_v: what one more key and value are, behind the others: (1, 1, D) or (D,), both or neither.
+        add_zero_attn: whether one more key and value follow, of zeros.
+        dropout_p: the probability with which a weight is zeroed, in training.
+        out_proj_weight, out_proj_bias: (D, D), and (D,) or None.
+        training: whether there is dropout.
+        key_padding_mask: (B, S), or (S,) without a batch. Booleans: True is hidden. Floats are added to the scores.
+        need_weights: whether the weights come back too.
+        attn_mask: (L, S), or (B·H, L, S); without a batch (H, L, S). Booleans: True is hidden. Floats are added.
+        use_separate_proj_weight: whether the three matrices are the following.
+        q_proj_weight, k_proj_weight, v_proj_weight: (D, D), (D, Dk), (D, Dv).
+        static_k, static_v: heads (B·H, S, E) in place of what would be projected from key or value.
+        average_attn_weights: whether the weights are averaged over the heads.
+        is_causal: that `attn_mask` is the causal mask; where neither weights nor padding need the mask itself, it is
+            not looked at. Query i then attends to the keys up to i.
+        rng: a key; needed in training if 0 < dropout_p < 1.
+
+    Returns:
+        (y, weights): (L, B, D), or (L, D), in the query's dtype; and (B, L, S) weights after dropout, (B, H, L, S)
+        if not averaged, without B if there is no batch; None unless needed. The keys added count in S.
+        A query that may attend to nothing is NaN with `need_weights`, and attends to 0 without, as in torch.
+
+    Raises:
+        ValueError: shapes that do not fit, missing matrices, `is_causal` without a mask, `dropout_p` without `rng`.
+        TypeError: integers, dtypes that differ (with `need_weights` the masks' too), masks of integers.
+
+    Differs from torch: a padding mask and an attention mask of different kinds are no warning.
+
+    Example:
+        >>> x, w = jnp.ones((3, 1, 2)), jnp.ones((6, 2))
+        >>> hidden = jnp.array([[False, False, True]])
+        >>> fixed = (2, 1, w, None, None, None, False, 0.0, jnp.eye(2), None)
+        >>> y, weights = multi_head_attention_forward(x, x, x, *fixed, key_padding_mask=hidden)
+        >>> y.shape, weights[0, 0]
+        ((3, 1, 2), Array([0.5, 0.5, 0. ], dtype=float32))
+
+    Reference: torch.nn.functional.multi_head_attention_forward; Vaswani et al. 2017, section 3.2.2.
+    """
+    batched = _check(query, key, value, embed_dim_to_check, num_heads, key_padding_mask, attn_mask)
+    if is_causal and attn_mask is None:
+        raise ValueError(
+            f"{_WHERE}: is_causal says what attn_mask is; expected a mask beside it, got None. "
+            "nn.Transformer.generate_square_subsequent_mask(L) makes one."
+        )
+    if not batched:
+        query, key, value = map_arrays(lambda x: x[:, None], query, key, value)
+        key_padding_mask = None if key_padding_mask is None else jnp.asarray(key_padding_mask)[None]
+    if use_separate_proj_weight:
+        weights = {"q_proj_weight": q_proj_weight, "k_proj_weight": k_proj_weight, "v_proj_weight": v_proj_weight}
+        biases = (None, None, None) if in_proj_bias is None else jnp.split(in_proj_bias, 3)
+        q, k, v = in_projection(query, key, value, *(_given(n, w) for n, w in weights.items()), *biases)
+    else:
+        in_proj_weight = _given("in_proj_weight", in_proj_weight)
+        q, k, v = in_projection_packed(query, key, value, in_proj_weight, in_proj_bias)
+    q, k, v = (split_heads(x.swapaxes(0, 1), num_heads) for x in (q, k, v))  # (B, H, L or S, E)
+    k, v = (_static(f"static_{n}", s, x, q) for n, s, x in (("k", static_k, k), ("v", static_v, v)))
+    present = k.shape[-2]
+    k, v = _more_keys(k, v, bias_k, bias_v, add_zero_attn, static_k is not None or static_v is not None)
+    causal = is_causal and key_padding_mask is None and not need_weights
+    bias = _merged(None if causal else attn_mask, key_padding_mask, q, present, k.shape[-2] - present)
+    p = dropout_p if training else 0.0
+    if need_weights:
+        checks.one_dtype(_WHERE, query=q, masks=bias)
+        attended, shares = attend(q, k, v, bias, None, math.nan, p, rng)
+        shares = (shares.mean(axis=1) if average_attn_weights else shares).astype(q.dtype)
+    else:
+        attended, shares = scaled_dot_product_attention(q, k, v, bias, p, causal, rng=rng), None
+    y = linear(merge_heads(attended).swapaxes(0, 1), out_proj_weight, out_proj_bias)
+    if batched:
+        return y, shares
+    return y[:, 0], None if shares is None else shares[0]
+
+
+def map_arrays(function: Callable[[jax.Array], jax.Array], *arrays: jax.Array) -> list[jax.Array]:
+    """`function` of each, where one array given twice stays one: `in_projection_packed` then multiplies once."""
+    images = {i: function(a) for i, a in {id(a): a for a in arrays}.items()}
+    return [images[id(a)] for a in arrays]
+
+
+def _check(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    width: int,
+    num_heads: int,
+    key_padding_mask: jax.Array | None,
+    attn_mask: jax.Array | None,
+) -> bool:
+    """Whether there is a batch; ValueError for ranks and sizes that do not fit each other."""
+    given = [jnp.ndim(x) for x in (query, key, value)]
+    if given not in ([3, 3, 3], [2, 2, 2]):
+        raise ValueError(
+            f"{_WHERE}: the ranks do not fit; expected query, key and value of 3 dimensions each (length, batch, "
+            f"width), or of 2 without the batch, got {given}. Add or drop the batch."
+        )
+    batched = given[0] == 3
+    if key_padding_mask is not None and jnp.ndim(key_padding_mask) != given[0] - 1:
+        raise ValueError(
+            f"{_WHERE}: key_padding_mask has the wrong rank; expected {'(batch, keys)' if batched else '(keys,)'}, got "
+            f"{jnp.shape(key_padding_mask)}. It says of every key whether it is hidden."
+        )
+    if attn_mask is not None and jnp.ndim(attn_mask) not in (2, 3):
+        raise ValueError(
+            f"{_WHERE}: attn_mask has the wrong rank; expected (queries, keys) or (batch · heads, queries, keys), got "
+            f"{jnp.shape(attn_mask)}. Reshape it."
+        )
+    if query.shape[-1] != width or num_heads < 1 or width % num_heads:
+        raise ValueError(
+            f"{_WHERE}: the width does not fit; expected {width}, a multiple of {num_heads} heads, got query "
+            f"{query.shape}. Correct the query, embed_dim or num_heads."
+        )
+    if key.shape[:-1] != value.shape[:-1] or key.shape[1:-1] != query.shape[1:-1]:
+        raise ValueError(
+            f"{_WHERE}: query, key and value do not fit each other; expected one batch size, and key and value of one "
+            f"length, got {query.shape}, {key.shape} and {value.shape}. Inputs with the batch first need "
+            "batch_first=True in the module."
+        )
+    return batched
+
+
+def _given(name: str, weight: jax.Array | None) -> jax.Array:
+    if weight is None:
+        raise ValueError(
+            f"{_WHERE}: {name} is missing; expected an array, got None. in_proj_weight holds all three matrices, "
+            "use_separate_proj_weight=True asks for q_proj_weight, k_proj_weight and v_proj_weight."
+        )
+    return weight
+
+
+def _static(name: str, static: jax.Array | None, projected: jax.Array, query: jax.Array) -> jax.Array:
+    """What stands for the projected heads, (B, H, S, E)."""
+    if static is None:
+        return projected
+    batch, heads, _, width = query.shape
+    if static.ndim != 3 or static.shape[0] != batch * heads or static.shape[2] != width:
+        raise ValueError(
+            f"{_WHERE}: {name} has the wrong shape; expected {(batch * heads, 'S', width)}, got {static.shape}. "
+            "It holds the heads of every example: (batch · heads, keys, width of a head)."
+        )
+    return static.reshape(batch, heads, *static.shape[1:])
+
+
+def _more_keys(
+    k: jax.Array,
+    v: jax.Array,
+    bias_k: jax.Array | None,
+    bias_v: jax.Array | None,
+    add_zero_attn: bool,
+    static: bool,
+) -> tuple[jax.Array, jax.Array]:
+    """Keys and values with the learned and the zero one behind them."""
+    if (bias_k is None) != (bias_v is None) or (bias_k is not None and static):
+        raise ValueError(
+            f"{_WHERE}: bias_k and bias_v come together and without static keys; expected both or neither, got "
+            f"bias_k {'None' if bias_k is None else bias_k.shape}, bias_v {'None' if bias_v is None else bias_v.shape}"
+            f"{' with static keys or values' if static else ''}. Give both, or none."
+        )
+    batch, heads, _, width = k.shape
+    ks, vs = [k], [v]
+    if bias_k is not None and bias_v is not None:
+        for rows, row in ((ks, bias_k), (vs, bias_v)):
+            rows.append(jnp.broadcast_to(row.reshape(1, heads, 1, width), (batch, heads, 1, width)))
+    if add_zero_attn:
+        for rows in (ks, vs):
+            rows.append(jnp.zeros((batch, heads, 1, width), k.dtype))
+    return jnp.concatenate(ks, axis=-2), jnp.concatenate(vs, axis=-2)
+
+
+def _merged(
+    attn_mask: jax.Array | None, key_padding_mask: jax.Array | None, query: jax.Array, keys: int, more: int
+) -> jax.Array | None:
+    """What the masks add to the scores, (B or 1, H or 1, L or 1, S): nothing for the `more` keys at the end."""
+    batch, heads, length, _ = query.shape
+    bias = None
+    if attn_mask is not None:
+        bias = added_mask(_WHERE, "attn_mask", attn_mask, query.dtype)
+        shape = (length, keys) if bias.ndim == 2 else (batch * heads, length, keys)
+        checks.shape_of(_WHERE, "attn_mask", bias, shape, "It is (queries, keys) or (batch · heads, queries, keys).")
+        bias = bias.reshape(*((1, 1) if bias.ndim == 2 else (batch, heads)), length, keys)
+    if key_padding_mask is not None:
+        padding = added_mask(_WHERE, "key_padding_mask", key_padding_mask, query.dtype)
+        checks.shape_of(_WHERE, "key_padding_mask", padding, (batch, keys), "It is (batch, keys).")
+        padding = padding[:, None, None]
+        if bias is not None:
+            wider = jnp.promote_types(bias.dtype, padding.dtype)
+            padding = bias.astype(wider) + padding.astype(wider)
+        bias = padding
+    if bias is None or not more:
+        return bias
+    return jnp.pad(bias, ((0, 0), (0, 0), (0, 0), (0, more)))

@@ -1,0 +1,87 @@
+"""Channels to space and back. Letters: `C channels, H height, W width, r factor`."""
+
+import jax
+import jax.numpy as jnp
+
+from funcnet.functional import checks
+
+__all__ = ["pixel_shuffle", "pixel_unshuffle"]
+
+
+def pixel_shuffle(input: jax.Array, upscale_factor: int) -> jax.Array:
+    """Spreads channels over space: `y[c, h · r + i, w · r + j] = x[c · r² + i · r + j, h, w]`.
+
+    Args:
+        input: (…, C · r², H, W), any dtype.
+        upscale_factor: r.
+
+    Returns:
+        (…, C, H · r, W · r), the input's dtype.
+
+    Raises:
+        ValueError: fewer than three dimensions, a factor below 1, or channels that r² does not divide.
+        TypeError: a factor that is no integer.
+
+    Example:
+        >>> pixel_shuffle(jnp.arange(4).reshape(4, 1, 1), 2)
+        Array([[[0, 1],
+                [2, 3]]], dtype=int32)
+
+    Reference: torch.nn.functional.pixel_shuffle.
+    """
+    where = "F.pixel_shuffle"
+    input, r = _checked(where, input, "upscale_factor", upscale_factor)
+    *batch, channels, height, width = input.shape
+    if channels % (r * r):
+        raise ValueError(
+            f"{where}: the channels do not divide by the square of upscale_factor; expected a multiple of {r * r}, "
+            f"got {channels} in {input.shape}. Choose another factor."
+        )
+    parts = input.reshape(*batch, channels // (r * r), r, r, height, width)
+    turned = jnp.moveaxis(parts, (-2, -4, -1, -3), (-4, -3, -2, -1))  # (…, C, H, r, W, r)
+    return turned.reshape(*batch, channels // (r * r), height * r, width * r)
+
+
+def pixel_unshuffle(input: jax.Array, downscale_factor: int) -> jax.Array:
+    """The reverse of `pixel_shuffle`: `y[c · r² + i · r + j, h, w] = x[c, h · r + i, w · r + j]`.
+
+    Args:
+        input: (…, C, H · r, W · r), any dtype.
+        downscale_factor: r.
+
+    Returns:
+        (…, C · r², H, W), the input's dtype.
+
+    Raises:
+        ValueError: fewer than three dimensions, a factor below 1, or a height or width that r does not divide.
+        TypeError: a factor that is no integer.
+
+    Example:
+        >>> pixel_unshuffle(jnp.arange(4).reshape(1, 2, 2), 2).ravel()
+        Array([0, 1, 2, 3], dtype=int32)
+
+    Reference: torch.nn.functional.pixel_unshuffle.
+    """
+    where = "F.pixel_unshuffle"
+    input, r = _checked(where, input, "downscale_factor", downscale_factor)
+    *batch, channels, height, width = input.shape
+    if height % r or width % r:
+        raise ValueError(
+            f"{where}: height and width do not divide by downscale_factor; expected multiples of {r}, "
+            f"got {(height, width)}. Choose another factor, or pad."
+        )
+    parts = input.reshape(*batch, channels, height // r, r, width // r, r)
+    turned = jnp.moveaxis(parts, (-3, -1, -4, -2), (-4, -3, -2, -1))  # (…, C, r, r, H, W)
+    return turned.reshape(*batch, channels * r * r, height // r, width // r)
+
+
+def _checked(where: str, input: jax.Array, name: str, factor: int) -> tuple[jax.Array, int]:
+    input, factor = jnp.asarray(input), checks.as_int(where, name, factor)
+    if input.ndim < 3:
+        raise ValueError(
+            f"{where}: input has the wrong rank; expected at least 3 dimensions (…, channel, height, width), "
+            f"got {input.shape}. Add a dimension."
+        )
+    if factor < 1:
+        raise ValueError(f"{where}: {name} is too small; expected at least 1, got {factor}. Correct {name}.")
+    return input, factor

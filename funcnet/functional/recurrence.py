@@ -1,0 +1,224 @@
+"""One direction of one recurrent layer over time. Letters: `T time, B batch, H hidden, P size of h, G gates · H`.
+
+The gates' share of the input is computed before, for all steps at once; a step has one matrix product left. The
+derivative is written by hand, forward (so that it can be taken in both modes, and again): the weight's tangent meets
+all the states in one product outside the loop, where automatic differentiation would add up a matrix at every step
+backward. `P` is H unless an LSTM projects its h.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+
+from funcnet.functional.varying import vary_like
+
+__all__ = ["MODES", "recur", "tanh"]
+
+State = tuple[jax.Array, ...]
+Weights = tuple[jax.Array | None, ...]
+
+
+def recur(
+    mode: str, reverse: bool, gates: jax.Array, state: State, weights: Weights, mask: jax.Array | None
+) -> tuple[jax.Array, State]:
+    """Runs the cell over time.
+
+    Args:
+        mode: a key of `MODES`.
+        reverse: from the last step to the first.
+        gates: (T, B, G), `x W_ihᵀ` and all biases but the one that a GRU's reset gate multiplies.
+        state: what the first step finds: (h (B, P),), an LSTM's (h, c (B, H)).
+        weights: (w_hh (G, P), None); an LSTM's (w_hh, w_hr (P, H) or None); a GRU's (w_hh, b_hn (H,) or None).
+        mask: (T, B, 1), False where the state passes unchanged; None if nowhere.
+
+    Returns:
+        (every step's h (T, B, P), the state after the last step).
+
+    Example:
+        >>> h, (last,) = recur("RNN_RELU", False, jnp.ones((3, 1, 1)), (jnp.zeros((1, 1)),), (jnp.eye(1), None), None)
+        >>> h.ravel(), last.ravel()
+        (Array([1., 2., 3.], dtype=float32), Array([3.], dtype=float32))
+    """
+    return _recur(
+        mode, reverse, gates, tuple(vary_like(s, gates, *state, *weights, mask) for s in state), weights, mask
+    )
+
+
+@jax.custom_jvp
+def tanh(x: jax.Array) -> jax.Array:
+    """tanh with a derivative that does not cancel where it is near 1.
+
+    >>> float(jax.grad(tanh)(9.0)) > 0
+    True
+    """
+    return jnp.tanh(x)
+
+
+tanh.defjvps(lambda tangent, value, x: _tanh_slope(x) * tangent)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _recur(mode: str, reverse: bool, gates: Any, state: State, weights: Weights, mask: Any) -> tuple[jax.Array, State]:
+    h, state, _ = _run(mode, reverse, gates, state, weights, mask, keep=False)
+    return h, state
+
+
+@functools.partial(_recur.defjvp, symbolic_zeros=True)
+def _recur_jvp(mode: str, reverse: bool, primals: Any, tangents: Any) -> Any:
+    (gates, state, weights, mask), (d_gates, d_state, d_weights, _) = primals, tangents
+    h, last, (before, kept) = _run(mode, reverse, gates, state, weights, mask, keep=True)
+    d_gates = _filled(d_gates, gates)
+    inner, outer = MODES[mode].weights_moved(before, kept, d_weights)
+    if inner is not None:
+        d_gates = d_gates + MODES[mode].into_gates(inner, kept)
+
+    def step(d_state: State, xs: Any) -> tuple[State, jax.Array]:
+        d_gates, outer, kept, mask = xs
+        # In this form its transpose reads w_hh along its rows; `@ w_hh.T` took twice the time on CPU.
+        pushed = lax.dot_general(d_state[0], weights[0], (((1,), (1,)), ((), ())))
+        d_gates = d_gates + MODES[mode].into_gates(pushed, kept)
+        new = MODES[mode].linear(d_gates, d_state, weights, kept, outer)
+        new = _kept_where(mask, new, d_state)
+        return new, new[0]
+
+    d_state = tuple(_filled(d, s) for d, s in zip(d_state, state, strict=True))
+    d_last, d_h = lax.scan(step, d_state, (d_gates, outer, kept, mask), reverse=reverse)
+    return (h, last), (d_h, d_last)
+
+
+def _run(
+    mode: str, reverse: bool, gates: jax.Array, state: State, weights: Weights, mask: jax.Array | None, keep: bool
+) -> tuple[jax.Array, State, Any]:
+    transposed = weights[0].T  # type: ignore[union-attr]  # once, not at every step
+
+    def step(state: State, xs: Any) -> tuple[State, Any]:
+        gates, mask = xs
+        new, kept = MODES[mode].step(gates, state[0] @ transposed, state, weights)
+        new = _kept_where(mask, new, state)
+        return new, (new[0], (state[0], kept) if keep else None)
+
+    last, (h, kept) = lax.scan(step, state, (gates, mask), reverse=reverse)
+    return h, last, kept
+
+
+def _kept_where(mask: jax.Array | None, new: State, old: State) -> State:
+    return new if mask is None else tuple(jnp.where(mask, n, o) for n, o in zip(new, old, strict=True))
+
+
+def _filled(tangent: Any, primal: jax.Array) -> jax.Array:
+    return jnp.zeros_like(primal) if isinstance(tangent, SymbolicZero) else tangent
+
+
+def _product(x: jax.Array, matrix: Any) -> jax.Array | None:
+    """`x matrixᵀ`, or None where the matrix is none or does not move: then it costs nothing."""
+    if matrix is None or isinstance(matrix, SymbolicZero):
+        return None
+    return lax.dot_general(x, matrix, (((x.ndim - 1,), (1,)), ((), ())))
+
+
+class _Elman:
+    """`h' = act(gates + h W_hhᵀ)`."""
+
+    def __init__(self, act: Callable[[jax.Array], jax.Array], slope: Callable[[jax.Array], jax.Array]):
+        self.act, self.slope = act, slope
+
+    def step(self, gates: jax.Array, pushed: jax.Array, state: State, weights: Weights) -> tuple[State, Any]:
+        x = gates + pushed
+        return (self.act(x),), self.slope(x)
+
+    def weights_moved(self, before: jax.Array, kept: Any, d_weights: Weights) -> tuple[Any, Any]:
+        """(what moves the gates through `h W_hhᵀ`, what moves h behind them), of the weights' tangents."""
+        return _product(before, d_weights[0]), None
+
+    def into_gates(self, pushed: jax.Array, kept: Any) -> jax.Array:
+        return pushed
+
+    def linear(self, d_gates: jax.Array, d_state: State, weights: Weights, kept: Any, outer: Any) -> State:
+        return (kept * d_gates,)
+
+
+class _LSTM:
+    """`c' = σ(f) c + σ(i) tanh(g)`, `h' = σ(o) tanh(c')`, and `W_hr` times that where there is one."""
+
+    def step(self, gates: jax.Array, pushed: jax.Array, state: State, weights: Weights) -> tuple[State, Any]:
+        before, projection = state[1], weights[1]
+        size = before.shape[-1]
+        # σ of all gates, g's too, in one sweep behind a barrier: sliced first, XLA's loops on CPU took twice the time.
+        i, f, _, o = jnp.split(lax.optimization_barrier(lax.logistic(gates + pushed)), 4, -1)
+        x = gates[:, 2 * size : 3 * size] + pushed[:, 2 * size : 3 * size]
+        g = jnp.tanh(x)
+        c = f * before + i * g
+        shown = jnp.tanh(c)
+        slopes = [g * i * (1 - i), before * f * (1 - f), i * _tanh_slope(x), shown * o * (1 - o)]
+        kept = (jnp.concatenate(slopes, -1), f, o * _tanh_slope(c))
+        if projection is None:
+            return (o * shown, c), (*kept, None)
+        return (_product(o * shown, projection), c), (*kept, o * shown)  # type: ignore[return-value]
+
+    def weights_moved(self, before: jax.Array, kept: Any, d_weights: Weights) -> tuple[Any, Any]:
+        return _product(before, d_weights[0]), _product(kept[3], d_weights[1])
+
+    def into_gates(self, pushed: jax.Array, kept: Any) -> jax.Array:
+        return pushed
+
+    def linear(self, d_gates: jax.Array, d_state: State, weights: Weights, kept: Any, outer: Any) -> State:
+        slopes, f, slope_of_c, _ = kept
+        i, f_gate, g, o = jnp.split(slopes * d_gates, 4, -1)
+        c = f * d_state[1] + (i + f_gate + g)
+        h = o + slope_of_c * c
+        if weights[1] is not None:
+            h = _product(h, weights[1])
+        return h if outer is None else h + outer, c
+
+
+class _GRU:
+    """`n = tanh(gates_n + σ(r) (h W_hnᵀ + b_hn))`, `h' = (1 - σ(z)) n + σ(z) h`."""
+
+    def step(self, gates: jax.Array, pushed: jax.Array, state: State, weights: Weights) -> tuple[State, Any]:
+        (before,), bias = state, weights[1]
+        size = before.shape[-1]
+        reset_and_update = gates[:, : 2 * size] + pushed[:, : 2 * size]
+        r, z = jnp.split(lax.optimization_barrier(lax.logistic(reset_and_update)), 2, -1)
+        not_r, not_z = jnp.split(lax.logistic(-reset_and_update), 2, -1)  # 1 - r, 1 - z would cancel
+        candidate = pushed[:, 2 * size :] if bias is None else pushed[:, 2 * size :] + bias
+        x = gates[:, 2 * size :] + r * candidate
+        n = jnp.tanh(x)
+        by_n = not_z * _tanh_slope(x)
+        slopes = [by_n * candidate * r * not_r, (before - n) * z * not_z, by_n]
+        return (n + z * (before - n),), (jnp.concatenate(slopes, -1), z, r)
+
+    def weights_moved(self, before: jax.Array, kept: Any, d_weights: Weights) -> tuple[Any, Any]:
+        pushed, bias = _product(before, d_weights[0]), d_weights[1]
+        if bias is None or isinstance(bias, SymbolicZero):
+            return pushed, None
+        moved = jnp.pad(bias, (2 * bias.size, 0))
+        return jnp.broadcast_to(moved, (*before.shape[:2], moved.size)) if pushed is None else pushed + moved, None
+
+    def into_gates(self, pushed: jax.Array, kept: Any) -> jax.Array:
+        r = kept[2]
+        others, candidate = jnp.split(pushed, [2 * r.shape[-1]], -1)
+        return jnp.concatenate([others, r * candidate], -1)
+
+    def linear(self, d_gates: jax.Array, d_state: State, weights: Weights, kept: Any, outer: Any) -> State:
+        slopes, z, _ = kept
+        r, z_gate, n = jnp.split(slopes * d_gates, 3, -1)
+        return (z * d_state[0] + (r + z_gate + n),)
+
+
+def _tanh_slope(x: jax.Array) -> jax.Array:
+    """1 - tanh² where that cancels too: XLA's tanh is a few last places off, and x multiplies the difference."""
+    small = jnp.exp(-2 * jnp.abs(x))
+    return 4 * small / jnp.square(1 + small)
+
+
+MODES: dict[str, Any] = {
+    "RNN_TANH": _Elman(jnp.tanh, _tanh_slope),
+    "RNN_RELU": _Elman(lambda x: jnp.maximum(x, 0), lambda x: (x > 0).astype(x.dtype)),
+    "LSTM": _LSTM(),
+    "GRU": _GRU(),
+}

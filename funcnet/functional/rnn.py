@@ -1,0 +1,311 @@
+"""Recurrent layers. Letters: `T time, B batch, I input_size, H hidden_size, P size of h, G gates · H`.
+
+These are `torch.rnn_tanh`, `torch.lstm` and their kin, with their argument names; the loop over time is in
+`recurrence.py`, one step by itself in `rnn_cells.py`. P is H unless an LSTM projects its h. Half precision is computed
+in float32 and rounded once at the end.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from funcnet.functional import checks
+from funcnet.functional.dropout import dropout as drop
+from funcnet.functional.linear import linear
+from funcnet.functional.recurrence import recur
+from funcnet.functional.rnn_cells import pair
+
+__all__ = ["gru", "lstm", "rnn_relu", "rnn_tanh"]
+
+_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
+
+
+def rnn_tanh(
+    input: jax.Array,
+    hx: jax.Array,
+    params: Sequence[jax.Array],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    *,
+    lengths: Any = None,
+    rng: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Layers of `h_t = tanh(x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh)` over time.
+
+    Args:
+        input: (T, B, I), or (B, T, I) with batch_first.
+        hx: (num_layers · directions, B, H), what every layer and direction starts from; batch_first or not.
+        params: for every layer, forward before reverse: w_ih (G, I), w_hh (G, P), then with `has_biases` b_ih (G,) and
+            b_hh (G,), then for an LSTM with projection w_hr (P, H). I is directions · P above the first layer.
+        has_biases: whether `params` holds biases.
+        num_layers: how many layers; each reads the one below.
+        dropout: the probability with which an entry between two layers is zeroed in training.
+        train: whether `dropout` acts.
+        bidirectional: whether every layer runs over the reversed sequence too; outputs are joined, forward first.
+        batch_first: whether batch comes before time in the input and the output.
+        lengths: (B,) integers, how many steps of each sequence count; all, unless told. They may be traced, so that
+            batches of any lengths share one compiled program. Forward, the state stops at the last step that counts;
+            the reverse direction starts there; the output is 0 behind it, and what the input holds there does not
+            matter. A length of 0 gives back hx.
+        rng: a key; needed if `train`, 0 < dropout < 1 and several layers.
+
+    Returns:
+        (output, h_n): the last layer's h of every step, (T, B, directions · P) or with batch before time; and every
+        layer's and direction's last h, as `hx`.
+
+    Raises:
+        ValueError: shapes, lengths or counts of params that do not fit; no step at all; no `rng` where one is needed.
+        TypeError: integers, dtypes that differ.
+
+    Differs from torch: packed sequences come as `lengths` (`nn.utils.rnn` packs and pads).
+
+    Example:
+        >>> x, h0 = jnp.ones((3, 1, 2)), jnp.zeros((1, 1, 4))
+        >>> params = [jnp.zeros((4, 2)), jnp.zeros((4, 4)), jnp.ones(4), jnp.zeros(4)]
+        >>> output, h_n = rnn_tanh(x, h0, params, True, 1, 0.0, False, False, False, lengths=jnp.array([2]))
+        >>> print(output[:, 0, 0], h_n.shape)
+        [0.7615942 0.7615942 0.       ] (1, 1, 4)
+
+    Reference: torch.rnn_tanh; Elman 1990.
+    """
+    settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng)
+    output, (h_n,) = _layers("F.rnn_tanh", "RNN_TANH", input, [hx], params, *settings)
+    return output, h_n
+
+
+def rnn_relu(
+    input: jax.Array,
+    hx: jax.Array,
+    params: Sequence[jax.Array],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    *,
+    lengths: Any = None,
+    rng: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """`rnn_tanh` with max(·, 0) in the place of tanh.
+
+    Reference: torch.rnn_relu.
+    """
+    settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng)
+    output, (h_n,) = _layers("F.rnn_relu", "RNN_RELU", input, [hx], params, *settings)
+    return output, h_n
+
+
+def lstm(
+    input: jax.Array,
+    hx: Sequence[jax.Array],
+    params: Sequence[jax.Array],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    *,
+    lengths: Any = None,
+    rng: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Layers of long short-term memory: `lstm_cell` over time.
+
+    Args:
+        hx: (h_0, c_0), of (num_layers · directions, B, P) and (num_layers · directions, B, H).
+        params: G is 4 · H, in the order i, f, g, o.
+        input, has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng: as in `rnn_tanh`.
+
+    Returns:
+        (output, h_n, c_n): the last layer's h of every step, and the last states, as `hx`.
+
+    Raises:
+        ValueError, TypeError: as `rnn_tanh`.
+
+    Example:
+        >>> x, zeros = jnp.ones((3, 1, 2)), jnp.zeros((1, 1, 4))
+        >>> params = [jnp.zeros((16, 2)), jnp.zeros((16, 4))]
+        >>> output, h_n, c_n = lstm(x, (zeros, zeros), params, False, 1, 0.0, False, False, False)
+        >>> output.shape, c_n.shape
+        ((3, 1, 4), (1, 1, 4))
+
+    Reference: torch.lstm; Hochreiter and Schmidhuber 1997; the projection: Sak et al. 2014.
+    """
+    settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng)
+    output, (h_n, c_n) = _layers("F.lstm", "LSTM", input, pair("F.lstm", hx), params, *settings)
+    return output, h_n, c_n
+
+
+def gru(
+    input: jax.Array,
+    hx: jax.Array,
+    params: Sequence[jax.Array],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    *,
+    lengths: Any = None,
+    rng: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Layers of gated recurrent units: `gru_cell` over time.
+
+    Args:
+        params: G is 3 · H, in the order r, z, n.
+        input, hx, has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng: as in `rnn_tanh`.
+
+    Returns:
+        (output, h_n), as `rnn_tanh`.
+
+    Raises:
+        ValueError, TypeError: as `rnn_tanh`.
+
+    Example:
+        >>> x, h0 = jnp.ones((3, 1, 2)), jnp.ones((1, 1, 4))
+        >>> params = [jnp.zeros((12, 2)), jnp.zeros((12, 4))]
+        >>> gru(x, h0, params, False, 1, 0.0, False, False, False)[0][:, 0, 0]
+        Array([0.5  , 0.25 , 0.125], dtype=float32)
+
+    Reference: torch.gru; Cho et al. 2014, with the reset gate behind the product, as in cuDNN.
+    """
+    settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng)
+    output, (h_n,) = _layers("F.gru", "GRU", input, [hx], params, *settings)
+    return output, h_n
+
+
+def _layers(
+    where: str,
+    mode: str,
+    input: Any,
+    hx: list[Any],
+    params: Sequence[Any],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    lengths: Any,
+    rng: Any,
+) -> tuple[jax.Array, list[jax.Array]]:
+    """(output, the last states), after all checks."""
+    input, hx, layers = _checked(where, mode, input, hx, params, has_biases, num_layers, bidirectional, batch_first)
+    wide = checks.wide_dtype(input)
+    x = (input.swapaxes(0, 1) if batch_first else input).astype(wide)
+    states = [h.astype(wide) for h in hx]
+    mask = _mask(where, lengths, x)
+    if mask is not None:
+        x = jnp.where(mask, x, 0)  # whatever stands there, NaN too, would reach the weights' gradient
+    directions, last = 2 if bidirectional else 1, []
+    for layer in range(num_layers):
+        outs = []
+        for number in range(layer * directions, (layer + 1) * directions):
+            gates, weights = _gates(mode, x, [p.astype(wide) for p in layers[number]], has_biases)
+            state = tuple(s[number] for s in states)
+            out, state = recur(mode, number % directions == 1, gates, state, weights, mask)
+            outs.append(out)
+            last.append(state)
+        x = jnp.concatenate(outs, -1) if bidirectional else outs[0]
+        x = x if mask is None else jnp.where(mask, x, 0)
+        if layer < num_layers - 1 and train and dropout > 0:
+            key = None if rng is None else jax.random.fold_in(rng, layer)
+            x = drop(x, dropout, rng=key)
+    x = x.swapaxes(0, 1) if batch_first else x
+    return x.astype(input.dtype), [jnp.stack(s).astype(input.dtype) for s in zip(*last, strict=True)]
+
+
+def _gates(mode: str, x: jax.Array, params: Sequence[Any], has_biases: bool) -> tuple[jax.Array, Any]:
+    """The input's share of the gates at all steps, in one product; and the weights that are left for the loop."""
+    w_ih, w_hh, *rest = params
+    if mode == "GRU":
+        if not has_biases:
+            return linear(x, w_ih), (w_hh, None)
+        (b_ih, b_hh), at = rest, 2 * w_hh.shape[-1]
+        inside = b_hh[at:]  # what the reset gate multiplies stays in the loop
+        return linear(x, w_ih, b_ih + jnp.concatenate([b_hh[:at], jnp.zeros_like(inside)])), (w_hh, inside)
+    bias = rest[0] + rest[1] if has_biases else None
+    projection = rest[-1] if len(rest) % 2 else None
+    return linear(x, w_ih, bias), (w_hh, projection)
+
+
+def _mask(where: str, lengths: Any, x: jax.Array) -> jax.Array | None:
+    """(T, B, 1), True for the steps that count; None if all do."""
+    if lengths is None:
+        return None
+    steps, batch = x.shape[:2]
+    given, lengths = lengths, checks.integers(where, "lengths", lengths)
+    checks.shape_of(where, "lengths", lengths, (batch,), "There is one for every sequence of the batch.")
+    if not isinstance(given, jax.core.Tracer) and getattr(given, "is_fully_addressable", True):
+        known = np.asarray(given)
+        if known.size and (known.min() < 0 or known.max() > steps):
+            raise ValueError(
+                f"{where}: lengths are out of range; expected 0 to {steps}, the number of steps, got {known.min()} to "
+                f"{known.max()}. Correct them."
+            )
+        if known.size and known.min() == steps:
+            return None
+    return (jnp.arange(steps, dtype=lengths.dtype)[:, None] < lengths)[:, :, None]
+
+
+def _checked(
+    where: str,
+    mode: str,
+    input: Any,
+    hx: list[Any],
+    params: Sequence[Any],
+    has_biases: bool,
+    num_layers: int,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[jax.Array, list[jax.Array], list[list[Any]]]:
+    """(input, states, the params of every layer and direction)."""
+    input = checks.floating(where, "input", input)
+    if input.ndim != 3:
+        raise ValueError(
+            f"{where}: input has the wrong rank; expected 3 dimensions, time, batch and input_size (batch before time "
+            f"with batch_first), got {input.shape}. Add or drop a dimension."
+        )
+    steps, batch = (input.shape[1], input.shape[0]) if batch_first else input.shape[:2]
+    if steps == 0:
+        raise ValueError(f"{where}: there is no step; expected a sequence of at least 1, got {input.shape}. Drop it.")
+    count, directions = num_layers * (2 if bidirectional else 1), 2 if bidirectional else 1
+    each, more = divmod(len(params), count)
+    bare = 4 if has_biases else 2
+    if more or each not in ((bare, bare + 1) if mode == "LSTM" else (bare,)):
+        raise ValueError(
+            f"{where}: params do not fit; expected {bare} arrays for each of {num_layers} layers in {directions} "
+            f"directions ({bare + 1} if an LSTM projects), got {len(params)}. List them as torch's all_weights does."
+        )
+    layers = [list(params[i * each : (i + 1) * each]) for i in range(count)]
+    if layers[0][0].shape[-1] != input.shape[-1]:
+        raise ValueError(
+            f"{where}: input does not fit w_ih; expected input_size {layers[0][0].shape[-1]} in the last dimension, "
+            f"got {input.shape}. Check input_size."
+        )
+    names = ["h_0", "c_0"][: len(hx)]
+    hx = [checks.floating(where, name, h) for name, h in zip(names, hx, strict=True)]
+    given = {f"params[{i}]": p for i, p in enumerate(params)}
+    checks.one_dtype(where, input=input, **dict(zip(names, hx, strict=True)), **given)
+    size = layers[0][0].shape[0] // _GATES[mode]
+    out = layers[0][-1].shape[0] if each == bare + 1 else size
+    for name, h, width in zip(names, hx, (out, size), strict=False):
+        why = "It is (num_layers · directions, batch, size), also with batch_first."
+        checks.shape_of(where, name, h, (count, batch, width), why)
+    for number, layer in enumerate(layers):
+        width = input.shape[-1] if number < directions else directions * out
+        wide = _GATES[mode] * size
+        expected = [(wide, width), (wide, out)] + [(wide,)] * (bare - 2) + [(out, size)] * (each - bare)
+        for place, (array, shape) in enumerate(zip(layer, expected, strict=True)):
+            name = f"params[{number * each + place}]"
+            checks.shape_of(where, name, array, shape, f"It belongs to layer {number // directions}.")
+    return input, hx, layers

@@ -1,0 +1,156 @@
+"""Max unpooling: maxima back to where they came from. Letters: `B batch, C channel, S spatial sizes`."""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet.functional import checks, windows
+from funcnet.functional.checks import Ints
+
+__all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
+
+
+def max_unpool1d(
+    input: jax.Array,
+    indices: jax.Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    output_size: Sequence[int] | None = None,
+) -> jax.Array:
+    """Puts every maximum back where `max_pool1d(…, return_indices=True)` found it, among zeros.
+
+    Args:
+        input: (B, C, S) or (C, S), floating.
+        indices: integers of the input's shape, flat in the plane of the result.
+        kernel_size: of the pooling undone.
+        stride: likewise; None is the kernel's size.
+        padding: likewise.
+        output_size: S', or a shape that ends in it; None takes `(S - 1) · stride - 2 · padding + kernel_size`.
+            Several sizes pool to one: any less than a stride away from that one is taken.
+
+    Returns:
+        (B, C, S') or (C, S'). Where an index comes twice its last entry stays (windows that overlap; on CPU, as in
+        torch), and every one of them has the gradient.
+
+    Raises:
+        ValueError: ranks, shapes or sizes that do not fit; an index outside of the plane (seen only outside of `jit`;
+            within, its entry is dropped).
+        TypeError: an input of integers, indices that are none.
+
+    Example:
+        >>> y, indices = jnp.array([[3.0, 2.0]]), jnp.array([[1, 2]])
+        >>> max_unpool1d(y, indices, 2)
+        Array([[0., 3., 2., 0.]], dtype=float32)
+
+    Reference: torch.nn.functional.max_unpool1d.
+    """
+    return _max_unpool("F.max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(
+    input: jax.Array,
+    indices: jax.Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    output_size: Sequence[int] | None = None,
+) -> jax.Array:
+    """`max_unpool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are one number or (height, width).
+
+    Example:
+        >>> max_unpool2d(jnp.array([[[5.0]]]), jnp.array([[[3]]]), 2)
+        Array([[[0., 0.],
+                [0., 5.]]], dtype=float32)
+
+    Reference: torch.nn.functional.max_unpool2d.
+    """
+    return _max_unpool("F.max_unpool2d", 2, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(
+    input: jax.Array,
+    indices: jax.Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    output_size: Sequence[int] | None = None,
+) -> jax.Array:
+    """`max_unpool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are one number or three.
+
+    Example:
+        >>> max_unpool3d(jnp.full((1, 1, 1, 1), 5.0), jnp.full((1, 1, 1, 1), 7), 2).ravel()
+        Array([0., 0., 0., 0., 0., 0., 0., 5.], dtype=float32)
+
+    Reference: torch.nn.functional.max_unpool3d.
+    """
+    return _max_unpool("F.max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)
+
+
+def _max_unpool(
+    where: str,
+    ndim: int,
+    input: jax.Array,
+    indices: jax.Array,
+    kernel: Ints,
+    stride: Ints | None,
+    pad: Ints,
+    output_size: Sequence[int] | None,
+) -> jax.Array:
+    input, indices = windows.planes(where, input, ndim), checks.integers(where, "indices", indices)
+    checks.shape_of(where, "indices", indices, input.shape, "Every entry of the input has one.")
+    kernels = checks.as_tuple(where, "kernel_size", kernel, ndim, least=1)
+    strides = kernels if stride is None else checks.as_tuple(where, "stride", stride, ndim, least=1)
+    pads = checks.as_tuple(where, "padding", pad, ndim)
+    sizes = _sizes(where, input.shape[-ndim:], kernels, strides, pads, output_size)
+    checks.ids_in_range(where, "indices", indices, math.prod(sizes))
+    planes, entries = math.prod(input.shape[:-ndim]), math.prod(input.shape[-ndim:])
+    flat = _put(input.reshape(planes, entries), indices.reshape(planes, entries), math.prod(sizes))
+    return flat.reshape(*input.shape[:-ndim], *sizes)
+
+
+def _sizes(
+    where: str,
+    spatial: Sequence[int],
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    output_size: Sequence[int] | None,
+) -> tuple[int, ...]:
+    full = [(n - 1) * s + k - 2 * p for n, k, s, p in zip(spatial, kernels, strides, pads, strict=True)]
+    sizes = full
+    if output_size is not None:
+        given = [checks.as_int(where, "output_size", n) for n in output_size]
+        sizes = given[2:] if len(given) == len(full) + 2 else given
+        if len(sizes) != len(full) or any(abs(n - m) >= s for n, m, s in zip(sizes, full, strides, strict=True)):
+            raise ValueError(
+                f"{where}: output_size does not fit; expected {len(full)} sizes (or the whole shape) less than a "
+                f"stride {tuple(strides)} away from {tuple(full)}, got {tuple(given)}. Give the shape that was pooled."
+            )
+    if min(sizes) < 1:
+        raise ValueError(
+            f"{where}: the result would be empty; expected sizes of at least 1, got {tuple(sizes)}. Correct "
+            "kernel_size, stride and padding: they are those of the pooling that is undone."
+        )
+    return tuple(sizes)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _put(x: jax.Array, places: jax.Array, size: int) -> jax.Array:
+    """(P, size) of zeros and, at `places` (P, N), the entries of x (P, N)."""
+    planes = jnp.arange(x.shape[0], dtype=places.dtype)[:, None]
+    return jnp.zeros((x.shape[0], size), x.dtype).at[planes, places].set(x, mode="drop", wrap_negative_indices=False)
+
+
+@_put.defjvp
+def _put_jvp(size: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    """torch's backward pass reads every entry's gradient, those that others overwrote too: the transpose of adding."""
+    x, places = primals
+    dx = tangents[0]
+    planes = jnp.arange(x.shape[0], dtype=places.dtype)[:, None]
+    zeros = jnp.zeros((x.shape[0], size), x.dtype)
+    return _put(x, places, size), zeros.at[planes, places].add(dx, mode="drop", wrap_negative_indices=False)

@@ -1,0 +1,28 @@
+"""What a `shard_map` knows of arrays: along which axes of the mesh they differ from device to device."""
+
+from collections.abc import Hashable
+
+import jax
+from jax import lax
+
+__all__ = ["vary_like"]
+
+
+def vary_like(array: jax.Array, *others: jax.Array | None) -> jax.Array:
+    """`array`, said to vary over the mesh wherever one of the others does: what a loop starts from must, for its result
+    does. Outside a `shard_map`, and in one with check_vma=False, nothing happens.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> vary_like(jnp.zeros(2), jnp.ones(3))
+        Array([0., 0.], dtype=float32)
+    """
+    wanted = frozenset[Hashable]().union(*(_varying(other) for other in others if other is not None))
+    missing = tuple(sorted(wanted - _varying(array), key=str))
+    return lax.pcast(array, missing, to="varying") if missing else array
+
+
+def _varying(array: jax.Array) -> frozenset[Hashable]:
+    aval = jax.typeof(array)
+    kind = getattr(aval, "manual_axis_type", None)  # `vma` itself in older releases of JAX
+    return kind.varying if kind is not None else getattr(aval, "vma", frozenset())

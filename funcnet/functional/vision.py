@@ -1,0 +1,202 @@
+"""Sampling images at points of a grid, as in torch/nn/functional.py.
+
+Letters: `B batch, C channels, D depth, H height, W width; d, h, w the grid's sizes, P = d · h · w its points`.
+Coordinates are of [-1, 1] over the image, x (the width) first.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from funcnet.functional import checks
+
+__all__ = ["affine_grid", "grid_sample"]
+
+
+def grid_sample(
+    input: jax.Array,
+    grid: jax.Array,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> jax.Array:
+    """The image's values at the grid's points, between its pixels by interpolation.
+
+    Args:
+        input: (B, C, H, W) or (B, C, D, H, W), floating.
+        grid: (B, h, w, 2) or (B, d, h, w, 3), the input's dtype: (x, y) or (x, y, z) of every point, -1 and 1 being
+            the image's borders.
+        mode: 'bilinear' (of all three dimensions in a volume), 'nearest' (halves go to the even pixel; no gradient
+            for the grid) or 'bicubic' (images only; a = -0.75).
+        padding_mode: what a point outside sees: 'zeros', the 'border', or the image's 'reflection'.
+        align_corners: whether -1 and 1 are the centres of the outermost pixels, not their outer edges; None is False.
+
+    Returns:
+        (B, C, h, w) or (B, C, d, h, w), the input's dtype; computed in at least float32.
+
+    Raises:
+        ValueError: ranks or batches that differ, a mode that does not exist, an image without pixels.
+        TypeError: integers, or dtypes that differ.
+
+    Differs from torch: None for align_corners is not warned about; a coordinate that is NaN gives NaN in volumes too,
+    where torch reads it as outside.
+
+    Example:
+        >>> image = jnp.array([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> grid_sample(image, jnp.array([[[[0.0, 0.0], [-1.0, -1.0]]]]), align_corners=True)
+        Array([[[[2.5, 1. ]]]], dtype=float32)
+
+    Reference: torch.nn.functional.grid_sample.
+    """
+    input, grid = _check_sample(input, grid, mode, padding_mode)
+    sizes = input.shape[2:]
+    points = grid.astype(checks.wide_dtype(grid)).reshape(grid.shape[0], math.prod(grid.shape[1:-1]), len(sizes))
+    # From (x, y, z) to the order of the axes, in pixels.
+    at = [_pixels(points[..., -1 - axis], n, bool(align_corners)) for axis, n in enumerate(sizes)]
+    if mode != "bicubic":
+        at = [_inside(x, n, padding_mode, bool(align_corners)) for x, n in zip(at, sizes, strict=True)]
+    per_axis = [_TAPS[mode](x) for x in at]
+    if mode == "bicubic":  # its taps are whole pixels: those outside are reflected or clipped one by one
+        per_axis = [
+            [(_inside(i, n, padding_mode, bool(align_corners)), w) for i, w in taps]
+            for taps, n in zip(per_axis, sizes, strict=True)
+        ]
+    batch, channels, count = input.shape[0], input.shape[1], math.prod(sizes)
+    # A row a pixel: gathers of whole rows, and their scatters in the gradient, are twice as fast on CPU.
+    rows = jnp.moveaxis(input, 1, -1).reshape(batch * count, channels)
+    images = jnp.arange(batch, dtype=jnp.int32)[:, None] * count
+    total = jnp.zeros((batch, points.shape[1], channels), points.dtype)
+    for corner in itertools.product(*per_axis):
+        index, weight, seen = jnp.zeros((), jnp.int32), None, jnp.ones((), bool)
+        for (i, w), n in zip(corner, sizes, strict=True):
+            seen = seen & (i >= 0) & (i <= n - 1)
+            index = index * n + jnp.clip(jnp.nan_to_num(i), 0, n - 1).astype(jnp.int32)
+            weight = w if weight is None or w is None else weight * w
+        values = rows.at[index + images].get(mode="promise_in_bounds").astype(points.dtype)  # (B, P, C)
+        values = jnp.where(seen[..., None], values, jnp.zeros((), points.dtype))
+        total = total + (values if weight is None else values * weight[..., None])
+    return jnp.moveaxis(total, 1, 2).reshape(batch, channels, *grid.shape[1:-1]).astype(input.dtype)
+
+
+def affine_grid(theta: jax.Array, size: Sequence[int], align_corners: bool | None = None) -> jax.Array:
+    """The grid that samples an image through an affine map: `grid[b, h, w] = theta[b] · (x_w, y_h, 1)`.
+
+    Args:
+        theta: (B, 2, 3) for images or (B, 3, 4) for volumes, floating.
+        size: (B, C, H, W) or (B, C, D, H, W) of what `grid_sample` is to give.
+        align_corners: as in `grid_sample`; None is False.
+
+    Returns:
+        (B, H, W, 2) or (B, D, H, W, 3), theta's dtype; computed in at least float32. A dimension of one pixel is at 0.
+
+    Raises:
+        ValueError: a size of another length or below 1, a theta of another shape.
+        TypeError: a theta of integers; sizes that are none.
+
+    Differs from torch: None for align_corners, and a dimension of one pixel, are not warned about.
+
+    Example:
+        >>> affine_grid(jnp.array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.5]]]), (1, 1, 1, 2))
+        Array([[[[-0.5,  0.5],
+                 [ 0.5,  0.5]]]], dtype=float32)
+
+    Reference: torch.nn.functional.affine_grid.
+    """
+    where = "F.affine_grid"
+    theta = checks.floating(where, "theta", theta)
+    sizes = tuple(checks.as_int(where, "size", n) for n in size)
+    rank = len(sizes) - 2
+    if rank not in (2, 3) or min(sizes) < 1:
+        raise ValueError(
+            f"{where}: size does not fit; expected (batch, channel, height, width) or (batch, channel, depth, height, "
+            f"width), all at least 1, got {sizes}. Give the shape of what grid_sample is to return."
+        )
+    why = f"It holds one affine map an image, for the size {sizes}."
+    checks.shape_of(where, "theta", theta, (sizes[0], rank, rank + 1), why)
+    wide = theta.astype(checks.wide_dtype(theta))[(slice(None), *(None,) * rank)]  # (B, 1, …, 1, rank, rank + 1)
+    out = wide[..., rank]
+    for axis, n in enumerate(sizes[2:]):
+        reach = 0.0 if n == 1 else 1.0 if align_corners else (n - 1) / n
+        steps = jnp.linspace(-reach, reach, n, dtype=wide.dtype).reshape(n, *(1,) * (rank - axis))
+        out = out + wide[..., rank - 1 - axis] * steps
+    return out.astype(theta.dtype)
+
+
+def _check_sample(input: jax.Array, grid: jax.Array, mode: str, padding_mode: str) -> tuple[jax.Array, jax.Array]:
+    where = "F.grid_sample"
+    input, grid = checks.floating(where, "input", input), checks.floating(where, "grid", grid)
+    checks.one_dtype(where, input=input, grid=grid)
+    if mode not in _TAPS:
+        raise ValueError(
+            f"{where}: mode is unknown; expected 'bilinear', 'nearest' or 'bicubic', got {mode!r}. Choose one of them."
+        )
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(
+            f"{where}: padding_mode is unknown; expected 'zeros', 'border' or 'reflection', got {padding_mode!r}. "
+            "Choose one of them."
+        )
+    if input.ndim not in (4, 5) or 0 in input.shape[2:]:
+        raise ValueError(
+            f"{where}: input has the wrong shape; expected (batch, channel, height, width) or (batch, channel, depth, "
+            f"height, width), no spatial one of size 0, got {input.shape}. Add or drop a dimension."
+        )
+    rank = input.ndim - 2
+    if grid.ndim != input.ndim or grid.shape[0] != input.shape[0] or grid.shape[-1] != rank:
+        raise ValueError(
+            f"{where}: grid does not fit the input {input.shape}; expected ({input.shape[0]}, *{rank} sizes, {rank}), "
+            f"got {grid.shape}. It holds {rank} coordinates a point, x first, and has the input's batch."
+        )
+    if mode == "bicubic" and rank == 3:
+        raise ValueError(
+            f"{where}: mode 'bicubic' is for images; expected an input of 4 dimensions, got {input.shape}. "
+            "Use 'bilinear', which is trilinear there."
+        )
+    return input, grid
+
+
+def _pixels(x: jax.Array, size: int, align_corners: bool) -> jax.Array:
+    """From [-1, 1] to pixels: the centres of the outermost ones, or their outer edges half a pixel further."""
+    return (x + 1) / 2 * (size - 1) if align_corners else ((x + 1) * size - 1) / 2
+
+
+def _inside(x: jax.Array, size: int, padding_mode: str, align_corners: bool) -> jax.Array:
+    """Where a point outside looks: NaN at the first pixel. At the border the gradient is 0 already, as in torch."""
+    if padding_mode == "zeros":
+        return x
+    if padding_mode == "reflection":
+        low, span = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
+        if span == 0:
+            return jnp.zeros_like(x)
+        away = jnp.where(x < low, low - x, x - low)
+        rest = lax.rem(away, jnp.asarray(span, x.dtype))
+        odd = lax.rem(jnp.floor(lax.stop_gradient(away) / span), jnp.asarray(2, x.dtype)) == 1
+        x = jnp.where(odd, span - rest, rest) + low
+    x = jnp.where(jnp.isnan(x), 0, x)
+    return jnp.where((x > 0) & (x < size - 1), x, jnp.clip(lax.stop_gradient(x), 0, size - 1))
+
+
+# Of a coordinate in pixels, the pixels that count and their weights; no weight is a weight of one.
+
+
+def _nearest(x: jax.Array) -> list[tuple[jax.Array, jax.Array | None]]:
+    return [(jnp.round(lax.stop_gradient(x)), None)]
+
+
+def _linear(x: jax.Array) -> list[tuple[jax.Array, jax.Array | None]]:
+    low = jnp.floor(lax.stop_gradient(x))
+    return [(low, low + 1 - x), (low + 1, x - low)]
+
+
+def _cubic(x: jax.Array) -> list[tuple[jax.Array, jax.Array | None]]:
+    low = jnp.floor(lax.stop_gradient(x))
+    t, a = x - low, -0.75
+    near = lambda t: ((a + 2) * t - (a + 3)) * t * t + 1
+    far = lambda t: ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+    return [(low - 1, far(t + 1)), (low, near(t)), (low + 1, near(1 - t)), (low + 2, far(2 - t))]
+
+
+_TAPS = {"bilinear": _linear, "nearest": _nearest, "bicubic": _cubic}

@@ -1,0 +1,315 @@
+"""What the max poolings share: where windows lie, the first maximum in each of them, and picking entries by index.
+
+Letters: `S spatial sizes, K kernel sizes`. A *tap* is an entry of a window, counted from the window's first.
+
+An index is flat in its plane: `(h · W + w)` in two dimensions, as torch counts. The first of equal maxima in reading
+order is chosen, the last NaN before all numbers, and never what was padded. Dimensions are taken one after the other,
+the last first, which keeps that order and does the work of `K1 + K2` taps in place of `K1 · K2`.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from funcnet.functional import checks
+from funcnet.functional.checks import Ints
+
+__all__ = ["Bins", "Starts", "Windows", "as_index", "as_lax", "first_maxima", "maximum", "pick", "planes", "regular"]
+
+UNROLLED = 16  # taps that are written out one by one; more are a loop, so that compile time does not grow
+
+
+class Windows(NamedTuple):
+    """Regular windows along one axis: window i starts at `i · stride - pad`; its taps are `dilation` apart."""
+
+    size: int  # how many windows
+    kernel: int
+    stride: int
+    pad: int
+    dilation: int
+
+    def starts(self, axis: int) -> np.ndarray:
+        return _along(np.arange(self.size) * self.stride - self.pad, axis)
+
+    def overhang(self, size: int) -> int:
+        """How far the last window reaches beyond `size` entries; negative when some are never read."""
+        return (self.size - 1) * self.stride + self.dilation * (self.kernel - 1) + 1 - self.pad - size
+
+    def tap(self, x: jax.Array, axis: int, tap: Any) -> jax.Array:
+        """The tap-th entry of every window of the padded x."""
+        start, length = tap * self.dilation, (self.size - 1) * self.stride + 1
+        if isinstance(tap, int):
+            return lax.slice_in_dim(x, start, start + length, self.stride, axis)
+        return lax.slice_in_dim(lax.dynamic_slice_in_dim(x, start, length, axis), 0, None, self.stride, axis)
+
+
+class Bins(NamedTuple):
+    """Windows of uneven sizes along one axis: bin i runs from `first[i]` to `ends[i]`.
+
+    All are read as if they were as long as the longest, their last entry again and again.
+    """
+
+    first: tuple[int, ...]
+    ends: tuple[int, ...]
+    dilation: int = 1
+
+    @property
+    def kernel(self) -> int:
+        return max(end - start for start, end in zip(self.first, self.ends, strict=True))
+
+    def starts(self, axis: int) -> np.ndarray:
+        return _along(np.array(self.first), axis)
+
+    def tap(self, x: jax.Array, axis: int, tap: Any) -> jax.Array:
+        places = jnp.minimum(np.array(self.first) + tap, np.array(self.ends) - 1)
+        return jnp.take(x, places, axis, mode="clip")
+
+
+class Starts(NamedTuple):
+    """Windows of one size that start anywhere along one axis, in every plane elsewhere.
+
+    `first` holds where, with the planes' leading dimensions and as many of them: (B, C, 1, size) along a width.
+    """
+
+    first: jax.Array
+    kernel: int
+    dilation: int = 1
+
+    def starts(self, axis: int) -> jax.Array:
+        return self.first
+
+    def tap(self, x: jax.Array, axis: int, tap: Any) -> jax.Array:
+        return jnp.take_along_axis(x, self.first + tap, axis, mode="promise_in_bounds")
+
+
+def planes(where: str, input: Any, ndim: int) -> jax.Array:
+    """`input` as a floating jax.Array of (B, C, *S) or (C, *S); only B may be 0."""
+    input = checks.spatial(where, input, ndim, empty=False)
+    if input.shape[-ndim - 1] == 0:
+        raise ValueError(
+            f"{where}: there are no channels; expected at least 1, got {input.shape}. Only the batch may be empty."
+        )
+    return input
+
+
+def regular(
+    where: str,
+    shape: Sequence[int],
+    ndim: int,
+    kernel: Ints,
+    stride: Ints | None,
+    pad: Ints,
+    dilation: Ints = 1,
+    ceil: bool = False,
+) -> tuple[Windows, ...]:
+    """The windows along each of the last `ndim` dimensions of `shape`, or ValueError."""
+    kernels = checks.as_tuple(where, "kernel_size", kernel, ndim, least=1)
+    strides = kernels
+    if stride is not None and np.size(stride):
+        strides = checks.as_tuple(where, "stride", stride, ndim, least=1)
+    dilations = checks.as_tuple(where, "dilation", dilation, ndim, least=1)
+    pads = checks.as_tuple(where, "padding", pad, ndim)
+    if min(pads) < 0 or any(2 * p > k for p, k in zip(pads, kernels, strict=True)):
+        raise ValueError(
+            f"{where}: padding is too large or negative; expected at most half the kernel {kernels}, got {pads}. "
+            "torch counts the kernel without its dilation: use F.pad for more."
+        )
+    out = []
+    for size, k, s, p, d in zip(shape[-ndim:], kernels, strides, pads, dilations, strict=True):
+        room = size + 2 * p - d * (k - 1) - 1
+        count = (-(-room // s) if ceil else room // s) + 1
+        if ceil and (count - 1) * s >= size + p:  # a window that would start in the right padding
+            count -= 1
+        if count < 1:
+            raise ValueError(
+                f"{where}: the window is larger than the padded input; expected an output of at least 1, got {count} "
+                f"from {tuple(shape)}. Use a smaller kernel."
+            )
+        out.append(Windows(count, k, s, p, d))
+    return tuple(out)
+
+
+def as_lax(along: Windows, ndim: int, axis: int, size: int) -> tuple[list[Any], ...]:
+    """What `lax.reduce_window` takes after its function: lengths, steps, padding, (no) base dilation, dilation."""
+    lengths, steps, gaps, widths = [1] * ndim, [1] * ndim, [1] * ndim, [(0, 0)] * ndim
+    lengths[axis], steps[axis], gaps[axis] = along.kernel, along.stride, along.dilation
+    widths[axis] = (along.pad, max(along.overhang(size), 0))
+    return lengths, steps, widths, [1] * ndim, gaps
+
+
+def as_index(places: jax.Array) -> jax.Array:
+    """int64 as torch's indices are, which JAX has with x64 alone; else int32."""
+    return places.astype(jax.dtypes.canonicalize_dtype(jnp.int64))
+
+
+# ------------------------------------------------------------------------------------------------------ the maximum
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def maximum(x: jax.Array, windows: tuple[Windows, ...]) -> jax.Array:
+    """The maximum of every window over the last dimensions; the gradient goes to the entry `first_maxima` names.
+
+    Windows that overlap are XLA's own: at 3 x 3, stride 2, a fifth of the time of shifted slices on CPU (but their
+    derivative is too slow there). Others XLA would turn into a plain reduction, whose float32 maximum on CPU forgets
+    NaN (seen in JAX 0.10.2, in arrays of some thousand entries), and slices are faster.
+    """
+    for axis in range(-1, -len(windows) - 1, -1):
+        along = windows[axis]
+        if along.size > 1 and along.stride < along.kernel:
+            least = np.array(-np.inf, x.dtype)
+            x = lax.reduce_window(x, least, lax.max, *as_lax(along, x.ndim, axis, x.shape[axis]))
+        else:
+            x = _first_along(x, (), axis, along)[0]
+    return x
+
+
+@maximum.defjvp
+def _maximum_jvp(windows: tuple[Windows, ...], primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    # On CPU a scatter writes an entry at a time, and slices differentiated by JAX pass over everything once a tap: for
+    # 8 · 64 · 56 · 56, 3.7 ms against 19 at 3 x 3 and 18 against 9 at 5 x 5; more taps make slices slower still.
+    if all(along.kernel <= 3 for along in windows):
+        return jax.jvp(lambda x: _by_slices(x, windows), primals, tangents)
+    (x,), (dx,) = primals, tangents
+    y, places = first_maxima(x, windows)
+    dy = pick(dx, places, len(windows))
+    for axis, along in enumerate(windows, -len(windows)):
+        taps = along.starts(axis)[..., None] + along.dilation * np.arange(along.kernel)
+        empty = ~((taps >= 0) & (taps < x.shape[axis])).any(-1)
+        if empty.any():  # with a wide dilation a window may lie in the padding throughout
+            dy = jnp.where(empty, 0, dy)
+    return y, dy
+
+
+def _by_slices(x: jax.Array, windows: tuple[Windows, ...]) -> jax.Array:
+    for axis in range(-1, -len(windows) - 1, -1):
+        x, _ = _first_of_taps(x, (), axis, windows[axis])
+    return x
+
+
+def _first_along(
+    x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along: Windows | Bins | Starts
+) -> tuple[jax.Array, ...]:
+    """(maximum, tap, taps along the dimensions done) of every window along one dimension."""
+    if isinstance(along, Windows) and along.kernel > UNROLLED and _tiles(along):
+        return _first_of_tiles(x, chosen, axis, along)
+    if isinstance(along, Bins) and len(along.first) < along.kernel <= UNROLLED:
+        return _first_of_bins(x, chosen, axis, along)
+    return _first_of_taps(x, chosen, axis, along)
+
+
+def first_maxima(x: jax.Array, windows: Sequence[Windows | Bins | Starts]) -> tuple[jax.Array, jax.Array]:
+    """(maximum, where in its plane, flattened, it first lies) of every window: as x, and int32. Differentiable."""
+    sizes, ndim = x.shape[-len(windows) :], len(windows)
+    top = lax.stop_gradient(x)
+    chosen: tuple[jax.Array, ...] = ()  # the taps along the dimensions done
+    for axis in range(-1, -ndim - 1, -1):
+        top, *taps = _first_along(top, chosen, axis, windows[axis])
+        chosen = tuple(taps)
+    places: jax.Array | int = 0
+    for axis, tap, size in zip(range(-ndim, 0), chosen, sizes, strict=True):
+        along = windows[axis]
+        place = jnp.asarray(along.starts(axis), jnp.int32) + tap.astype(jnp.int32) * along.dilation
+        last = _along(np.array(along.ends, np.int32) - 1, axis) if isinstance(along, Bins) else size - 1
+        places = places * size + jnp.clip(place, 0, last)
+    places = jnp.asarray(places)
+    return _chosen(ndim, x, top, places), places
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _chosen(ndim: int, x: jax.Array, top: jax.Array, places: jax.Array) -> jax.Array:
+    """`top`, the entries of x at `places`, with the derivative of `pick`."""
+    return top
+
+
+@_chosen.defjvp
+def _chosen_jvp(ndim: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    x, top, places = primals
+    return _chosen(ndim, x, top, places), pick(tangents[0], places, ndim)
+
+
+def pick(x: jax.Array, places: jax.Array, ndim: int) -> jax.Array:
+    """The entries of every plane (the last `ndim` dimensions) at `places`, flat indices that lie within it."""
+    count = math.prod(x.shape[:-ndim])  # all planes as one dimension, which on CPU is faster than two
+    flat = x.reshape(count, math.prod(x.shape[-ndim:]))
+    wanted = places.reshape(count, math.prod(places.shape[-ndim:]))
+    return jnp.take_along_axis(flat, wanted, 1, mode="promise_in_bounds").reshape(places.shape)
+
+
+def _first_of_taps(
+    x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along: Windows | Bins | Starts
+) -> tuple[jax.Array, ...]:
+    """(maximum, tap, taps along earlier dimensions): each tap of all windows is one shifted slice."""
+    counter: Any = jnp.uint8 if along.kernel <= 256 else jnp.int32
+    if isinstance(along, Windows):
+        x, *rest = (_pad(a, axis, along) for a in (x, *chosen))
+        chosen = tuple(rest)
+
+    def step(tap: Any, best: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        other, *others = (along.tap(a, axis, tap) for a in (x, *chosen))
+        wins = (other > best[0]) | jnp.isnan(other)
+        if isinstance(along, Windows) and along.pad > 0:  # even -inf wins where all taps so far were padding
+            wins |= along.starts(axis) + (tap - 1) * along.dilation < 0
+        new = (other, jnp.asarray(tap, counter), *others)
+        return tuple(jnp.where(wins, a, b) for a, b in zip(new, best, strict=True))
+
+    value, *rest = (along.tap(a, axis, 0) for a in (x, *chosen))
+    best = (value, jnp.zeros_like(value, counter), *rest)
+    if along.kernel > UNROLLED:
+        return lax.fori_loop(1, along.kernel, step, best)
+    for tap in range(1, along.kernel):
+        best = step(tap, best)
+    return best
+
+
+def _tiles(along: Windows) -> bool:
+    """Whether the windows lie side by side, without padding."""
+    return along.dilation == 1 and along.pad == 0 and (along.stride == along.kernel or along.size == 1)
+
+
+def _first_of_tiles(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along: Windows) -> tuple[jax.Array, ...]:
+    split = lambda a: _split(_pad(a, axis, along), axis, along.size, along.kernel)
+    return _first(split(x), tuple(split(a) for a in chosen), axis)
+
+
+def _first_of_bins(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along: Bins) -> tuple[jax.Array, ...]:
+    """One bin after the other, where they are fewer than the taps: a third of the time on CPU, if they are short."""
+    found = []
+    for start, end in zip(along.first, along.ends, strict=True):
+        cut = lambda a, start=start, end=end: lax.slice_in_dim(a, start, end, axis=axis)
+        found.append(_first(cut(x), tuple(cut(a) for a in chosen), axis))
+    return tuple(jnp.stack(parts, axis) for parts in zip(*found, strict=True))
+
+
+def _first(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int) -> tuple[jax.Array, ...]:
+    """(maximum, where it lies, the same entry of `chosen`) over the axis, which goes."""
+    taps = lax.broadcasted_iota(jnp.int32, x.shape, x.ndim + axis)
+    last_nan = jnp.where(jnp.isnan(x), taps, -1).max(axis, keepdims=True)
+    top = jnp.where(last_nan < 0, x.max(axis, keepdims=True), jnp.nan)  # see `maximum`
+    first_top = jnp.where(x == top, taps, x.shape[axis]).min(axis, keepdims=True)
+    place = jnp.where(last_nan < 0, first_top, last_nan)
+    return tuple(a.squeeze(axis) for a in (top, place, *(jnp.take_along_axis(c, place, axis) for c in chosen)))
+
+
+def _pad(x: jax.Array, axis: int, along: Windows) -> jax.Array:
+    """x with the padding of its windows: -inf, or 0 for taps, which never win."""
+    widths = [(0, 0, 0)] * x.ndim
+    widths[axis] = (along.pad, along.overhang(x.shape[axis]), 0)
+    fill = -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else 0
+    return lax.pad(x, jnp.array(fill, x.dtype), widths)
+
+
+def _split(x: jax.Array, axis: int, size: int, kernel: int) -> jax.Array:
+    """The axis as two, (size, kernel): the second is at `axis`."""
+    at = x.ndim + axis
+    return x.reshape(*x.shape[:at], size, kernel, *x.shape[at + 1 :])
+
+
+def _along(vector: Any, axis: int) -> Any:
+    """(…, size) with its last dimension moved to `axis` of a plane: (…, size, 1, …)."""
+    return vector.reshape(*vector.shape, *(1,) * (-axis - 1))

@@ -1,0 +1,138 @@
+"""The adaptive softmax, as in torch/nn/modules/adaptive.py. Letters: `B batch, D in_features, C n_classes`."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from funcnet import functional as F
+from funcnet.functional import checks
+from funcnet.nn.container import ModuleList, Sequential
+from funcnet.nn.linear import Linear
+from funcnet.nn.module import Module
+
+__all__ = ["AdaptiveLogSoftmaxWithLoss"]
+
+
+class _ASMoutput(NamedTuple):
+    output: jax.Array
+    loss: jax.Array
+
+
+class AdaptiveLogSoftmaxWithLoss(Module):
+    """A softmax over many classes of which few are frequent: the frequent ones, and a cluster for each range of others.
+
+    Classes are numbered by frequency, the most frequent 0. The head scores the first `cutoffs[0]` of them and the
+    clusters; a cluster scores its classes through a narrower layer. `log p(c) = log p(cluster) + log p(c | cluster)`.
+
+    Args:
+        in_features: D.
+        n_classes: C.
+        cutoffs: where the clusters begin, ascending, in [1, C - 1].
+        div_value: cluster i has width `D // div_valueⁱ`, i from 1.
+        head_bias: whether the head has a bias.
+        dtype: of the params, float32 unless told.
+
+    Params: head.weight (cutoffs[0] + clusters, D) and head.bias; tail.i.0.weight (width, D), tail.i.1.weight (size,
+        width).
+    Call: (B, D) and class ids (B,), or (D,) and () -> a named tuple (output, loss): the targets' log-probabilities (B,)
+        or (), and the mean of their negatives. `method="log_prob"`: (B, D) -> all log-probabilities (B, C).
+        `method="predict"`: (B, D) -> the most probable classes (B,).
+
+    Differs from torch: every cluster is computed for every row, for the shapes cannot depend on the targets; it costs
+        as much as a full softmax through narrower layers. Under `jit` an id out of range gives NaN.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.AdaptiveLogSoftmaxWithLoss(8, 20, cutoffs=[4, 10], div_value=2.0)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> (output, loss), _ = layer.apply(params, state, jnp.ones((2, 8)), jnp.array([1, 15]))
+        >>> log_prob, _ = layer.apply(params, state, jnp.ones((2, 8)), method="log_prob")
+        >>> output.shape, log_prob.shape, bool(jnp.allclose(loss, -output.mean()))
+        ((2,), (2, 20), True)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveLogSoftmaxWithLoss.html; Grave et al.
+    2017.
+    """
+
+    head: Any
+    tail: Any
+
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        cutoffs: Sequence[int],
+        div_value: float = 4.0,
+        head_bias: bool = False,
+        *,
+        dtype: Any = None,
+    ):
+        super().__init__()
+        cutoffs = list(cutoffs)
+        edges = [0, *cutoffs, n_classes]
+        if not cutoffs or any(int(c) != c for c in cutoffs) or any(a >= b for a, b in pairwise(edges)):
+            raise ValueError(
+                "AdaptiveLogSoftmaxWithLoss: cutoffs do not split the classes; expected at least one, unique positive "
+                f"integers in increasing order, the last at most {n_classes - 1}, got {cutoffs}. Sort them."
+            )
+        self.in_features, self.n_classes, self.cutoffs = in_features, n_classes, [*cutoffs, n_classes]
+        self.div_value, self.head_bias = div_value, head_bias
+        self.shortlist_size, self.n_clusters = self.cutoffs[0], len(cutoffs)
+        self.head_size = self.shortlist_size + self.n_clusters
+        self.head = Linear(in_features, self.head_size, bias=head_bias, dtype=dtype)
+        self.tail = ModuleList()
+        for i, (low, high) in enumerate(pairwise(self.cutoffs)):
+            width = int(in_features // div_value ** (i + 1))
+            narrow = Linear(in_features, width, bias=False, dtype=dtype)
+            self.tail.append(Sequential(narrow, Linear(width, high - low, bias=False, dtype=dtype)))
+
+    def reset_parameters(self) -> None:
+        self.head.reset_parameters()
+        for narrow, scores in self.tail:
+            narrow.reset_parameters()
+            scores.reset_parameters()
+
+    def forward(self, input_: jax.Array, target_: jax.Array) -> _ASMoutput:
+        where = "AdaptiveLogSoftmaxWithLoss"
+        target = checks.integers(where, "target", target_)
+        if target.ndim > 1 or input_.ndim != target.ndim + 1 or input_.shape[:-1] != target.shape:
+            raise ValueError(
+                f"{where}: target does not fit input; expected (batch, {self.in_features}) and (batch,), or "
+                f"({self.in_features},) and (), got {input_.shape} and {target.shape}. Flatten the positions."
+            )
+        checks.ids_in_range(where, "target", target, self.n_classes)
+        input, target = input_.reshape(-1, input_.shape[-1]), target.reshape(-1)
+
+        within = jnp.zeros(target.shape, input.dtype)
+        place = target
+        for i, (low, high) in enumerate(pairwise(self.cutoffs)):
+            mine = (target >= low) & (target < high)
+            place = jnp.where(mine, self.shortlist_size + i, place)
+            # What is ignored has loss and gradient 0.
+            own = jnp.where(mine, target - low, -100)
+            within -= F.cross_entropy(self.tail[i](input), own, ignore_index=-100, reduction="none")
+        place = jnp.where((target < 0) | (target >= self.n_classes), self.head_size, place)  # NaN
+        output = within - F.cross_entropy(self.head(input), place, ignore_index=-100, reduction="none")
+        return _ASMoutput(output.reshape(target_.shape), -output.mean())
+
+    def log_prob(self, input: jax.Array) -> jax.Array:
+        """(B, D) -> the log-probabilities of all classes (B, C)."""
+        return self._log_prob(input, self.head(input))
+
+    def predict(self, input: jax.Array) -> jax.Array:
+        """(B, D) -> the most probable class of each row (B,)."""
+        head = self.head(input)
+        first = head.argmax(1)
+        return jnp.where(first < self.shortlist_size, first, self._log_prob(input, head).argmax(1))
+
+    def _log_prob(self, input: jax.Array, head: jax.Array) -> jax.Array:
+        of_head = F.log_softmax(head, dim=1)
+        parts = [of_head[:, : self.shortlist_size]]
+        for i in range(self.n_clusters):
+            of_cluster = of_head[:, self.shortlist_size + i, None]
+            parts.append(F.log_softmax(self.tail[i](input), dim=1) + of_cluster)
+        return jnp.concatenate(parts, 1)

@@ -1,0 +1,178 @@
+"""Pooling to a given size, whatever the input's, as in torch/nn/modules/pooling.py.
+
+Letters: `B batch, C channels, L length, D depth, H height, W width`. B may be missing everywhere.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import jax
+
+from funcnet import functional as F
+from funcnet.nn.module import Module
+
+__all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
+]
+
+Size = int | Sequence[int | None] | None
+
+
+class _AdaptiveAvgPool(Module):
+    rank: ClassVar[int]
+
+    def __init__(self, output_size: Size):
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[self.rank - 1]
+        return pool(input, self.output_size)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+    """The means of so many bins, whatever the input's length: bin i is [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
+
+    Args:
+        output_size: n.
+
+    Call: (B, C, L) -> (B, C, n).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.AdaptiveAvgPool1d(2).apply({}, {}, jnp.array([[[1.0, 2.0, 6.0]]]))[0]
+        Array([[[1.5, 4. ]]], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveAvgPool1d.html
+    """
+
+    rank = 1
+
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+    """The means of so many bins in each dimension, whatever the input's size.
+
+    Args:
+        output_size: an int for both dimensions or (height, width); None keeps the input's.
+
+    Call: (B, C, H, W) -> (B, C, *output_size).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.AdaptiveAvgPool2d((1, None)).apply({}, {}, jnp.ones((2, 3, 7, 5)))[0].shape
+        (2, 3, 1, 5)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveAvgPool2d.html
+    """
+
+    rank = 2
+
+
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+    """The means of so many bins in each dimension, whatever the input's size.
+
+    Args:
+        output_size: an int for all dimensions or (depth, height, width); None keeps the input's.
+
+    Call: (B, C, D, H, W) -> (B, C, *output_size).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.AdaptiveAvgPool3d(2).apply({}, {}, jnp.ones((2, 3, 4, 5, 6)))[0].shape
+        (2, 3, 2, 2, 2)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveAvgPool3d.html
+    """
+
+    rank = 3
+
+
+class _AdaptiveMaxPool(Module):
+    rank: ClassVar[int]
+
+    def __init__(self, output_size: Size, return_indices: bool = False):
+        super().__init__()
+        self.output_size, self.return_indices = output_size, return_indices
+
+    def forward(self, input: jax.Array) -> Any:
+        pool = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)[self.rank - 1]
+        return pool(input, self.output_size, self.return_indices)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+    """The maxima of so many bins, whatever the input's length: bin i is [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
+
+    Args:
+        output_size: n.
+        return_indices: whether to return where the maxima lie too, in the flattened plane.
+
+    Call: (B, C, L) -> (B, C, n), or two of these: maxima, and their indices.
+
+    Differs from torch: indices are int32 where JAX has no int64 (without x64).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.AdaptiveMaxPool1d(2).apply({}, {}, jnp.array([[[1.0, 2.0, 6.0]]]))[0]
+        Array([[[2., 6.]]], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveMaxPool1d.html
+    """
+
+    rank = 1
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+    """The maxima of so many bins in each dimension, whatever the input's size.
+
+    Args:
+        output_size: an int for both dimensions or (height, width); None keeps the input's.
+        return_indices: as in `AdaptiveMaxPool1d`.
+
+    Call: (B, C, H, W) -> (B, C, *output_size), or two of these.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.AdaptiveMaxPool2d((1, None)).apply({}, {}, jnp.ones((2, 3, 7, 5)))[0].shape
+        (2, 3, 1, 5)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveMaxPool2d.html
+    """
+
+    rank = 2
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """The maxima of so many bins in each dimension, whatever the input's size.
+
+    Args:
+        output_size: an int for all dimensions or (depth, height, width); None keeps the input's.
+        return_indices: as in `AdaptiveMaxPool1d`.
+
+    Call: (B, C, D, H, W) -> (B, C, *output_size), or two of these.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.AdaptiveMaxPool3d(2).apply({}, {}, jnp.ones((2, 3, 4, 5, 6)))[0].shape
+        (2, 3, 2, 2, 2)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveMaxPool3d.html
+    """
+
+    rank = 3

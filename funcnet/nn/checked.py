@@ -1,0 +1,152 @@
+"""A net that says where it goes wrong, under `jit` too: ids out of range, and the first module that makes a NaN.
+
+Compiled code cannot raise: an id that names no row reads NaN, a row of attention that may see nothing is NaN, and both
+come out as a loss of NaN many layers later. Here every module is looked at, by hooks, and `checkify` carries what was
+seen out of the compiled function.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import checkify
+
+from funcnet.nn.adaptive import AdaptiveLogSoftmaxWithLoss
+from funcnet.nn.hooks import Hooks
+from funcnet.nn.loss import CrossEntropyLoss, MultiMarginLoss, NLLLoss
+from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.sparse import Embedding, EmbeddingBag
+
+__all__ = ["checked", "checking_hooks"]
+
+
+def checked(net: Any) -> Callable[..., Any]:
+    """`net.apply`, compiled, that raises where it goes wrong. For finding a mistake: it is slower.
+
+    Args:
+        net: a description.
+
+    Returns:
+        ``run(params, state, *inputs, **kwargs) -> (out, state)`` with `apply`'s arguments, except `hooks`. It compiles
+        once for all inputs of one shape; after a change of the description call `checked` again.
+
+    Raises (from what is returned):
+        ValueError: a module was given ids or classes out of range, or made NaN of inputs, parameters and buffers
+            without any. The message names the module that comes first.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Sequential(nn.Embedding(3, 2), nn.Linear(2, 2))
+        >>> params, state = net.init(jax.random.key(0))
+        >>> run = nn.checked(net)
+        >>> run(params, state, jnp.array([0, 2]))[0].shape
+        (2, 2)
+        >>> run(params, state, jnp.array([0, 3]))
+        Traceback (most recent call last):
+        ValueError: 0 (Embedding): ids out of range; expected 0 to 2, got 0 to 3. Check ...
+
+    To check a train step of your own, give its `net.apply` the hooks and lift the errors out of it:
+    ``error, out = jax.jit(checkify.checkify(step))(…); error.throw()`` with ``hooks=nn.checking_hooks()`` inside.
+
+    Reference: https://docs.jax.dev/en/latest/debugging/checkify_guide.html
+    """
+    hooks = checking_hooks()
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def compiled(how: Any, params: Any, state: Any, arrays: Any) -> Any:
+        structure, fixed, training, method = how
+        rest = iter(arrays)
+        leaves = [next(rest) if leaf is _ARRAY else leaf for leaf in fixed]
+        inputs, kwargs = jax.tree.unflatten(structure, leaves)
+        training = dict(training) if isinstance(training, tuple) else training
+
+        def run(params: Any, state: Any) -> Any:
+            return net.apply(params, state, *inputs, training=training, method=method, hooks=hooks, **kwargs)
+
+        return checkify.checkify(run)(params, state)
+
+    def run(
+        params: Any,
+        state: Any,
+        *inputs: Any,
+        training: bool | Mapping[str, bool] = False,
+        method: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        leaves, structure = jax.tree.flatten((inputs, kwargs))
+        fixed = tuple(_ARRAY if hasattr(leaf, "dtype") else leaf for leaf in leaves)
+        patterns = tuple(training.items()) if isinstance(training, Mapping) else training
+        arrays = [leaf for leaf in leaves if hasattr(leaf, "dtype")]
+        error, out = compiled((structure, fixed, patterns, method), params, state, arrays)
+        said = error.get()
+        if said is not None:
+            raise ValueError(said.split(" (`check` failed)")[0])
+        return out
+
+    return run
+
+
+_ARRAY = "an array stands here"
+
+
+def checking_hooks() -> Hooks:
+    """Hooks that check every module's ids and outputs; inside `checkify.checkify` alone. See `checked`."""
+    hooks = Hooks()
+    hooks.register_module_forward_hook(_look, with_kwargs=True)
+    return hooks
+
+
+def _look(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+    where = module._frame.where().replace("{", "{{").replace("}", "}}")
+    for name, ids, size, ignored in _ids(module, args, kwargs):
+        wrong = (ids < 0) | (ids >= size)
+        if ignored is not None:
+            wrong &= ids != ignored
+        if ids.size:
+            checkify.check(
+                ~wrong.any(),
+                f"{where}: {name} out of range; expected 0 to {size - 1}, got {{low}} to {{high}}. "
+                "Check the vocabulary or the number of classes; negative ids do not count from the end.",
+                low=ids.min(),
+                high=ids.max(),
+            )
+    before = _nan((args, kwargs, module._values(Parameter), module._values(Buffer)))
+    checkify.check(
+        before | ~_nan(output),
+        f"{where}: makes NaN of inputs, parameters and buffers that hold none; expected numbers. Look at what it was "
+        "given: a row that may attend to nothing, a logarithm or root of a negative number, an overflow before it.",
+    )
+
+
+def _nan(values: Any) -> jax.Array:
+    """Whether any floating array among the values holds NaN."""
+    found = jnp.zeros((), bool)
+    for leaf in jax.tree.leaves(values):
+        if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact):
+            found |= jnp.isnan(leaf).any()
+    return found
+
+
+def _ids(module: Any, args: Any, kwargs: Any) -> list[tuple[str, jax.Array, int, int | None]]:
+    """[(what, integers, how many there are, the one that counts nothing)] among a module's arguments."""
+    lookups, losses = (
+        (Embedding, EmbeddingBag),
+        (AdaptiveLogSoftmaxWithLoss, CrossEntropyLoss, NLLLoss, MultiMarginLoss),
+    )
+    if not isinstance(module, lookups + losses):
+        return []
+    given = inspect.signature(module.forward).bind(*args, **kwargs).args
+    if len(given) < (1 if isinstance(module, lookups) else 2):  # a subclass with arguments of its own
+        return []
+    if isinstance(module, lookups):
+        return [("ids", jnp.asarray(given[0]), module.num_embeddings, None)]
+    input, target = map(jnp.asarray, given[:2])
+    if isinstance(module, AdaptiveLogSoftmaxWithLoss):
+        return [("target", target, module.n_classes, None)]
+    if jnp.issubdtype(target.dtype, jnp.integer):
+        classes = input.shape[0 if input.ndim == 1 else 1]
+        return [("target", target, classes, getattr(module, "ignore_index", None))]
+    return []

@@ -1,0 +1,172 @@
+"""ConvTranspose1d, ConvTranspose2d and ConvTranspose3d, as in torch/nn/modules/conv.py.
+
+Letters: `B batch, C channels, L length, D depth, H height, W width, k kernel size`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from funcnet import functional as F
+from funcnet.functional.checks import Ints
+from funcnet.nn.conv import _Conv
+
+__all__ = ["ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+
+
+class _ConvTranspose(_Conv):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Ints = 0,
+        output_padding: Ints = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Ints = 1,
+        padding_mode: str = "zeros",
+        *,
+        dtype: Any = None,
+    ):
+        if padding_mode != "zeros":
+            raise ValueError(
+                f"{type(self).__name__}: only zeros can pad it; expected padding_mode='zeros', got {padding_mode!r}. "
+                "Leave it out."
+            )
+        _Conv.__init__(
+            self, in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, dtype=dtype
+        )
+        self.padding = self._sizes("padding", self.padding)
+        self.output_padding = self._sizes("output_padding", output_padding)
+
+    def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
+        return in_channels, self.out_channels // self.groups, *self.kernel_size
+
+    def forward(self, input: jax.Array, output_size: Sequence[int] | None = None) -> jax.Array:
+        convolve = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[self.rank - 1]
+        extra = self.output_padding if output_size is None else self._extra(input, output_size)
+        return convolve(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+
+    def _extra(self, input: jax.Array, output_size: Sequence[int]) -> tuple[int, ...]:
+        """The output_padding that gives this size; of (batch, channel, *spatial) the spatial sizes count."""
+        where, rank, wanted = type(self).__name__, self.rank, tuple(output_size)
+        if len(wanted) == input.ndim:
+            wanted = wanted[-rank:]
+        if len(wanted) != rank:
+            raise ValueError(
+                f"{where}: output_size has the wrong length; expected {rank} numbers, or {input.ndim} as in the input "
+                f"{input.shape}, got {tuple(output_size)}. Give the spatial sizes."
+            )
+        least = tuple(
+            (n - 1) * s - 2 * p + d * (k - 1) + 1
+            for n, s, p, d, k in zip(
+                input.shape[-rank:], self.stride, self.padding, self.dilation, self.kernel_size, strict=True
+            )
+        )
+        most = tuple(n + s - 1 for n, s in zip(least, self.stride, strict=True))
+        if any(not low <= n <= high for low, n, high in zip(least, wanted, most, strict=True)):
+            raise ValueError(
+                f"{where}: this input has no such output_size; expected {least} to {most}, got {wanted} for "
+                f"{input.shape}. Change the stride, the padding or the kernel."
+            )
+        return tuple(n - low for n, low in zip(wanted, least, strict=True))
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """Transposed convolution over one dimension: the derivative of a Conv1d with respect to its input.
+
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the output.
+        kernel_size: k.
+        stride: steps between what two neighbours of the input reach.
+        padding: what is cut off both sides of the output.
+        output_padding: what is added to its right side; smaller than the stride or the dilation.
+        groups: the channels are split into so many groups that do not see each other.
+        bias: whether to add a number a channel.
+        dilation: steps between the kernel's elements.
+        padding_mode: 'zeros'; takes torch's place in the order of arguments.
+        dtype: of the params, float32 unless told.
+
+    Params: weight (in_channels, out_channels / groups, k), bias (out_channels,), both U(±1/√fan_in) with
+        fan_in = out_channels / groups · k.
+    Call: (B, in_channels, L) -> (B, out_channels, L'),
+        L' = (L - 1) · stride - 2 · padding + dilation · (k - 1) + output_padding + 1;
+        or the same without B. `output_size`, the spatial sizes or a whole shape, takes the place of output_padding.
+
+    Raises:
+        ValueError: an output_size that no output_padding smaller than the stride gives; a padding_mode.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.ConvTranspose1d(4, 2, 3, stride=2, padding=1)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> layer.apply(params, state, jnp.ones((1, 4, 3)), output_size=(6,))[0].shape
+        (1, 2, 6)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConvTranspose1d.html
+    """
+
+    rank = 1
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """Transposed convolution over two dimensions: the derivative of a Conv2d with respect to its input.
+
+    Args:
+        in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode,
+            dtype: as in `ConvTranspose1d`; sizes are an int for both dimensions or (height, width).
+
+    Params: weight (in_channels, out_channels / groups, kH, kW), bias (out_channels,), both U(±1/√fan_in) with
+        fan_in = out_channels / groups · kH · kW.
+    Call: (B, in_channels, H, W) -> (B, out_channels, H', W'),
+        or the same without B. `output_size`, the spatial sizes or a whole shape, takes the place of output_padding.
+
+    Raises:
+        ValueError: an output_size that no output_padding smaller than the stride gives; a padding_mode.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.ConvTranspose2d(4, 2, 3, stride=2, padding=1)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> layer.apply(params, state, jnp.ones((1, 4, 3, 3)), output_size=(6, 6))[0].shape
+        (1, 2, 6, 6)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConvTranspose2d.html
+    """
+
+    rank = 2
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """Transposed convolution over three dimensions: the derivative of a Conv3d with respect to its input.
+
+    Args:
+        in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode,
+            dtype: as in `ConvTranspose1d`; sizes are an int for all dimensions or (depth, height, width).
+
+    Params: weight (in_channels, out_channels / groups, kD, kH, kW), bias (out_channels,), both U(±1/√fan_in) with
+        fan_in = out_channels / groups · kD · kH · kW.
+    Call: (B, in_channels, D, H, W) -> (B, out_channels, D', H', W'),
+        or the same without B. `output_size`, the spatial sizes or a whole shape, takes the place of output_padding.
+
+    Raises:
+        ValueError: an output_size that no output_padding smaller than the stride gives; a padding_mode.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.ConvTranspose3d(4, 2, 3, stride=2, padding=1)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> layer.apply(params, state, jnp.ones((1, 4, 3, 3, 3)), output_size=(6, 6, 6))[0].shape
+        (1, 2, 6, 6, 6)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConvTranspose3d.html
+    """
+
+    rank = 3

@@ -1,0 +1,9 @@
+"""torch's path to `funcnet.functional`: `import funcnet.nn.functional as F`."""
+
+import typing
+
+from funcnet.functional import *  # noqa: F403
+from funcnet.functional import __all__ as __all__
+
+if not typing.TYPE_CHECKING:
+    from funcnet.functional import __getattr__ as __getattr__  # says why a name is not there

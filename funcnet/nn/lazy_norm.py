@@ -1,0 +1,183 @@
+"""Batch and instance normalisation that take num_features from the example that `init` is given, as in torch.
+
+Letters: `B batch, C channels, L length, D depth, H height, W width`.
+"""
+
+from typing import Any
+
+import jax
+
+from funcnet.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, _Norm
+from funcnet.nn.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
+from funcnet.nn.parameter import Buffer, Parameter
+
+__all__ = [
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+]
+
+
+class _Lazy(_Norm):
+    """What all of them share: leaves without a shape, and the shape that an example gives them."""
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        *,
+        bias: bool = True,
+        dtype: Any = None,
+    ):
+        super().__init__(0, eps, momentum, affine, track_running_stats, bias=bias, dtype=dtype)
+        for name, leaf in (*self._leaves(Parameter), *self._leaves(Buffer)):
+            if leaf.shape == (0,):
+                setattr(self, name, type(leaf)(None, leaf.init, dtype=leaf.dtype))
+
+    def lazy_shapes(self, input: jax.Array, *args: Any, **kwargs: Any) -> dict[str, tuple[int, ...]]:
+        self._check_input(input)
+        channels = input.shape[self._channel_dimension(input)]
+        return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (channels,))
+
+
+class LazyBatchNorm1d(_Lazy, BatchNorm1d):
+    """A BatchNorm1d whose num_features is the number of channels of the example that `init` is given.
+
+    Args:
+        eps, momentum, bias, dtype: as in `BatchNorm1d`.
+        affine: whether there are weight and bias; True here, as in torch.
+        track_running_stats: whether there are running statistics; True here, as in torch.
+
+    Params and State: as in `BatchNorm1d`, once `init(rng, *example_inputs)` has seen an example.
+    Call: (B, C) or (B, C, L) -> the same shape and dtype.
+
+    Differs from torch: stays a LazyBatchNorm1d, as a description does not change when it runs.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.LazyBatchNorm1d()
+        >>> params, state = layer.init(jax.random.key(0), jnp.ones((2, 3, 4)))
+        >>> params["weight"].shape, state["running_var"].shape
+        ((3,), (3,))
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyBatchNorm1d.html
+    """
+
+
+class LazyBatchNorm2d(_Lazy, BatchNorm2d):
+    """A BatchNorm2d whose num_features is the number of channels of the example that `init` is given.
+
+    Args:
+        eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyBatchNorm1d`.
+
+    Params and State: as in `BatchNorm2d`, once `init(rng, *example_inputs)` has seen an example.
+    Call: (B, C, H, W) -> the same shape and dtype.
+
+    Differs from torch: as `LazyBatchNorm1d`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> params, state = nn.LazyBatchNorm2d().init(jax.random.key(0), jnp.ones((2, 3, 4, 4)))
+        >>> params["weight"].shape
+        (3,)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyBatchNorm2d.html
+    """
+
+
+class LazyBatchNorm3d(_Lazy, BatchNorm3d):
+    """A BatchNorm3d whose num_features is the number of channels of the example that `init` is given.
+
+    Args:
+        eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyBatchNorm1d`.
+
+    Params and State: as in `BatchNorm3d`, once `init(rng, *example_inputs)` has seen an example.
+    Call: (B, C, D, H, W) -> the same shape and dtype.
+
+    Differs from torch: as `LazyBatchNorm1d`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> params, state = nn.LazyBatchNorm3d().init(jax.random.key(0), jnp.ones((2, 3, 2, 4, 4)))
+        >>> params["weight"].shape
+        (3,)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyBatchNorm3d.html
+    """
+
+
+class LazyInstanceNorm1d(_Lazy, InstanceNorm1d):
+    """A InstanceNorm1d whose num_features is the number of channels of the example that `init` is given.
+
+    Args:
+        eps, momentum, bias, dtype: as in `InstanceNorm1d`.
+        affine: whether there are weight and bias; True here, as in torch.
+        track_running_stats: whether there are running statistics; True here, as in torch.
+
+    Params and State: as in `InstanceNorm1d`, once `init(rng, *example_inputs)` has seen an example.
+    Call: (B, C, L) or (C, L) -> the same shape and dtype.
+
+    Differs from torch: stays a LazyInstanceNorm1d, as a description does not change when it runs.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.LazyInstanceNorm1d()
+        >>> params, state = layer.init(jax.random.key(0), jnp.ones((2, 3, 4)))
+        >>> params["weight"].shape, state["running_var"].shape
+        ((3,), (3,))
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyInstanceNorm1d.html
+    """
+
+
+class LazyInstanceNorm2d(_Lazy, InstanceNorm2d):
+    """A InstanceNorm2d whose num_features is the number of channels of the example that `init` is given.
+
+    Args:
+        eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyInstanceNorm1d`.
+
+    Params and State: as in `InstanceNorm2d`, once `init(rng, *example_inputs)` has seen an example.
+    Call: (B, C, H, W) or (C, H, W) -> the same shape and dtype.
+
+    Differs from torch: as `LazyInstanceNorm1d`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> params, state = nn.LazyInstanceNorm2d().init(jax.random.key(0), jnp.ones((2, 3, 4, 4)))
+        >>> params["weight"].shape
+        (3,)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyInstanceNorm2d.html
+    """
+
+
+class LazyInstanceNorm3d(_Lazy, InstanceNorm3d):
+    """A InstanceNorm3d whose num_features is the number of channels of the example that `init` is given.
+
+    Args:
+        eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyInstanceNorm1d`.
+
+    Params and State: as in `InstanceNorm3d`, once `init(rng, *example_inputs)` has seen an example.
+    Call: (B, C, D, H, W) or (C, D, H, W) -> the same shape and dtype.
+
+    Differs from torch: as `LazyInstanceNorm1d`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> params, state = nn.LazyInstanceNorm3d().init(jax.random.key(0), jnp.ones((2, 3, 2, 4, 4)))
+        >>> params["weight"].shape
+        (3,)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyInstanceNorm3d.html
+    """

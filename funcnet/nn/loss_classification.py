@@ -1,0 +1,297 @@
+"""Losses of scores against classes and probabilities. Letters: `B batch, C classes, S further dimensions`."""
+
+import math
+import warnings
+from typing import Any
+
+import jax
+
+from funcnet import functional as F
+from funcnet.functional import checks
+from funcnet.functional.linear_cross_entropy import LinearCrossEntropyOptions
+from funcnet.nn.linear import Linear
+from funcnet.nn.loss_base import Loss, WeightedLoss
+
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CTCLoss",
+    "CrossEntropyLoss",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
+    "NLLLoss",
+    "NLLLoss2d",
+]
+
+
+class CrossEntropyLoss(WeightedLoss):
+    """-log softmax(input)[target]: the loss of logits against classes, or against probabilities of classes.
+
+    Args:
+        weight: (C,), how much each class counts.
+        size_average: see the head of loss.py.
+        ignore_index: targets of this value count nothing.
+        reduce: see the head of loss.py.
+        reduction: 'mean' divides by the sum of the kept targets' weights.
+        label_smoothing: the share of the target spread evenly over the classes.
+
+    State: weight, where given.
+    Call: (B, C, *S), and integers (B, *S) or probabilities (B, C, *S) -> (), or (B, *S) with 'none'; (C,) and ()
+        without B.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.CrossEntropyLoss().apply({}, {}, jnp.zeros((2, 4)), jnp.array([1, 3]))[0].round(3)
+        Array(1.386, dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
+    """
+
+    def __init__(
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ):
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+
+    def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
+        return F.cross_entropy(
+            input,
+            target,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )
+
+
+class NLLLoss(WeightedLoss):
+    """-input[target]: the loss of log-probabilities against classes.
+
+    Args:
+        weight: (C,), how much each class counts.
+        size_average: see the head of loss.py.
+        ignore_index: targets of this value count nothing.
+        reduce: see the head of loss.py.
+        reduction: 'mean' divides by the sum of the kept targets' weights.
+
+    State: weight, where given.
+    Call: (B, C, *S) and integers (B, *S) -> (), or (B, *S) with 'none'.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.NLLLoss().apply({}, {}, jnp.array([[-1.0, -2.0], [-3.0, -4.0]]), jnp.array([0, 1]))[0]
+        Array(2.5, dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.NLLLoss.html
+    """
+
+    def __init__(
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ):
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index = ignore_index
+
+    def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
+        return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
+
+
+class NLLLoss2d(NLLLoss):
+    """`NLLLoss` under the name that torch gave it for images: building one draws a FutureWarning.
+
+    Reference: torch.nn.NLLLoss2d.
+    """
+
+    def __init__(
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ):
+        warnings.warn("NLLLoss2d is an old name; write NLLLoss.", FutureWarning, stacklevel=2)
+        super().__init__(weight, size_average, ignore_index, reduce, reduction)
+
+
+class BCELoss(WeightedLoss):
+    """-(target · log(input) + (1 - target) · log(1 - input)), each logarithm at least -100.
+
+    Args:
+        weight: broadcasts to the input; how much each element counts.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean' divides by the number of elements.
+
+    State: weight, where given.
+    Call: (*) and (*), both in [0, 1] -> (), or (*) with 'none'.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.BCELoss().apply({}, {}, jnp.array([0.5, 0.5]), jnp.array([0.0, 1.0]))[0].round(3)
+        Array(0.693, dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.BCELoss.html
+    """
+
+    def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
+        return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
+
+
+class BCEWithLogitsLoss(WeightedLoss):
+    """-(target · log σ(input) + (1 - target) · log(1 - σ(input))), without over- or underflow.
+
+    Args:
+        weight: broadcasts to the input; how much each element counts.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean' divides by the number of elements.
+        pos_weight: broadcasts to the input; how much the first of the two terms counts.
+
+    State: weight, pos_weight, where given.
+    Call: (*) and (*) in [0, 1] -> (), or (*) with 'none'.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.BCEWithLogitsLoss().apply({}, {}, jnp.zeros(3), jnp.array([0.0, 1.0, 1.0]))[0].round(3)
+        Array(0.693, dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.BCEWithLogitsLoss.html
+    """
+
+    def __init__(
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        pos_weight: Any = None,
+    ):
+        super().__init__(weight, size_average, reduce, reduction)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
+        return F.binary_cross_entropy_with_logits(
+            input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
+        )
+
+
+class LinearCrossEntropyLoss(WeightedLoss):
+    """A linear layer to classes, and the `CrossEntropyLoss` of what it gives.
+
+    Args:
+        in_features: I, size of the input's last dimension.
+        num_classes: C.
+        out_features: further dimensions S of the logits, all of one target.
+        bias: whether the layer adds one.
+        dtype: of the params, float32 unless told.
+        reduction: 'mean', 'sum' or 'none'.
+        weight: (C,), how much each class counts.
+        ignore_index: targets of this value count nothing; None is -100. Not with probabilities.
+        label_smoothing: the share of the target spread evenly over the classes.
+        options: `LinearCrossEntropyOptions`, to take the batch in chunks; None takes it at once.
+
+    Params: linear.weight (C · ∏S, I) and linear.bias (C · ∏S,), as `Linear`'s.
+    State: weight, where given.
+    Call: (B, I), and integers (B, *S) or probabilities (B, C, *S) -> (), or (B, *S) with 'none'; (I,) and () without B.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> loss = nn.LinearCrossEntropyLoss(3, 10, options=nn.LinearCrossEntropyOptions())
+        >>> params, state = loss.init(jax.random.key(0))
+        >>> loss.apply(params, state, jnp.zeros((2, 3)), jnp.array([1, 9]))[0].round(4)
+        Array(2.3026, dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LinearCrossEntropyLoss.html
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Any = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: LinearCrossEntropyOptions | None = None,
+    ):
+        where = "LinearCrossEntropyLoss"
+        checks.shape_of(where, "weight", weight, (num_classes,), "It holds one number a class.")
+        if not 0 <= label_smoothing <= 1:
+            raise ValueError(
+                f"{where}: label_smoothing is no share; expected 0 to 1, got {label_smoothing}. Choose a small share."
+            )
+        super().__init__(weight=weight, reduction=reduction)
+        self.num_classes, self.out_features = num_classes, out_features
+        self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options
+        self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias=bias, dtype=dtype)
+
+    def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
+        shape = (self.num_classes, *self.out_features)
+        bias = self.linear.bias
+        return F.linear_cross_entropy(
+            input,
+            self.linear.weight.reshape(*shape, self.linear.in_features),
+            target,
+            linear_bias=None if bias is None else bias.reshape(shape),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, "
+            f"out_features={self.out_features}, bias={self.linear.bias is not None}, reduction={self.reduction}, "
+            f"ignore_index={self.ignore_index}, label_smoothing={self.label_smoothing}, options={self.options}"
+        )
+
+
+class CTCLoss(Loss):
+    """-log of the probability that the frames read as the target, over all alignments.
+
+    Args:
+        blank: the blank's class.
+        reduction: 'mean' (of each loss over its target's length), 'sum' or 'none'.
+        zero_infinity: whether a target that does not fit its frames has loss and gradient 0.
+
+    Call: log-probabilities (T, B, C), targets (B, S) or all in one dimension, input lengths (B,), target lengths (B,)
+        -> (), or (B,) with 'none'; without B too.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> log_probs = jnp.log(jnp.full((3, 1, 2), 0.5))
+        >>> nn.CTCLoss().apply({}, {}, log_probs, jnp.array([[1]]), (3,), (1,))[0].round(4)
+        Array(0.2877, dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.CTCLoss.html
+    """
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False):
+        super().__init__(reduction=reduction)
+        self.blank, self.zero_infinity = blank, zero_infinity
+
+    def forward(self, log_probs: jax.Array, targets: jax.Array, input_lengths: Any, target_lengths: Any) -> jax.Array:
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )

@@ -1,0 +1,148 @@
+"""Losses of distances between embeddings. Letters: `B batch, D width`."""
+
+from collections.abc import Callable
+
+import jax
+
+from funcnet import functional as F
+from funcnet.nn.distance import PairwiseDistance
+from funcnet.nn.loss_base import Loss
+
+__all__ = ["CosineEmbeddingLoss", "TripletMarginLoss", "TripletMarginWithDistanceLoss"]
+
+
+class CosineEmbeddingLoss(Loss):
+    """1 - cos for pairs that belong together (target 1), max(0, cos - margin) for strangers (-1).
+
+    Args:
+        margin: the cosine that strangers may have.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Call: (B, D), (B, D) and 1 or -1 (B,) -> (), or (B,) with 'none'; without B too.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.CosineEmbeddingLoss().apply({}, {}, jnp.eye(2), jnp.ones((2, 2)), jnp.array([1, -1]))[0].round(3)
+        Array(0.5, dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.CosineEmbeddingLoss.html
+    """
+
+    def __init__(
+        self,
+        margin: float = 0.0,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ):
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+    def forward(self, input1: jax.Array, input2: jax.Array, target: jax.Array) -> jax.Array:
+        return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
+
+
+class TripletMarginLoss(Loss):
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), d the distance in the p-norm.
+
+    Args:
+        margin: by how much the negative should be farther, positive.
+        p: of the norm.
+        eps: added to every difference.
+        swap: takes the positive's distance to the negative where that is smaller than the anchor's.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Call: three of (*, D) -> (), or (*) with 'none'.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.TripletMarginLoss().apply({}, {}, jnp.zeros((1, 2)), jnp.ones((1, 2)), -jnp.ones((1, 2)))[0].round(3)
+        Array(1., dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.TripletMarginLoss.html
+    """
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        p: float = 2.0,
+        eps: float = 1e-6,
+        swap: bool = False,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ):
+        super().__init__(size_average, reduce, reduction)
+        if margin <= 0:
+            raise ValueError(
+                f"TripletMarginLoss: margin is not positive; expected more than 0, got {margin}. Choose a distance."
+            )
+        self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
+
+    def forward(self, anchor: jax.Array, positive: jax.Array, negative: jax.Array) -> jax.Array:
+        return F.triplet_margin_loss(
+            anchor,
+            positive,
+            negative,
+            margin=self.margin,
+            p=self.p,
+            eps=self.eps,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
+
+
+class TripletMarginWithDistanceLoss(Loss):
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), d any function, or module, of two arrays.
+
+    Args:
+        distance_function: a submodule where it is a module; `PairwiseDistance()` unless given.
+        margin: by how much the negative should be farther, positive.
+        swap: takes the positive's distance to the negative where that is smaller than the anchor's.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Call: three of whatever the distance takes -> (), or the distance's shape with 'none'.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> loss = nn.TripletMarginWithDistanceLoss(distance_function=lambda x, y: jnp.abs(x - y).sum(-1), margin=3.0)
+        >>> loss.apply({}, {}, jnp.zeros((1, 2)), jnp.ones((1, 2)), jnp.full((1, 2), 2.0))[0]
+        Array(1., dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.TripletMarginWithDistanceLoss.html
+    """
+
+    distance_function: Callable[[jax.Array, jax.Array], jax.Array]
+
+    def __init__(
+        self,
+        *,
+        distance_function: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ):
+        super().__init__(reduction=reduction)
+        if margin <= 0:
+            raise ValueError(
+                f"TripletMarginWithDistanceLoss: margin is not positive; expected more than 0, got {margin}. Choose a "
+                "distance."
+            )
+        self.distance_function = PairwiseDistance() if distance_function is None else distance_function
+        self.margin, self.swap = margin, swap
+
+    def forward(self, anchor: jax.Array, positive: jax.Array, negative: jax.Array) -> jax.Array:
+        return F.triplet_margin_with_distance_loss(
+            anchor,
+            positive,
+            negative,
+            distance_function=self.distance_function,
+            margin=self.margin,
+            swap=self.swap,
+            reduction=self.reduction,
+        )

@@ -1,0 +1,198 @@
+"""Losses that ask for a margin between scores, or between signs. Letters: `B batch, C classes`."""
+
+from typing import Any
+
+import jax
+
+from funcnet import functional as F
+from funcnet.nn.loss_base import Loss, WeightedLoss
+
+__all__ = [
+    "HingeEmbeddingLoss",
+    "MarginRankingLoss",
+    "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
+    "SoftMarginLoss",
+]
+
+
+class HingeEmbeddingLoss(Loss):
+    """input for pairs that belong together (target 1), max(0, margin - input) for those that do not (-1).
+
+    Args:
+        margin: how far apart strangers should be.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Call: distances (*) and 1 or -1 (*) -> (), or (*) with 'none'.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.HingeEmbeddingLoss().apply({}, {}, jnp.array([0.25, 0.5]), jnp.array([1, -1]))[0]
+        Array(0.375, dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.HingeEmbeddingLoss.html
+    """
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ):
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+    def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
+        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
+
+
+class MarginRankingLoss(Loss):
+    """max(0, -target · (input1 - input2) + margin): which of the two should be the larger.
+
+    Args:
+        margin: by how much.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Call: (*), (*) and 1 or -1 (*) -> (), or (*) with 'none'.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.MarginRankingLoss(0.5).apply({}, {}, jnp.ones(1), jnp.full(1, 3.0), jnp.array([1]))[0]
+        Array(2.5, dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.MarginRankingLoss.html
+    """
+
+    def __init__(
+        self,
+        margin: float = 0.0,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ):
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+    def forward(self, input1: jax.Array, input2: jax.Array, target: jax.Array) -> jax.Array:
+        return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
+
+
+class SoftMarginLoss(Loss):
+    """log(1 + exp(-target · input)): logistic regression on the labels 1 and -1.
+
+    Args:
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Call: (*) and 1 or -1 (*) -> (), or (*) with 'none'.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.SoftMarginLoss().apply({}, {}, jnp.zeros(2), jnp.array([1, -1]))[0].round(3)
+        Array(0.693, dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.SoftMarginLoss.html
+    """
+
+    def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
+        return F.soft_margin_loss(input, target, reduction=self.reduction)
+
+
+class MultiLabelSoftMarginLoss(WeightedLoss):
+    """-(target · log σ(input) + (1 - target) · log σ(-input)), averaged over the classes.
+
+    Args:
+        weight: (C,), how much each class counts.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    State: weight, where given.
+    Call: (*, C) and 1 or 0 (*, C) -> (), or (*) with 'none'.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.MultiLabelSoftMarginLoss().apply({}, {}, jnp.zeros((1, 2)), jnp.array([[1, 0]]))[0].round(3)
+        Array(0.693, dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiLabelSoftMarginLoss.html
+    """
+
+    def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
+        return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
+
+
+class MultiMarginLoss(WeightedLoss):
+    """max(0, margin - input[target] + input[c])ᵖ, over all other classes c.
+
+    Args:
+        p: 1 or 2.
+        margin: by how much the target class should lead.
+        weight: (C,), how much each class counts.
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    State: weight, where given.
+    Call: (B, C) and integers (B,) -> (), or (B,) with 'none'; (C,) and () without B.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.MultiMarginLoss().apply({}, {}, jnp.array([[0.0, 2.0, 1.5, -1.0]]), jnp.array([1]))[0]
+        Array(0.125, dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiMarginLoss.html
+    """
+
+    def __init__(
+        self,
+        p: int = 1,
+        margin: float = 1.0,
+        weight: Any = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ):
+        super().__init__(weight, size_average, reduce, reduction)
+        if p not in (1, 2):
+            raise ValueError(f"MultiMarginLoss: p is not supported; expected 1 or 2, got {p!r}. Choose one of the two.")
+        if weight is not None and weight.ndim != 1:
+            raise ValueError(
+                f"MultiMarginLoss: weight has the wrong rank; expected (classes,), got {weight.shape}. Flatten it."
+            )
+        self.p, self.margin = p, margin
+
+    def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
+        return F.multi_margin_loss(
+            input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
+        )
+
+
+class MultiLabelMarginLoss(Loss):
+    """max(0, 1 - input[t] + input[c]), over all target classes t and other classes c.
+
+    Args:
+        size_average, reduce: see the head of loss.py.
+        reduction: 'mean', 'sum' or 'none'.
+
+    Call: (B, C) and integers (B, C), ids up to the first -1 -> (), or (B,) with 'none'; without B too.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> target = jnp.array([3, 0, -1, 1])
+        >>> print(nn.MultiLabelMarginLoss().apply({}, {}, jnp.array([0.25, 0.5, 0.5, 0.75]), target)[0])
+        1.0
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiLabelMarginLoss.html
+    """
+
+    def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)

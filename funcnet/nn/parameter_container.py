@@ -1,0 +1,272 @@
+"""ParameterList and ParameterDict, as in torch/nn/modules/container.py: parameters by position and by key.
+
+They may hold other values too, which are kept as they are. Arrays become parameters that start from them.
+"""
+
+import operator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, KeysView, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from funcnet.nn.container import pairs
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Parameter
+
+__all__ = ["ParameterDict", "ParameterList"]
+
+# torch's name of a tensor, which it shows for the parameters of a ParameterDict
+_TENSORS = {
+    "float16": "HalfTensor",
+    "bfloat16": "BFloat16Tensor",
+    "float32": "FloatTensor",
+    "float64": "DoubleTensor",
+    "complex64": "ComplexFloatTensor",
+    "complex128": "ComplexDoubleTensor",
+    "uint8": "ByteTensor",
+    "int8": "CharTensor",
+    "int16": "ShortTensor",
+    "int32": "IntTensor",
+    "int64": "LongTensor",
+    "bool": "BoolTensor",
+}
+
+
+class _Holder(Module):
+    """Values under names of their own; those that are parameters are parts of the module."""
+
+    def _put(self, name: str, value: Any) -> None:
+        if isinstance(value, jax.Array | np.ndarray):
+            value = Parameter(value)
+        if hasattr(type(self), name):
+            raise KeyError(f"{type(self).__name__}: the attribute {name!r} is taken. Choose another key.")
+        if isinstance(value, Parameter) and name not in vars(self):
+            self.register_parameter(name, value)
+        else:
+            setattr(self, name, value)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.isdigit()]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(
+            f"{type(self).__name__}: it holds parameters and has no forward; expected no call. Use its entries."
+        )
+
+    def _rows(self, entries: Iterable[tuple[Any, Any]], tensors: Mapping[str, str] | None = None) -> str:
+        """Their `extra_repr`: a line for each entry, as torch draws it."""
+        rows = []
+        for key, value in entries:
+            if isinstance(value, Parameter | jax.Array):
+                dtype = np.dtype(value.dtype).name
+                dtype = tensors[dtype] if tensors else dtype
+                size = "lazy" if value.shape is None else "x".join(map(str, value.shape))
+                rows.append(f"  ({key}): Parameter containing: [torch.{dtype} of size {size}]")
+            else:
+                rows.append(f"  ({key}): Object of type: {type(value).__name__}")
+        return "\n".join(rows)
+
+
+class ParameterList(_Holder):
+    """Parameters in a list: indexed, sliced, iterated, appended to.
+
+    Args:
+        values: parameters; arrays, which become parameters; other values, which stay what they are.
+
+    Inside forward its entries are arrays, and a slice of it is a plain list of them.
+
+    Example:
+        >>> import jax
+        >>> from funcnet import nn
+        >>> class Polynomial(nn.Module):
+        ...     def __init__(self, degree):
+        ...         super().__init__()
+        ...         self.factors = nn.ParameterList(nn.Parameter((), nn.init.ones()) for _ in range(degree + 1))
+        ...     def forward(self, x):
+        ...         return sum(factor * x**power for power, factor in enumerate(self.factors))
+        >>> net = Polynomial(2)
+        >>> params, state = net.init(jax.random.key(0))
+        >>> float(net.apply(params, state, 3.0)[0]), sorted(params["factors"])
+        (13.0, ['0', '1', '2'])
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.ParameterList.html
+    """
+
+    def __init__(self, values: Iterable[Any] | None = None):
+        super().__init__()
+        self._size = 0
+        if values is not None:
+            self.extend(values)
+
+    def _name(self, index: int) -> str:
+        position = operator.index(index)
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"{type(self).__name__}: index {index} is out of range for {len(self)} values.")
+        return str(position % len(self))
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if not isinstance(index, slice):
+            return getattr(self, self._name(index))
+        values = [self[i] for i in range(len(self))[index]]
+        return values if "_frame" in vars(self) else type(self)(values)
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        self._put(self._name(index), value)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[i] for i in range(len(self))])
+
+    def __iadd__(self, values: Iterable[Any]) -> Any:
+        return self.extend(values)
+
+    def append(self, value: Any) -> Any:
+        """Adds a value behind the others."""
+        self._put(str(len(self)), value)
+        self._size += 1
+        return self
+
+    def extend(self, values: Iterable[Any]) -> Any:
+        """Adds values behind the others."""
+        if not isinstance(values, Iterable) or isinstance(values, jax.Array | np.ndarray | Parameter):
+            raise TypeError(
+                f"{type(self).__name__}.extend: expected an iterable of parameters, got {type(values).__name__}. "
+                "Append a single one."
+            )
+        for value in list(values):
+            self.append(value)
+        return self
+
+    def extra_repr(self) -> str:
+        return self._rows(enumerate(self))
+
+
+class ParameterDict(_Holder):
+    """Parameters in a dict.
+
+    Args:
+        parameters: a mapping, another ParameterDict, or an iterable of (key, value). A plain dict's keys are sorted, as
+            in torch; an OrderedDict's are not.
+
+    Inside forward its values are arrays, and a copy of it is a plain dict of them.
+
+    Example:
+        >>> import jax
+        >>> from funcnet import nn
+        >>> scales = nn.ParameterDict({"left": nn.Parameter((2,), nn.init.ones()), "right": jax.numpy.zeros(3)})
+        >>> list(scales), scales["right"].shape
+        (['left', 'right'], (3,))
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.ParameterDict.html
+    """
+
+    def __init__(self, parameters: Any = None):
+        super().__init__()
+        self._keys: dict[str, None] = {}
+        if parameters is not None:
+            self.update(parameters)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._keys:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if not isinstance(key, str):
+            raise TypeError(
+                f"{type(self).__name__}: a key is a parameter's name; expected a string, got {type(key).__name__}. "
+                "Write it as one."
+            )
+        self._put(key, value)
+        self._keys[key] = None
+
+    def __delitem__(self, key: str) -> None:
+        self[key]
+        delattr(self, key)
+        del self._keys[key]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._keys)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def keys(self) -> KeysView[str]:
+        return self._keys.keys()
+
+    def values(self) -> Iterable[Any]:
+        return (self[key] for key in self._keys)
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        return ((key, self[key]) for key in self._keys)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of `key`, or `default`."""
+        return dict(self.items()).get(key, default)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The value of `key`, which becomes `default` if there is none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def pop(self, key: str) -> Any:
+        """Removes a value and gives it."""
+        value = self[key]
+        del self[key]
+        return value
+
+    def popitem(self) -> tuple[str, Any]:
+        """Removes the last (key, value) and gives it."""
+        if not self._keys:
+            raise KeyError(f"{type(self).__name__}: there is nothing to pop.")
+        key = next(reversed(self._keys))
+        return key, self.pop(key)
+
+    def clear(self) -> None:
+        """Removes all values."""
+        for key in list(self._keys):
+            del self[key]
+
+    def copy(self) -> Any:
+        """Another ParameterDict of the same parameters."""
+        return dict(self.items()) if "_frame" in vars(self) else ParameterDict(self)
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> "ParameterDict":
+        """A ParameterDict in which all keys have one value."""
+        return ParameterDict((key, default) for key in keys)
+
+    def update(self, parameters: Any) -> None:
+        """Takes in the values of a mapping, another ParameterDict, or an iterable of (key, value)."""
+        taken = pairs(f"{type(self).__name__}.update", parameters)
+        if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
+            taken.sort(key=lambda pair: pair[0])
+        for key, value in taken:
+            self[key] = value
+
+    def __or__(self, other: Any) -> Any:
+        copy = self.copy()
+        copy.update(other)
+        return copy
+
+    def __ror__(self, other: Any) -> Any:
+        copy = other.copy()
+        copy.update(self)
+        return copy
+
+    def __ior__(self, other: Any) -> Any:
+        self.update(other)
+        return self
+
+    def extra_repr(self) -> str:
+        return self._rows(self.items(), _TENSORS)

@@ -1,0 +1,64 @@
+"""PixelShuffle and PixelUnshuffle, as in torch/nn/modules/pixelshuffle.py."""
+
+import jax
+
+from funcnet import functional as F
+from funcnet.nn.module import Module
+
+__all__ = ["PixelShuffle", "PixelUnshuffle"]
+
+
+class PixelShuffle(Module):
+    """Spreads r² channels over r × r pixels.
+
+    Args:
+        upscale_factor: r.
+
+    Call: (*, C · r², H, W) -> (*, C, H · r, W · r).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.PixelShuffle(3).apply({}, {}, jnp.ones((1, 9, 4, 4)))[0].shape
+        (1, 1, 12, 12)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.PixelShuffle.html
+    """
+
+    def __init__(self, upscale_factor: int):
+        super().__init__()
+        self.upscale_factor = upscale_factor
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.pixel_shuffle(input, self.upscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"upscale_factor={self.upscale_factor}"
+
+
+class PixelUnshuffle(Module):
+    """Gathers r × r pixels into r² channels: the reverse of `PixelShuffle`.
+
+    Args:
+        downscale_factor: r.
+
+    Call: (*, C, H · r, W · r) -> (*, C · r², H, W).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.PixelUnshuffle(3).apply({}, {}, jnp.ones((1, 1, 12, 12)))[0].shape
+        (1, 9, 4, 4)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.PixelUnshuffle.html
+    """
+
+    def __init__(self, downscale_factor: int):
+        super().__init__()
+        self.downscale_factor = downscale_factor
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.pixel_unshuffle(input, self.downscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"downscale_factor={self.downscale_factor}"

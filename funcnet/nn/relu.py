@@ -1,0 +1,245 @@
+"""The relu family, as in torch/nn/modules/activation.py; its mathematics is in `functional/relu.py`."""
+
+from typing import Any
+
+import jax
+
+from funcnet import functional as F
+from funcnet.nn import init as initialisers
+from funcnet.nn.activation import InPlace
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Parameter
+
+__all__ = ["CELU", "ELU", "SELU", "LeakyReLU", "PReLU", "RReLU", "ReLU", "Threshold"]
+
+
+class ReLU(InPlace):
+    """max(x, 0), element by element.
+
+    Args:
+        inplace: accepted for torch's sake; arrays do not change in place.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.ReLU().apply({}, {}, jnp.array([-1.0, 2.0]))[0]
+        Array([0., 2.], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReLU.html
+    """
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.relu(input)
+
+
+class Threshold(InPlace):
+    """x where it is above the threshold, `value` elsewhere.
+
+    Args:
+        threshold: what x must pass.
+        value: what stands where x does not.
+        inplace: accepted for torch's sake; arrays do not change in place.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.Threshold(0.5, 20.0).apply({}, {}, jnp.array([0.5, 1.0]))[0]
+        Array([20.,  1.], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Threshold.html
+    """
+
+    def __init__(self, threshold: float, value: float, inplace: bool = False):
+        super().__init__(inplace)
+        self.threshold = threshold
+        self.value = value
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.threshold(input, self.threshold, self.value)
+
+    def extra_repr(self) -> str:
+        return self.shown(f"threshold={self.threshold}, value={self.value}")
+
+
+class LeakyReLU(InPlace):
+    """x above zero, negative_slope · x elsewhere.
+
+    Args:
+        negative_slope: any number.
+        inplace: accepted for torch's sake; arrays do not change in place.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.LeakyReLU(0.5).apply({}, {}, jnp.array([-2.0, 2.0]))[0]
+        Array([-1.,  2.], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LeakyReLU.html
+    """
+
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False):
+        super().__init__(inplace)
+        self.negative_slope = negative_slope
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.leaky_relu(input, self.negative_slope)
+
+    def extra_repr(self) -> str:
+        return self.shown(f"negative_slope={self.negative_slope}")
+
+
+class PReLU(Module):
+    """x above zero, weight · x elsewhere, with one learned slope for all or one a channel.
+
+    Args:
+        num_parameters: 1, or the number of channels (dimension 1).
+        init: where the slopes start.
+        dtype: of the slopes; float32 unless told.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.PReLU(2)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> layer.apply(params, state, jnp.array([[-2.0, 2.0]]))[0]
+        Array([[-0.5,  2. ]], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.PReLU.html
+    """
+
+    weight: Any
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: Any = None):
+        super().__init__()
+        self.num_parameters = num_parameters
+        self.start = init  # torch's attribute is called init, which is a method here
+        self.weight = Parameter((num_parameters,), dtype=dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        initialisers.constant_(self.weight, self.start)
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.prelu(input, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"num_parameters={self.num_parameters}"
+
+
+class RReLU(InPlace):
+    """x above zero, slope · x elsewhere: in training each element draws its slope, in eval it is their mean.
+
+    Args:
+        lower: the least slope.
+        upper: the largest slope.
+        inplace: accepted for torch's sake; arrays do not change in place.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.RReLU(0.25, 0.75).apply({}, {}, jnp.array([-1.0, 2.0]))[0]
+        Array([-0.5,  2. ], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.RReLU.html
+    """
+
+    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False):
+        super().__init__(inplace)
+        self.lower = lower
+        self.upper = upper
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        rng = self.make_rng() if self.training and self.lower != self.upper else None
+        return F.rrelu(input, self.lower, self.upper, self.training, rng=rng)
+
+    def extra_repr(self) -> str:
+        return self.shown(f"lower={self.lower}, upper={self.upper}")
+
+
+class ELU(InPlace):
+    """x above zero, alpha · (exp(x) - 1) elsewhere.
+
+    Args:
+        alpha: the depth of the lower limit.
+        inplace: accepted for torch's sake; arrays do not change in place.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.ELU(0.5).apply({}, {}, jnp.array([-100.0, 2.0]))[0]
+        Array([-0.5,  2. ], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.ELU.html
+    """
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False):
+        super().__init__(inplace)
+        self.alpha = alpha
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.elu(input, self.alpha)
+
+    def extra_repr(self) -> str:
+        return self.shown(f"alpha={self.alpha}")
+
+
+class CELU(InPlace):
+    """max(x, 0) + min(0, alpha · (exp(x / alpha) - 1)).
+
+    Args:
+        alpha: the depth of the lower limit, not 0.
+        inplace: accepted for torch's sake; arrays do not change in place.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.CELU(0.5).apply({}, {}, jnp.array([-100.0, 2.0]))[0]
+        Array([-0.5,  2. ], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.CELU.html
+    """
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False):
+        super().__init__(inplace)
+        self.alpha = alpha
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.celu(input, self.alpha)
+
+    def extra_repr(self) -> str:
+        return self.shown(f"alpha={self.alpha}")
+
+
+class SELU(InPlace):
+    """1.0507 · ELU(1.6733): keeps mean 0 and variance 1 from layer to layer.
+
+    Args:
+        inplace: accepted for torch's sake; arrays do not change in place.
+
+    Call: (*) -> (*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> print(nn.SELU().apply({}, {}, jnp.array([-100.0, 1.0]))[0])
+        [-1.7580993  1.050701 ]
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.SELU.html
+    """
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.selu(input)

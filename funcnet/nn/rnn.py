@@ -1,0 +1,372 @@
+"""Recurrent layers, as in torch/nn/modules/rnn.py; the cells are in `rnn_cells.py`.
+
+Letters: `B batch, T time, I input_size, H hidden_size, P size of h: proj_size, or H without one, D 2 if bidirectional
+else 1, L num_layers, G gates · H`. B may be missing everywhere.
+"""
+
+import math
+import numbers
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet import functional as F
+from funcnet.functional import checks
+from funcnet.functional.rnn_cells import pair
+from funcnet.nn import init
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Parameter
+from funcnet.nn.utils.rnn import PackedSequence, pad_packed_sequence, repack
+
+__all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
+
+_GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+
+
+class RNNBase(Module):
+    """What RNN, LSTM and GRU share: the parameters, the checks, and the ways in which a batch may come.
+
+    Args:
+        mode: 'RNN_TANH', 'RNN_RELU', 'LSTM' or 'GRU'.
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, dtype: as in `LSTM`.
+
+    Example:
+        >>> from funcnet import nn
+        >>> [name for name, _ in nn.RNNBase("GRU", 2, 3, bias=False, bidirectional=True).named_parameters()]
+        ['weight_ih_l0', 'weight_hh_l0', 'weight_ih_l0_reverse', 'weight_hh_l0_reverse']
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.RNNBase.html
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        *,
+        dtype: Any = None,
+    ):
+        super().__init__()
+        _check_settings(type(self).__name__, locals())
+        self.mode, self.input_size, self.hidden_size, self.num_layers = mode, input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
+        self.bidirectional, self.proj_size = bidirectional, proj_size
+        size, gates = proj_size or hidden_size, _GATES[mode] * hidden_size
+        for number, names in enumerate(self._names()):
+            width = input_size if number < self._directions else size * self._directions
+            shapes = {"weight_ih": (gates, width), "weight_hh": (gates, size), "weight_hr": (proj_size, hidden_size)}
+            for name in names:
+                setattr(self, name, Parameter(shapes.get(name[:9], (gates,)), dtype=dtype))
+        self.reset_parameters()
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    def _names(self) -> list[list[str]]:
+        """torch's names of the parameters of every layer and direction, in the order of `F.lstm`'s params."""
+        kinds = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
+        kinds += ["weight_hr"] if self.proj_size else []
+        suffixes = ["", "_reverse"][: self._directions]
+        return [[f"{kind}_l{n}{suffix}" for kind in kinds] for n in range(self.num_layers) for suffix in suffixes]
+
+    @property
+    def all_weights(self) -> list[list[Any]]:
+        """The parameters of every layer and direction: descriptions, or arrays inside forward."""
+        return [[getattr(self, name) for name in names] for names in self._names()]
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: torch moves the weights together for cuDNN here, XLA places them itself."""
+
+    def reset_parameters(self) -> None:
+        bound = 1 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def _recur(self, input: Any, hx: list[Any] | None, lengths: Any) -> tuple[Any, list[jax.Array]]:
+        """(output, the last states) of a packed, padded or unbatched input."""
+        where = type(self).__name__
+        if isinstance(input, PackedSequence):
+            return self._recur_packed(where, input, hx, lengths)
+        input = checks.floating(where, "input", input)
+        if input.ndim not in (2, 3):
+            raise ValueError(
+                f"{where}: input has the wrong rank; expected 3 dimensions, or 2 without a batch, got {input.shape}. "
+                "Add or drop a dimension."
+            )
+        for name, h in zip(("h_0", "c_0"), hx or (), strict=False):
+            if jnp.ndim(h) != input.ndim:
+                raise ValueError(
+                    f"{where}: {name} has another rank than the input; expected {input.ndim} dimensions, "
+                    f"got {jnp.shape(h)}. Both have a batch, or neither."
+                )
+        if input.ndim == 3:
+            return self._recur_padded(input, hx, lengths, self.batch_first)
+        hx = None if hx is None else [jnp.asarray(h)[:, None] for h in hx]
+        lengths = None if lengths is None else checks.integers(where, "lengths", lengths)[None]
+        output, last = self._recur_padded(input[:, None], hx, lengths, False)
+        return output[:, 0], [h[:, 0] for h in last]
+
+    def _recur_packed(self, where: str, input: PackedSequence, hx: Any, lengths: Any) -> tuple[Any, list[jax.Array]]:
+        if lengths is not None:
+            raise ValueError(f"{where}: a packed batch has its lengths; expected lengths=None, got some. Drop them.")
+        if input.data.ndim != 2:
+            raise ValueError(
+                f"{where}: the packed data has the wrong rank; expected (steps, input_size), got {input.data.shape}. "
+                "Pack sequences of shape (length, input_size)."
+            )
+        padded, known = pad_packed_sequence(input)
+        output, last = self._recur_padded(padded, hx, known, False)
+        return repack(input, output), last
+
+    def _recur_padded(self, input: jax.Array, hx: Any, lengths: Any, batch_first: bool) -> tuple[Any, list[jax.Array]]:
+        if hx is None:
+            shape = (self.num_layers * self._directions, input.shape[0 if batch_first else 1])
+            hx = [jnp.zeros((*shape, self.proj_size or self.hidden_size), input.dtype)]
+            hx += [jnp.zeros((*shape, self.hidden_size), input.dtype)] if self.mode == "LSTM" else []
+        run: Any = {"LSTM": F.lstm, "GRU": F.gru, "RNN_TANH": F.rnn_tanh, "RNN_RELU": F.rnn_relu}[self.mode]
+        draws = self.training and 0 < self.dropout < 1 and self.num_layers > 1
+        output, *last = run(
+            input,
+            hx if self.mode == "LSTM" else hx[0],
+            [weight for weights in self.all_weights for weight in weights],
+            self.bias,
+            self.num_layers,
+            self.dropout,
+            self.training,
+            bool(self.bidirectional),
+            batch_first,
+            lengths=lengths,
+            rng=self.make_rng() if draws else None,
+        )
+        return output, last
+
+    def extra_repr(self) -> str:
+        shown = [f"{self.input_size}, {self.hidden_size}"]
+        shown += [f"proj_size={self.proj_size}"] if self.proj_size != 0 else []
+        shown += [f"num_layers={self.num_layers}"] if self.num_layers != 1 else []
+        shown += [f"bias={self.bias}"] if self.bias is not True else []
+        shown += [f"batch_first={self.batch_first}"] if self.batch_first is not False else []
+        shown += [f"dropout={self.dropout}"] if self.dropout != 0 else []
+        shown += [f"bidirectional={self.bidirectional}"] if self.bidirectional is not False else []
+        return ", ".join(shown)
+
+
+class LSTM(RNNBase):
+    """Layers of long short-term memory over a sequence.
+
+    `i, f, g, o = x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh`; `c_t = σ(f) c_{t-1} + σ(i) tanh(g)`; `h_t = σ(o) tanh(c_t)`,
+    times `W_hrᵀ` where there is one. Every layer reads the h of the one below.
+
+    Args:
+        input_size: size of x_t.
+        hidden_size: size of c_t, and of h_t unless it is projected.
+        num_layers: how many layers.
+        bias: whether there are b_ih and b_hh.
+        batch_first: whether batch comes before time in input and output (not in the states).
+        dropout: the probability with which an entry of a layer's output, the last one's excepted, is zeroed in
+            training.
+        bidirectional: whether every layer also runs from the last step to the first, with weights of its own
+            (`…_reverse`); outputs are joined, forward first.
+        proj_size: size of h_t; 0 for hidden_size, without projection.
+        dtype: of the params, float32 unless told.
+
+    Params: weight_ih_l0 (4 · H, I), weight_hh_l0 (4 · H, P), bias_ih_l0 and bias_hh_l0 (4 · H,), with proj_size
+        weight_hr_l0 (P, H), then those of …_reverse, then of l1 with D · P in the place of I; all U(±1/√hidden_size).
+    Call: input, hx=None, *, lengths=None -> output, (h_n, c_n).
+        input: (T, B, I), with batch_first (B, T, I), without a batch (T, I); or a PackedSequence (`nn.utils.rnn`).
+        hx: (h_0 (L · D, B, P), c_0 (L · D, B, H)); zeros unless told. A packed batch's are in the order in which its
+            sequences were given.
+        lengths: (B,) integers from 0 to T (a number without a batch), how many steps of each padded sequence count.
+            They may be traced: this is how batches of any lengths share one compiled program, where a packed batch
+            compiles anew for each. The reverse direction starts at each sequence's last step, h_n and c_n are those of
+            the last step that counts, and the output behind it is 0. It equals packing the batch.
+        output: (T, B, D · P), as the input came; h_n, c_n: as hx.
+
+    Raises:
+        ValueError: sizes that are none, shapes or lengths that do not fit, a random dropout without `rng`.
+        TypeError: integers, dtypes that differ, an hx that is no pair.
+
+    Differs from torch: `lengths`; 'proj_size' and its kin are checked for type too.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.LSTM(3, 5, num_layers=2, bidirectional=True, batch_first=True)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> run = jax.jit(lambda x, lengths: layer.apply(params, state, x, lengths=lengths)[0])
+        >>> output, (h_n, c_n) = run(jnp.ones((2, 7, 3)), jnp.array([7, 4]))
+        >>> output.shape, h_n.shape, bool(output[1, 4:].any())
+        ((2, 7, 10), (4, 2, 5), False)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        *,
+        dtype: Any = None,
+    ):
+        settings = (num_layers, bias, batch_first, dropout, bidirectional, proj_size)
+        super().__init__("LSTM", input_size, hidden_size, *settings, dtype=dtype)
+
+    def forward(self, input: Any, hx: Any = None, *, lengths: Any = None) -> tuple[Any, tuple[jax.Array, jax.Array]]:
+        output, (h_n, c_n) = self._recur(input, None if hx is None else pair("LSTM", hx), lengths)
+        return output, (h_n, c_n)
+
+
+class _OneState(RNNBase):
+    def forward(self, input: Any, hx: Any = None, *, lengths: Any = None) -> tuple[Any, jax.Array]:
+        output, (h_n,) = self._recur(input, None if hx is None else [hx], lengths)
+        return output, h_n
+
+
+class GRU(_OneState):
+    """Layers of gated recurrent units over a sequence.
+
+    `r, z = σ(x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh)`; `n = tanh(x_t W_inᵀ + b_in + r (h_{t-1} W_hnᵀ + b_hn))`;
+    `h_t = (1 - z) n + z h_{t-1}`.
+
+    Args:
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype: as in `LSTM`.
+        proj_size: an LSTM's; refused.
+
+    Params: as an `LSTM`'s, with 3 · H in the place of 4 · H.
+    Call: input, hx=None, *, lengths=None -> output, h_n, as `LSTM` without c.
+
+    Raises:
+        ValueError, TypeError: as `LSTM`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.GRU(3, 5)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> (output, h_n), _ = layer.apply(params, state, jnp.ones((7, 2, 3)))
+        >>> output.shape, h_n.shape
+        ((7, 2, 5), (1, 2, 5))
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.GRU.html
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        proj_size: None = None,
+        dtype: Any = None,
+    ):
+        _no_projection("GRU", proj_size)
+        super().__init__(
+            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype=dtype
+        )
+
+
+class RNN(_OneState):
+    """Layers of `h_t = act(x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh)` over a sequence.
+
+    Args:
+        nonlinearity: act: 'tanh' or 'relu'.
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype: as in `LSTM`.
+        proj_size: an LSTM's; refused.
+
+    Params: as an `LSTM`'s, with H in the place of 4 · H.
+    Call: input, hx=None, *, lengths=None -> output, h_n, as `LSTM` without c.
+
+    Raises:
+        ValueError: another nonlinearity; and as `LSTM`.
+        TypeError: as `LSTM`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.RNN(3, 5, 2, "relu")
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> (output, h_n), _ = layer.apply(params, state, jnp.ones((7, 2, 3)))
+        >>> output.shape, h_n.shape
+        ((7, 2, 5), (2, 2, 5))
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.RNN.html
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        proj_size: None = None,
+        dtype: Any = None,
+    ):
+        _no_projection("RNN", proj_size)
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(
+                f"RNN: nonlinearity is unknown; expected 'tanh' or 'relu', got {nonlinearity!r}. Choose one of the two."
+            )
+        settings = (num_layers, bias, batch_first, dropout, bidirectional)
+        super().__init__(f"RNN_{nonlinearity.upper()}", input_size, hidden_size, *settings, dtype=dtype)
+        self.nonlinearity = nonlinearity
+
+
+def _no_projection(where: str, proj_size: Any) -> None:
+    if proj_size is not None:
+        raise ValueError(f"{where}: only an LSTM projects; expected no proj_size, got {proj_size}. Leave it out.")
+
+
+def _check_settings(where: str, given: dict[str, Any]) -> None:
+    """What torch refuses in the constructor, in its order."""
+    dropout, num_layers = given["dropout"], given["num_layers"]
+    if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:  # type: ignore[operator]
+        raise ValueError(
+            f"{where}: dropout is no probability; expected a number from 0 to 1, got {dropout!r}. Correct it."
+        )
+    if dropout > 0 and num_layers == 1:  # type: ignore[operator]
+        warnings.warn(
+            f"{where}: dropout acts between layers only, so one layer has none; got dropout={dropout} and "
+            "num_layers=1. Give num_layers above 1, or add an nn.Dropout.",
+            stacklevel=4,
+        )
+    kinds = {"bias": bool, "batch_first": bool, "input_size": int, "hidden_size": int, "num_layers": int}
+    for name, kind in {**kinds, "proj_size": int}.items():
+        if not isinstance(given[name], kind):
+            raise TypeError(
+                f"{where}: {name} has the wrong type; expected {kind.__name__}, got {type(given[name]).__name__}. "
+                "Convert it."
+            )
+        if kind is int and given[name] <= (-1 if name == "proj_size" else 0):
+            least = "at least 0 (none)" if name == "proj_size" else "greater than zero"
+            raise ValueError(f"{where}: {name} is too small; expected {least}, got {given[name]}. Correct it.")
+    if given["proj_size"] >= given["hidden_size"]:
+        raise ValueError(
+            f"{where}: proj_size is too large; expected less than hidden_size {given['hidden_size']}, "
+            f"got {given['proj_size']}. A projection makes h smaller."
+        )
+    if given["mode"] not in _GATES:
+        raise ValueError(f"{where}: mode is unknown; expected one of {', '.join(_GATES)}, got {given['mode']!r}.")

@@ -1,0 +1,199 @@
+"""Recurrent cells, as in torch/nn/modules/rnn.py. Letters: `B batch, I input_size, H hidden_size`; B may be missing."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet import functional as F
+from funcnet.functional import checks
+from funcnet.functional.rnn_cells import pair
+from funcnet.nn import init
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Parameter
+
+__all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
+
+
+class RNNCellBase(Module):
+    """What the cells share: the parameters.
+
+    Args:
+        input_size: size of the input.
+        hidden_size: size of the state.
+        bias: whether there are b_ih and b_hh.
+        num_chunks: how many gates.
+        dtype: of the params, float32 unless told.
+
+    Params: weight_ih (num_chunks · H, I), weight_hh (num_chunks · H, H), bias_ih and bias_hh (num_chunks · H,); all
+        U(±1/√hidden_size).
+
+    Example:
+        >>> from funcnet import nn
+        >>> nn.RNNCellBase(2, 3, True, num_chunks=4).weight_hh.shape
+        (12, 3)
+
+    Reference: torch.nn.RNNCellBase.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, *, dtype: Any = None):
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        self.weight_ih = Parameter((num_chunks * hidden_size, input_size), dtype=dtype)
+        self.weight_hh = Parameter((num_chunks * hidden_size, hidden_size), dtype=dtype)
+        self.register_parameter("bias_ih", Parameter(num_chunks * hidden_size, dtype=dtype) if bias else None)
+        self.register_parameter("bias_hh", Parameter(num_chunks * hidden_size, dtype=dtype) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0.0
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def _step(self, cell: Any, input: Any, hx: list[Any] | None) -> list[jax.Array]:
+        """The new states of a batch or of a single input."""
+        where = type(self).__name__
+        input = checks.floating(where, "input", input)
+        for name, array in {"input": input, **{f"hx[{i}]": h for i, h in enumerate(hx or ())}}.items():
+            if jnp.ndim(array) not in (1, 2):
+                raise ValueError(
+                    f"{where}: {name} has the wrong rank; expected 2 dimensions, or 1 without a batch, "
+                    f"got {jnp.shape(array)}. Add or drop a dimension."
+                )
+        batched = input.ndim == 2
+        x = input if batched else input[None]
+        if hx is None:
+            hx = [jnp.zeros((x.shape[0], self.hidden_size), x.dtype)] * (2 if cell is F.lstm_cell else 1)
+        elif not batched:
+            hx = [jnp.asarray(h)[None] for h in hx]
+        weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        out = cell(x, hx if cell is F.lstm_cell else hx[0], *weights)
+        new = list(out) if cell is F.lstm_cell else [out]
+        return new if batched else [h[0] for h in new]
+
+    def extra_repr(self) -> str:
+        shown = [f"{self.input_size}, {self.hidden_size}"]
+        shown += [f"bias={self.bias}"] if self.bias is not True else []
+        nonlinearity = getattr(self, "nonlinearity", "tanh")
+        shown += [f"nonlinearity={nonlinearity}"] if nonlinearity != "tanh" else []
+        return ", ".join(shown)
+
+
+class RNNCell(RNNCellBase):
+    """One step of `h' = act(x W_ihᵀ + b_ih + h W_hhᵀ + b_hh)`.
+
+    Args:
+        input_size: size of x.
+        hidden_size: size of h.
+        bias: whether there are b_ih and b_hh.
+        nonlinearity: act: 'tanh' or 'relu'.
+        dtype: of the params, float32 unless told.
+
+    Params: as in `RNNCellBase`, one gate.
+    Call: input (B, I), hx (B, H) or None for zeros -> (B, H); all without B for a single input.
+
+    Raises:
+        ValueError: shapes that do not fit; in the call, another nonlinearity.
+        TypeError: integers, dtypes that differ.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> cell = nn.RNNCell(3, 5)
+        >>> params, state = cell.init(jax.random.key(0))
+        >>> cell.apply(params, state, jnp.ones((2, 3)))[0].shape
+        (2, 5)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.RNNCell.html
+    """
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", *, dtype: Any = None
+    ):
+        super().__init__(input_size, hidden_size, bias, num_chunks=1, dtype=dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Any, hx: Any = None) -> jax.Array:
+        if self.nonlinearity not in ("tanh", "relu"):  # as in torch, not before
+            raise ValueError(
+                f"RNNCell: nonlinearity is unknown; expected 'tanh' or 'relu', got {self.nonlinearity!r}. "
+                "Choose one of the two."
+            )
+        cell = F.rnn_tanh_cell if self.nonlinearity == "tanh" else F.rnn_relu_cell
+        return self._step(cell, input, None if hx is None else [hx])[0]
+
+
+class LSTMCell(RNNCellBase):
+    """One step of long short-term memory.
+
+    `i, f, g, o = x W_ihᵀ + b_ih + h W_hhᵀ + b_hh`; `c' = σ(f) c + σ(i) tanh(g)`; `h' = σ(o) tanh(c')`.
+
+    Args:
+        input_size: size of x.
+        hidden_size: size of h and c.
+        bias: whether there are b_ih and b_hh.
+        dtype: of the params, float32 unless told.
+
+    Params: as in `RNNCellBase`, four gates.
+    Call: input (B, I), hx = (h, c), each (B, H), or None for zeros -> (h', c'); all without B for a single input.
+
+    Raises:
+        ValueError: shapes that do not fit.
+        TypeError: integers, dtypes that differ, an hx that is no pair.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> cell = nn.LSTMCell(3, 5)
+        >>> params, state = cell.init(jax.random.key(0))
+        >>> (h, c), _ = cell.apply(params, state, jnp.ones((2, 3)))
+        >>> h.shape, c.shape
+        ((2, 5), (2, 5))
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTMCell.html
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, *, dtype: Any = None):
+        super().__init__(input_size, hidden_size, bias, num_chunks=4, dtype=dtype)
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[jax.Array, jax.Array]:
+        h, c = self._step(F.lstm_cell, input, None if hx is None else pair("LSTMCell", hx))
+        return h, c
+
+
+class GRUCell(RNNCellBase):
+    """One step of a gated recurrent unit.
+
+    `r, z = σ(x W_ihᵀ + b_ih + h W_hhᵀ + b_hh)`; `n = tanh(x W_inᵀ + b_in + r (h W_hnᵀ + b_hn))`;
+    `h' = (1 - z) n + z h`.
+
+    Args:
+        input_size: size of x.
+        hidden_size: size of h.
+        bias: whether there are b_ih and b_hh.
+        dtype: of the params, float32 unless told.
+
+    Params: as in `RNNCellBase`, three gates.
+    Call: input (B, I), hx (B, H) or None for zeros -> (B, H); all without B for a single input.
+
+    Raises:
+        ValueError: shapes that do not fit.
+        TypeError: integers, dtypes that differ.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> cell = nn.GRUCell(3, 5)
+        >>> params, state = cell.init(jax.random.key(0))
+        >>> cell.apply(params, state, jnp.ones(3))[0].shape
+        (5,)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.GRUCell.html
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, *, dtype: Any = None):
+        super().__init__(input_size, hidden_size, bias, num_chunks=3, dtype=dtype)
+
+    def forward(self, input: Any, hx: Any = None) -> jax.Array:
+        return self._step(F.gru_cell, input, None if hx is None else [hx])[0]

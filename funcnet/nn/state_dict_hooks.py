@@ -1,0 +1,143 @@
+"""What a module says about its own state_dict: hooks, extra state, versions. torch's rules, on descriptions.
+
+Hooks of this kind belong to the description (torch's constructors register them) and run outside `jit`, when a
+state_dict is made or read. What they change, they change in the dict and the lists that they are given: each module
+sees its own part of a shallow copy, as in torch.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from funcnet import tree
+from funcnet.nn.hooks import RemovableHandle
+
+__all__ = [
+    "EXTRA",
+    "IncompatibleKeys",
+    "Prepared",
+    "after_load",
+    "before_load",
+    "has_extra_state",
+    "register",
+    "run",
+]
+
+EXTRA = "_extra_state"
+PRE, POST, LOAD_PRE, LOAD_POST = "state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post"
+
+
+class IncompatibleKeys(NamedTuple):
+    """What a load post-hook sees, and may edit: the names that are still missing or unexpected."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class _Hook:
+    """One registration; it equals itself alone."""
+
+    kind: str
+    fn: Callable[..., Any]
+
+
+class _Hooks:
+    """A module's hooks, in their order."""
+
+    _hooks: tuple[_Hook, ...] = ()
+
+
+def register(module: Any, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
+    """Puts `hook` behind the module's others of this kind."""
+    own, one = vars(module).setdefault("_state_dict_hooks", _Hooks()), _Hook(kind, hook)
+    own._hooks = (*own._hooks, one)
+    return RemovableHandle(own, one)
+
+
+def run(module: Any, kind: str, *args: Any) -> None:
+    """The module's hooks of this kind, in their order.
+
+    Raises:
+        ValueError: a post-hook gives something back, which torch refuses too; a pre-hook may.
+    """
+    for hook in vars(module).get("_state_dict_hooks", _Hooks)._hooks:
+        if hook.kind == kind and hook.fn(module, *args) is not None and kind in (POST, LOAD_POST):
+            raise ValueError(
+                f"{type(module).__name__}: a {kind} hook returned a value; expected None, got one from "
+                f"{getattr(hook.fn, '__name__', hook.fn)}. Change what it was given, in place."
+            )
+
+
+def has_extra_state(module: Any) -> bool:
+    """Whether the class defines `get_extra_state`."""
+    return hasattr(module, "get_extra_state")
+
+
+class Prepared(NamedTuple):
+    """A state_dict as the modules' load pre-hooks make it."""
+
+    sd: "OrderedDict[str, Any]"
+    optional: set[str]  # names that files of its version lack
+    missing: list[str]  # what the hooks noted
+    unexpected: list[str]
+    errors: list[str]
+
+
+def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> Prepared:
+    """Runs the load pre-hooks on a copy of `sd`.
+
+    Raises:
+        ValueError: its `_metadata` is not what a state_dict has.
+    """
+    metadata = _checked(module, getattr(sd, "_metadata", None) or {})
+    optional: set[str] = set()
+    missing: list[str] = []
+    unexpected: list[str] = []
+    errors: list[str] = []
+
+    def visit(inner: Any, prefix: str, local: "OrderedDict[str, Any]") -> "OrderedDict[str, Any]":
+        about = dict(metadata.get(prefix[:-1], {}))
+        run(inner, LOAD_PRE, local, prefix, about, strict, missing, unexpected, errors)
+        optional.update(f"{prefix}{name}" for name in inner.absent_before(about.get("version") or 0))
+        for below, child in places(inner, prefix):
+            part = OrderedDict((name, local.pop(name)) for name in list(local) if name.startswith(below))
+            local.update(visit(child, below, part))
+        return local
+
+    changed = visit(module, "", OrderedDict(sd))
+    order = {name: place for place, name in enumerate(sd)}
+    in_order = sorted(changed.items(), key=lambda item: order.get(item[0], len(order)))
+    return Prepared(OrderedDict(in_order), optional, missing, unexpected, errors)
+
+
+def _checked(module: Any, metadata: Any) -> Mapping[str, Mapping[str, Any]]:
+    abouts = list(metadata.values()) if isinstance(metadata, Mapping) else [metadata]
+    for about in abouts:
+        if not isinstance(about, Mapping) or not isinstance(about.get("version"), int | None):
+            raise ValueError(
+                f"{type(module).__name__}.load_state_dict: sd._metadata is not what a state_dict has; expected "
+                f"{{module name: {{'version': number}}}}, got {about!r:.80} in it. Leave it out: dict(sd)."
+            )
+    return metadata
+
+
+def after_load(module: Any, found: IncompatibleKeys) -> None:
+    """The load post-hooks, children first, as in torch."""
+
+    def visit(inner: Any, prefix: str) -> None:
+        for below, child in places(inner, prefix):
+            visit(child, below)
+        run(inner, LOAD_POST, found)
+
+    visit(module, "")
+
+
+def places(module: Any, prefix: str) -> list[tuple[str, Any]]:
+    """[(prefix, child)] in torch's order; every layer of a stack has its own."""
+    out = []
+    for name, child in module._children():
+        numbers = range(module.n) if name == tree.STACKED else (name,)
+        out += [(f"{prefix}{number}.", child) for number in numbers]
+    return out

@@ -1,0 +1,183 @@
+"""`net.summary(…)`: what a net is made of and what it costs, from shapes alone. Nothing is allocated or computed.
+
+FLOPs are those of matrix products and convolutions, two for each multiplication and addition, which is how
+`torch.utils.flop_counter` counts. They are read off the traced program, whose operations carry the names of the modules
+that they stand in.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from funcnet import table, tree
+from funcnet.functional import convolve
+from funcnet.nn import binding
+from funcnet.nn.parameter import Buffer, Parameter
+
+__all__ = ["Row", "Summary", "summarize"]
+
+_SCOPE = "module:"  # marks our scopes, "module:3:", among those that a forward may open itself
+
+
+@dataclass(frozen=True)
+class Row:
+    """A module's own part: what its children have is in their rows, so that every column adds up to the net's."""
+
+    name: str
+    kind: str
+    output: str  # of the last call: dtype[shape], as JAX writes it; "" if it was not called
+    parameters: int  # numbers, shared ones under their first name alone
+    buffers: int
+    flops: int
+    bytes: int  # of parameters and buffers
+    frozen: int  # of the parameters
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `net.summary` gives: prints as a table, shows as one in a notebook, and is rows for a program."""
+
+    rows: tuple[Row, ...]
+
+    def total(self) -> Row:
+        """The sums, under the root's class."""
+        sums = {f.name: sum(getattr(row, f.name) for row in self.rows) for f in fields(Row)[3:]}
+        return Row("total", self.rows[0].kind, self.rows[0].output, **sums)
+
+    def to_dataframe(self) -> Any:
+        """A pandas.DataFrame, a row a module."""
+        return table.dataframe(self.rows, "Summary.to_dataframe")
+
+    def _cells(self) -> list[list[str]]:
+        return [[f.name for f in fields(Row)]] + [
+            ["(root)" if row.name == "" else row.name, row.kind, row.output]
+            + [f"{getattr(row, f.name):,}" for f in fields(Row)[3:]]
+            for row in (*self.rows, self.total())
+        ]
+
+    def __str__(self) -> str:
+        return table.text(self._cells(), left=3, total=True)
+
+    def _repr_html_(self) -> str:
+        return table.html(self._cells())
+
+    __repr__ = __str__
+
+
+def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], training: Any, rng: Any) -> Summary:
+    """See `Module.summary`."""
+    key = jax.random.key(0) if rng is None else rng
+    given, join = tree.arrays_of((inputs, kwargs), numpy_integers=False)
+    arrays = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in given]
+
+    def start(key: Any, arrays: list[Any]) -> Any:
+        args, kwargs = join(arrays)
+        return net.init(key, *args, **kwargs)
+
+    params, state = jax.eval_shape(start, key, arrays)
+    watch = _Watch()
+
+    def run(params: Any, state: Any, key: Any, arrays: list[Any]) -> Any:
+        args, kwargs = join(arrays)
+        call = net._call("summary", args, None, training, key, None)
+        call.hooks = watch
+        return net._run(params, state, args, kwargs, call)[0]
+
+    with convolve.as_one_operation():
+        program = jax.make_jaxpr(run)(params, state, key, arrays).jaxpr
+    flops = _flops(program, watch.calls)
+    sizes = {kind: tree.flatten(values) for kind, values in ((Parameter, params), (Buffer, state))}
+    rows = []
+    for name, module in net.named_modules():
+        own = {kind: _own(module, name, kind, sizes[kind]) for kind in (Parameter, Buffer)}
+        every = [leaf for pairs in own.values() for _, leaf in pairs]
+        rows.append(
+            Row(
+                name,
+                type(module).__name__,
+                watch.outputs.get(name, ""),
+                parameters=sum(leaf.size for _, leaf in own[Parameter]),
+                buffers=sum(leaf.size for _, leaf in own[Buffer]),
+                flops=flops.get(name, 0),
+                bytes=sum(leaf.size * leaf.dtype.itemsize for leaf in every),
+                frozen=sum(leaf.size for told, leaf in own[Parameter] if not told.requires_grad),
+            )
+        )
+    return Summary(tuple(rows))
+
+
+def _own(module: Any, name: str, kind: type, sizes: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """[(leaf, its shape and dtype)] of what lives under this module's name."""
+    paths = [(leaf, binding.join(name, attribute)) for attribute, leaf in module._leaves(kind)]
+    return [(leaf, sizes[path]) for leaf, path in paths if path in sizes]
+
+
+class _Watch:
+    """Stands where hooks stand: opens a scope with the number of the call, and notes what comes out."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[str, str] = {}
+        self.calls: list[str] = []  # the module's name, which may hold any mark
+
+    def run(self, module: Any, name: str, forward: Any, args: Any, kwargs: Any) -> Any:
+        self.calls.append(name)
+        with jax.named_scope(f"{_SCOPE}{len(self.calls) - 1}:"):
+            out = forward(*args, **kwargs)
+        shapes = [
+            jax.typeof(leaf).str_short(short_dtypes=True) for leaf in jax.tree.leaves(out) if hasattr(leaf, "dtype")
+        ]
+        self.outputs[name] = ", ".join(shapes)
+        return out
+
+
+def _flops(jaxpr: Jaxpr, calls: list[str]) -> dict[str, int]:
+    """{module name: FLOPs of its own operations}."""
+    found: dict[str, int] = {}
+    for call, count in _operations(jaxpr, 0, 1):
+        found[calls[call]] = found.get(calls[call], 0) + count
+    return found
+
+
+def _operations(jaxpr: Jaxpr, outer: int, times: int) -> Iterator[tuple[int, int]]:
+    """(number of the call, FLOPs) of every operation; what stands in no scope is the root's, call 0."""
+    for equation in jaxpr.eqns:
+        stack = str(equation.source_info.name_stack)
+        call = int(stack.rsplit(_SCOPE, 1)[1].split(":")[0]) if _SCOPE in stack else outer
+        if equation.primitive.name == "dot_general":
+            yield call, times * _dot(equation)
+        elif equation.primitive.name == "conv_general_dilated":
+            yield call, times * _convolution(equation)
+        inner_times = times * equation.params.get("length", 1) if equation.primitive.name == "scan" else times
+        for inner in _inner(equation.params):
+            yield from _operations(inner, call, inner_times)
+
+
+def _inner(params: dict[str, Any]) -> list[Jaxpr]:
+    """The programs within an operation; of `cond`'s branches one runs, and the last stands for them."""
+    out = []
+    for key, value in params.items():
+        for one in value[-1:] if key == "branches" else (value,):
+            if isinstance(one, ClosedJaxpr):
+                out.append(one.jaxpr)
+            elif isinstance(one, Jaxpr):
+                out.append(one)
+    return out
+
+
+def _dot(equation: Any) -> int:
+    (contracted, _), _ = equation.params["dimension_numbers"]
+    left = equation.invars[0].aval.shape
+    return 2 * math.prod(equation.outvars[0].aval.shape) * math.prod(left[i] for i in contracted)
+
+
+def _convolution(equation: Any) -> int:
+    """The kernel for every pixel of the output; of the input where it is a transposed one, as torch counts."""
+    x, kernel = (variable.aval.shape for variable in equation.invars)
+    numbers, out = equation.params["dimension_numbers"], equation.outvars[0].aval.shape
+    transposed = convolve.TRANSPOSED in str(equation.source_info.name_stack)
+    sizes = [x[i] for i in numbers.lhs_spec[2:]] if transposed else [out[i] for i in numbers.out_spec[2:]]
+    return 2 * out[numbers.out_spec[0]] * math.prod(sizes) * math.prod(kernel)

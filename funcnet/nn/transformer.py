@@ -1,0 +1,246 @@
+"""Transformer, TransformerEncoder and TransformerDecoder, as in torch/nn/modules/transformer.py.
+
+Letters and masks as in `transformer_layer.py`. Where `is_causal` may be None, that is False: the mask itself is used,
+with the result that torch, which looks whether it is the causal one, has too.
+"""
+
+import copy
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet import functional as F
+from funcnet.nn import init
+from funcnet.nn.container import ModuleList
+from funcnet.nn.module import Module
+from funcnet.nn.normalization import LayerNorm
+from funcnet.nn.transformer_layer import Activation, Mask, TransformerDecoderLayer, TransformerEncoderLayer
+
+__all__ = [
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerEncoder",
+]
+
+
+class Transformer(Module):
+    """An encoder of the source, and a decoder of the target that attends to what the encoder gives.
+
+    Args:
+        d_model: D.
+        nhead: H, which divides D.
+        num_encoder_layers, num_decoder_layers: how many layers there are.
+        dim_feedforward: F, the width inside the layers.
+        dropout: the share dropped, of attention weights too.
+        activation: 'relu', 'gelu', a module or a function of one array.
+        custom_encoder, custom_decoder: modules in place of the usual ones.
+        layer_norm_eps: of every LayerNorm.
+        batch_first: whether the batch comes first, in inputs and output.
+        norm_first: whether LayerNorm comes before a block, in place of after the sum.
+        bias: whether Linear and LayerNorm have one.
+        dtype: of the params, float32 unless told.
+
+    Params: those of encoder and decoder; all matrices Xavier-uniform.
+    Call: src (S, B, D), tgt (T, B, D) -> (T, B, D), or (B, S, D), (B, T, D) -> (B, T, D), or without B.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> net = nn.Transformer(8, 2, 1, 1, 16)
+        >>> params, state = net.init(jax.random.key(0))
+        >>> src, tgt = jnp.ones((5, 2, 8)), jnp.ones((3, 2, 8))
+        >>> causal = net.generate_square_subsequent_mask(3)
+        >>> net.apply(params, state, src, tgt, tgt_mask=causal)[0].shape
+        (3, 2, 8)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Transformer.html
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        custom_encoder: Any = None,
+        custom_decoder: Any = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        *,
+        dtype: Any = None,
+    ):
+        super().__init__()
+        layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
+
+        if custom_encoder is None:  # `or` would replace an empty container
+            encoder_layer = TransformerEncoderLayer(*layer, dtype=dtype)
+            custom_encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norm())
+        if custom_decoder is None:
+            decoder_layer = TransformerDecoderLayer(*layer, dtype=dtype)
+            custom_decoder = TransformerDecoder(decoder_layer, num_decoder_layers, norm())
+        self.encoder, self.decoder = custom_encoder, custom_decoder
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                init.xavier_uniform_(parameter)
+
+    def forward(
+        self,
+        src: jax.Array,
+        tgt: jax.Array,
+        src_mask: Mask = None,
+        tgt_mask: Mask = None,
+        memory_mask: Mask = None,
+        src_key_padding_mask: Mask = None,
+        tgt_key_padding_mask: Mask = None,
+        memory_key_padding_mask: Mask = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> jax.Array:
+        batch = 0 if self.batch_first else 1
+        if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
+            raise ValueError(
+                f"Transformer: the width of src and tgt is d_model; expected (*, {self.d_model}), got {src.shape} and "
+                f"{tgt.shape}. Project them first."
+            )
+        if src.ndim != tgt.ndim or (src.ndim == 3 and src.shape[batch] != tgt.shape[batch]):
+            raise ValueError(
+                f"Transformer: src and tgt have one batch size, in dimension {batch}; expected equal ones, got "
+                f"{src.shape} and {tgt.shape}. batch_first is {self.batch_first}."
+            )
+        memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
+        return self.decoder(
+            tgt,
+            memory,
+            tgt_mask=tgt_mask,
+            memory_mask=memory_mask,
+            tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask,
+            tgt_is_causal=tgt_is_causal,
+            memory_is_causal=memory_is_causal,
+        )
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, dtype: Any = None) -> jax.Array:
+        """The causal mask (sz, sz): -inf above the diagonal, 0 elsewhere; float32 unless told.
+
+        >>> from funcnet import nn
+        >>> nn.Transformer.generate_square_subsequent_mask(2)
+        Array([[  0., -inf],
+               [  0.,   0.]], dtype=float32)
+        """
+        return jnp.triu(jnp.full((sz, sz), -jnp.inf, dtype or jnp.float32), 1)
+
+
+class TransformerEncoder(Module):
+    """Encoder layers one after the other.
+
+    Args:
+        encoder_layer: a description; every layer is a deep copy of it.
+        num_layers: how many.
+        norm: what comes after the last one, or None.
+        enable_nested_tensor, mask_check: accepted for torch's sake; there are no nested tensors.
+
+    Params: layers.0, layers.1, …: each starts from its own names; norm.
+    Call: src (S, B, D) -> (S, B, D), or as the layers have it.
+
+    Differs from torch: there the copies start alike. Nested tensors make torch's eval zero what is padded: compare the
+        other positions.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> net = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2)
+        >>> params, state = net.init(jax.random.key(0))
+        >>> net.apply(params, state, jnp.ones((5, 3, 8)))[0].shape
+        (5, 3, 8)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.TransformerEncoder.html
+    """
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ):
+        super().__init__()
+        self.layers = ModuleList(copy.deepcopy(encoder_layer) for _ in range(num_layers))
+        self.num_layers, self.norm = num_layers, norm
+        self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
+
+    def forward(
+        self, src: jax.Array, mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool | None = None
+    ) -> jax.Array:
+        for layer in self.layers:
+            src = layer(src, src_mask=mask, is_causal=bool(is_causal), src_key_padding_mask=src_key_padding_mask)
+        return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoder(Module):
+    """Decoder layers one after the other, each attending to the same memory.
+
+    Args:
+        decoder_layer: a description; every layer is a deep copy of it.
+        num_layers: how many.
+        norm: what comes after the last one, or None.
+
+    Params: layers.0, layers.1, …: each starts from its own names; norm.
+    Call: tgt (T, B, D), memory (S, B, D) -> (T, B, D), or as the layers have it.
+
+    Differs from torch: there the copies start alike.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> net = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), 2)
+        >>> params, state = net.init(jax.random.key(0))
+        >>> net.apply(params, state, jnp.ones((5, 3, 8)), jnp.ones((7, 3, 8)))[0].shape
+        (5, 3, 8)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.TransformerDecoder.html
+    """
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None):
+        super().__init__()
+        self.layers = ModuleList(copy.deepcopy(decoder_layer) for _ in range(num_layers))
+        self.num_layers, self.norm = num_layers, norm
+
+    def forward(
+        self,
+        tgt: jax.Array,
+        memory: jax.Array,
+        tgt_mask: Mask = None,
+        memory_mask: Mask = None,
+        tgt_key_padding_mask: Mask = None,
+        memory_key_padding_mask: Mask = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> jax.Array:
+        for layer in self.layers:
+            tgt = layer(
+                tgt,
+                memory,
+                tgt_mask=tgt_mask,
+                memory_mask=memory_mask,
+                tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask,
+                tgt_is_causal=bool(tgt_is_causal),
+                memory_is_causal=memory_is_causal,
+            )
+        return tgt if self.norm is None else self.norm(tgt)

@@ -1,0 +1,201 @@
+"""TransformerEncoderLayer and TransformerDecoderLayer, as in torch/nn/modules/transformer.py.
+
+Letters: `B batch, S length of the source, T length of the target, D d_model, F dim_feedforward, H heads`.
+
+Masks are those of `nn.MultiheadAttention`: True hides, floats are added. `*_mask` is (length, keys) or (B·H, length,
+keys), `*_key_padding_mask` is (B, keys), or (keys,) without a batch. `*_is_causal` says that the mask, which must be
+given all the same, is the causal one.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from funcnet import functional as F
+from funcnet.nn.attention import MultiheadAttention
+from funcnet.nn.dropout import Dropout
+from funcnet.nn.linear import Linear
+from funcnet.nn.module import Module
+from funcnet.nn.normalization import LayerNorm
+
+__all__ = ["Activation", "Mask", "TransformerDecoderLayer", "TransformerEncoderLayer"]
+
+Activation = str | Callable[[jax.Array], jax.Array]
+Mask = jax.Array | None
+
+
+class _Layer(Module):
+    """What both layers have: blocks added to what goes by them, with LayerNorm before the block or after the sum."""
+
+    norm_first: bool
+    activation: Any
+    linear1: Any
+    linear2: Any
+    dropout: Any
+
+    def _add(self, x: jax.Array, norm: Any, block: Callable[[jax.Array], jax.Array]) -> jax.Array:
+        return x + block(norm(x)) if self.norm_first else norm(x + block(x))
+
+    def _feed_forward(self, x: jax.Array) -> jax.Array:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention and two linear maps, each added to its input.
+
+    Args:
+        d_model: D.
+        nhead: H, which divides D.
+        dim_feedforward: F, the width between the linear maps.
+        dropout: the share dropped, of attention weights too.
+        activation: 'relu', 'gelu', a module or a function of one array.
+        layer_norm_eps: of both LayerNorms.
+        batch_first: whether input and output are (B, S, D) rather than (S, B, D).
+        norm_first: whether LayerNorm comes before a block, in place of after the sum.
+        bias: whether Linear and LayerNorm have one.
+        dtype: of the params, float32 unless told.
+
+    Params: self_attn (see `MultiheadAttention`), linear1 (F, D), linear2 (D, F), norm1, norm2.
+    Call: src (S, B, D), (B, S, D) or (S, D) -> the same shape. A query with every key hidden attends to 0.
+
+    Differs from torch: no fast path in eval, so outputs at padded positions are not zeroed: compare the others.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> padded = jnp.array([[False, False, True]])
+        >>> layer.apply(params, state, jnp.ones((1, 3, 8)), src_key_padding_mask=padded)[0].shape
+        (1, 3, 8)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.TransformerEncoderLayer.html
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        *,
+        dtype: Any = None,
+    ):
+        super().__init__()
+        self.self_attn = MultiheadAttention(
+            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, dtype=dtype
+        )
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, dtype=dtype)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, dtype=dtype)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
+        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.activation = _function(type(self).__name__, activation)
+
+    def forward(
+        self, src: jax.Array, src_mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
+    ) -> jax.Array:
+        def attend(x: jax.Array) -> jax.Array:
+            y, _ = self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)
+            return self.dropout1(y)
+
+        x = self._add(src, self.norm1, attend)
+        return self._add(x, self.norm2, lambda x: self.dropout2(self._feed_forward(x)))
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to the memory and two linear maps, each added to its input.
+
+    Args:
+        d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, dtype: as
+            in `TransformerEncoderLayer`.
+
+    Params: self_attn, multihead_attn (see `MultiheadAttention`), linear1 (F, D), linear2 (D, F), norm1, norm2, norm3.
+    Call: tgt (T, B, D), memory (S, B, D) -> (T, B, D), or (B, T, D), (B, S, D) -> (B, T, D), or without B.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> layer = nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> layer.apply(params, state, jnp.ones((1, 3, 8)), jnp.ones((1, 5, 8)))[0].shape
+        (1, 3, 8)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.TransformerDecoderLayer.html
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        *,
+        dtype: Any = None,
+    ):
+        super().__init__()
+        attention = {"dropout": dropout, "bias": bias, "batch_first": batch_first, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, **attention)
+        self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, dtype=dtype)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, dtype=dtype)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
+        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
+        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.dropout3 = Dropout(dropout)
+        self.activation = _function(type(self).__name__, activation)
+
+    def forward(
+        self,
+        tgt: jax.Array,
+        memory: jax.Array,
+        tgt_mask: Mask = None,
+        memory_mask: Mask = None,
+        tgt_key_padding_mask: Mask = None,
+        memory_key_padding_mask: Mask = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> jax.Array:
+        def attend(x: jax.Array) -> jax.Array:
+            y, _ = self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)
+            return self.dropout1(y)
+
+        def remember(x: jax.Array) -> jax.Array:
+            y, _ = self.multihead_attn(
+                x, memory, memory, memory_key_padding_mask, False, memory_mask, is_causal=memory_is_causal
+            )
+            return self.dropout2(y)
+
+        x = self._add(tgt, self.norm1, attend)
+        x = self._add(x, self.norm2, remember)
+        return self._add(x, self.norm3, lambda x: self.dropout3(self._feed_forward(x)))
+
+
+def _function(where: str, activation: Activation) -> Callable[[jax.Array], jax.Array]:
+    if callable(activation):
+        return activation
+    named: dict[str, Callable[[jax.Array], jax.Array]] = {"relu": F.relu, "gelu": F.gelu}
+    if activation not in named:
+        raise ValueError(
+            f"{where}: activation is unknown; expected 'relu', 'gelu' or a function, got {activation!r}. "
+            "Give the function itself."
+        )
+    return named[activation]

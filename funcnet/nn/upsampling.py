@@ -1,0 +1,109 @@
+"""Upsample, UpsamplingNearest2d and UpsamplingBilinear2d, as in torch/nn/modules/upsampling.py.
+
+Letters: `B batch, C channels, S spatial sizes`.
+"""
+
+import jax
+
+from funcnet import functional as F
+from funcnet.functional.upsampling import Factors, Sizes
+from funcnet.nn.module import Module
+
+__all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
+
+
+class Upsample(Module):
+    """Resizes images; `F.interpolate` says how.
+
+    Args:
+        size: of the output; this or scale_factor.
+        scale_factor: of the output's size to the input's, rounded down.
+        mode: 'nearest', 'linear', 'bilinear', 'bicubic', 'trilinear' and the others of `F.interpolate`.
+        align_corners: whether the centres of the outermost pixels stay the outermost.
+        recompute_scale_factor: whether coordinates follow the sizes though a scale_factor is given.
+
+    Call: (B, C, *S) -> (B, C, *S').
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.Upsample(scale_factor=2).apply({}, {}, jnp.array([[[1.0, 2.0]]]))[0]
+        Array([[[1., 1., 2., 2.]]], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Upsample.html
+    """
+
+    def __init__(
+        self,
+        size: Sizes = None,
+        scale_factor: Factors = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
+    ):
+        super().__init__()
+        self.size = size
+        if isinstance(scale_factor, tuple):
+            self.scale_factor: Factors = tuple(float(factor) for factor in scale_factor)
+        else:
+            self.scale_factor = float(scale_factor) if scale_factor else None  # type: ignore[arg-type]
+        self.mode, self.align_corners = mode, align_corners
+        self.recompute_scale_factor = recompute_scale_factor
+
+    def forward(self, input: jax.Array) -> jax.Array:
+        return F.interpolate(
+            input,
+            self.size,
+            self.scale_factor,
+            self.mode,
+            self.align_corners,
+            recompute_scale_factor=self.recompute_scale_factor,
+        )
+
+    def extra_repr(self) -> str:
+        given = f"size={self.size!r}" if self.scale_factor is None else f"scale_factor={self.scale_factor!r}"
+        return f"{given}, mode={self.mode!r}"
+
+
+class UpsamplingNearest2d(Upsample):
+    """Resizes images by picking pixels.
+
+    Args:
+        size: (H, W) of the output or one number for both; this or scale_factor.
+        scale_factor: likewise.
+
+    Call: (B, C, H, W) -> (B, C, H', W').
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.UpsamplingNearest2d(scale_factor=2).apply({}, {}, jnp.ones((1, 1, 2, 3)))[0].shape
+        (1, 1, 4, 6)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.UpsamplingNearest2d.html
+    """
+
+    def __init__(self, size: Sizes = None, scale_factor: Factors = None):
+        super().__init__(size, scale_factor, mode="nearest")
+
+
+class UpsamplingBilinear2d(Upsample):
+    """Resizes images by linear interpolation, the centres of the corner pixels staying the corners.
+
+    Args:
+        size: (H, W) of the output or one number for both; this or scale_factor.
+        scale_factor: likewise.
+
+    Call: (B, C, H, W) -> (B, C, H', W').
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> nn.UpsamplingBilinear2d((1, 3)).apply({}, {}, jnp.array([[[[1.0, 2.0]]]]))[0]
+        Array([[[[1. , 1.5, 2. ]]]], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.UpsamplingBilinear2d.html
+    """
+
+    def __init__(self, size: Sizes = None, scale_factor: Factors = None):
+        super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

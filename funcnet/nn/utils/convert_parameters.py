@@ -1,0 +1,115 @@
+"""Parameters as one vector and back, as in torch/nn/utils/convert_parameters.py.
+
+The order is torch's, that of `net.named_parameters()` with the layers of a stack one after the other, and a shared
+parameter comes once. It is asked of the net, for JAX sorts the keys of a dict whenever it rebuilds one.
+"""
+
+import functools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet import tree
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Parameter
+from funcnet.nn.state_dict import entries_of
+
+Tree = dict[str, Any]
+
+__all__ = ["parameters_to_vector", "vector_to_parameters"]
+
+
+def parameters_to_vector(net: Module, params: Tree) -> jax.Array:
+    """All parameters, flattened and one after the other.
+
+    Args:
+        net: the description.
+        params: its params, or another tree of their structure, such as gradients.
+
+    Returns:
+        (number of parameters,), in the dtype that holds them all.
+
+    Raises:
+        ValueError: params lack a parameter of the net.
+
+    Differs from torch: takes the net, which knows the order, and params; there, an iterable of tensors.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Linear(2, 1)
+        >>> parameters_to_vector(net, {"bias": jnp.array([3.0]), "weight": jnp.array([[1.0, 2.0]])})
+        Array([1., 2., 3.], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parameters_to_vector.html
+    """
+    flat = tree.flatten(params)
+    parts = [_of(flat, home, net)[layer].reshape(-1) for home, layer in _order(net)]
+    if not parts:
+        return jnp.zeros(0)
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = functools.reduce(jnp.promote_types, [part.dtype for part in parts])
+    return jnp.concatenate([part.astype(dtype) for part in parts])
+
+
+def vector_to_parameters(net: Module, vec: jax.Array, params: Tree) -> Tree:
+    """Params with the numbers of a vector, as `parameters_to_vector` orders them.
+
+    Args:
+        net: the description.
+        vec: (number of parameters,).
+        params: what gives the shapes and dtypes; its numbers do not count.
+
+    Returns:
+        A tree as `params`.
+
+    Raises:
+        ValueError: the vector has another length.
+
+    Differs from torch: gives new params, in their own dtypes (there they take the vector's); a vector that is too long
+    is refused.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Linear(2, 1)
+        >>> params, _ = net.init(jax.random.key(0))
+        >>> vector_to_parameters(net, jnp.arange(3.0), params)["bias"]
+        Array([2.], dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.vector_to_parameters.html
+    """
+    flat, order = tree.flatten(params), list(_order(net))
+    shapes = [jnp.shape(_of(flat, home, net))[len(layer) :] for home, layer in order]
+    sizes = [math.prod(shape) for shape in shapes]
+    if jnp.shape(vec) != (sum(sizes),):
+        raise ValueError(
+            f"utils.vector_to_parameters: the vector has the wrong shape; expected {(sum(sizes),)}, got "
+            f"{jnp.shape(vec)}. Give one number for each parameter of the net."
+        )
+    layers: dict[str, list[jax.Array]] = {}
+    start = 0
+    for (home, _), size, shape in zip(order, sizes, shapes, strict=True):
+        layers.setdefault(home, []).append(vec[start : start + size].reshape(shape))
+        start += size
+
+    def one(name: str, leaf: Any) -> jax.Array:
+        return jnp.stack(layers[name]).reshape(jnp.shape(leaf)).astype(leaf.dtype)
+
+    return tree.map_with_name(one, params)
+
+
+def _order(net: Module) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """(name in params, layer of the stack that it is in) of every parameter, each once."""
+    places = ((one.home, one.layer) for one in entries_of(net) if isinstance(one.leaf, Parameter))
+    return iter(dict.fromkeys(places))
+
+
+def _of(flat: dict[str, Any], home: str, net: Module) -> Any:
+    if home not in flat:
+        raise ValueError(
+            f"utils: the params have no {home!r}; expected those of {type(net).__name__}, got {list(flat)}. Give the "
+            "params of this net, all of them."
+        )
+    return flat[home]

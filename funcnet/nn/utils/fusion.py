@@ -1,0 +1,198 @@
+"""BatchNorm folded into the layer before it, for inference, as in torch/nn/utils/fusion.py."""
+
+import copy
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet.functional import checks
+from funcnet.nn import init
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Buffer, Parameter
+
+Tree = dict[str, Any]
+Fused = tuple[jax.Array, jax.Array]
+
+__all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
+
+
+def fuse_conv_bn_eval(
+    conv: Module, bn: Module, conv_params: Tree, bn_params: Tree, bn_state: Tree, transpose: bool = False
+) -> tuple[Any, Tree]:
+    """(conv, params) of one convolution that gives what the convolution and the BatchNorm behind it give in eval.
+
+    Args:
+        conv: the description of a convolution; it stays as it is.
+        bn: the description of the BatchNorm.
+        conv_params, bn_params: the params of the two.
+        bn_state: the running statistics.
+        transpose: whether it is a transposed convolution.
+
+    Returns:
+        A description with a bias, and its params. A bias that the convolution did not have is frozen, as in torch.
+
+    Raises:
+        ValueError: no running statistics, a leaf that is computed or borrowed, or groups in a transposed convolution.
+
+    Differs from torch: takes and gives params. A description is in no mode, so none is refused for being in training.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Sequential(nn.Conv1d(2, 3, 1), nn.BatchNorm1d(3))
+        >>> params, state = net.init(jax.random.key(0))
+        >>> conv, fused = fuse_conv_bn_eval(net[0], net[1], params["0"], params["1"], state["1"])
+        >>> x = jnp.ones((1, 2, 4))
+        >>> bool(jnp.allclose(conv.apply(fused, {}, x)[0], net.apply(params, state, x)[0]))
+        True
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.fuse_conv_bn_eval.html
+    """
+    where = "utils.fuse_conv_bn_eval"
+    if transpose and conv.groups != 1:
+        raise ValueError(
+            f"{where}: the outputs of a grouped transposed convolution are not one dimension of its weight; expected "
+            f"groups=1, got {conv.groups}. Leave the two apart."
+        )
+    return _fuse(where, fuse_conv_bn_weights, conv, bn, conv_params, bn_params, bn_state, transpose)
+
+
+def fuse_conv_bn_weights(
+    conv_w: jax.Array,
+    conv_b: jax.Array | None,
+    bn_rm: jax.Array,
+    bn_rv: jax.Array,
+    bn_eps: float,
+    bn_w: jax.Array | None,
+    bn_b: jax.Array | None,
+    transpose: bool = False,
+) -> Fused:
+    """(weight · s, (bias - mean) · s + shift) with s = scale / sqrt(variance + eps).
+
+    Args:
+        conv_w: (out, in, *kernel), or (in, out, *kernel) if transposed.
+        conv_b: (out,), or None: 0.
+        bn_rm, bn_rv: (out,), the running mean and variance.
+        bn_eps: added to the variance.
+        bn_w, bn_b: (out,), scale and shift, or None: 1 and 0.
+        transpose: whether the outputs are dimension 1 of the weight.
+
+    Returns:
+        (weight, bias), computed in at least float32 and given in the convolution's dtypes.
+
+    Example:
+        >>> one = jnp.ones(1)
+        >>> fuse_conv_bn_weights(jnp.full((1, 1, 1), 3.0), None, 2 * one, 4 * one, 0.0, None, None)
+        (Array([[[1.5]]], dtype=float32), Array([-1.], dtype=float32))
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.fuse_conv_bn_weights.html
+    """
+    shape = [-1 if i == int(transpose) else 1 for i in range(conv_w.ndim)]
+    return _fused(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, shape)
+
+
+def fuse_linear_bn_eval(
+    linear: Module, bn: Module, linear_params: Tree, bn_params: Tree, bn_state: Tree
+) -> tuple[Any, Tree]:
+    """(linear, params) of one layer that gives what the linear layer and the BatchNorm behind it give in eval.
+
+    Args:
+        linear: the description of a linear layer; it stays as it is.
+        bn: the description of the BatchNorm, over as many features as the layer gives, or over one.
+        linear_params, bn_params: the params of the two.
+        bn_state: the running statistics.
+
+    Returns:
+        A description with a bias, and its params. A bias that the layer did not have is frozen, as in torch.
+
+    Raises:
+        ValueError: no running statistics, another number of features, or a leaf that is computed or borrowed.
+
+    Differs from torch: as `fuse_conv_bn_eval`; a BatchNorm without scale and shift is folded too.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Sequential(nn.Linear(2, 3, bias=False), nn.BatchNorm1d(3))
+        >>> params, state = net.init(jax.random.key(0))
+        >>> linear, fused = fuse_linear_bn_eval(net[0], net[1], params["0"], params["1"], state["1"])
+        >>> linear
+        Linear(in_features=2, out_features=3, bias=True)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.fuse_linear_bn_eval.html
+    """
+    where = "utils.fuse_linear_bn_eval"
+    if bn.num_features not in (linear.out_features, 1):
+        raise ValueError(
+            f"{where}: the BatchNorm is over other features; expected {linear.out_features}, or 1 for all, got "
+            f"{bn.num_features}. Fuse the layers that stand one behind the other."
+        )
+    return _fuse(where, fuse_linear_bn_weights, linear, bn, linear_params, bn_params, bn_state)
+
+
+def fuse_linear_bn_weights(
+    linear_w: jax.Array,
+    linear_b: jax.Array | None,
+    bn_rm: jax.Array,
+    bn_rv: jax.Array,
+    bn_eps: float,
+    bn_w: jax.Array | None,
+    bn_b: jax.Array | None,
+) -> Fused:
+    """(weight · s, (bias - mean) · s + shift) with s = scale / sqrt(variance + eps).
+
+    Args:
+        linear_w: (out, in).
+        linear_b: (out,), or None: 0.
+        bn_rm, bn_rv: (out,) or (1,), the running mean and variance.
+        bn_eps: added to the variance.
+        bn_w, bn_b: as these, scale and shift, or None: 1 and 0.
+
+    Returns:
+        (weight, bias), computed in at least float32 and given in the layer's dtypes.
+
+    Example:
+        >>> one = jnp.ones(1)
+        >>> fuse_linear_bn_weights(jnp.full((1, 1), 3.0), None, 2 * one, 4 * one, 0.0, None, None)
+        (Array([[1.5]], dtype=float32), Array([-1.], dtype=float32))
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.fuse_linear_bn_weights.html
+    """
+    return _fused(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, [-1, 1])
+
+
+def _fused(w: Any, b: Any, mean: Any, var: Any, eps: float, scale: Any, shift: Any, shape: list[int]) -> Fused:
+    arrays = [array for array in (w, b, mean, var, scale, shift) if array is not None]
+    wide = max((checks.wide_dtype(array) for array in arrays), key=lambda dtype: dtype.itemsize)
+    raised = lambda array, default: jnp.asarray(default, wide) if array is None else array.astype(wide)
+    factor = raised(scale, 1) * jax.lax.rsqrt(raised(var, 1) + eps)
+    bias = (raised(b, 0) - raised(mean, 0)) * factor + raised(shift, 0)
+    return (raised(w, 0) * factor.reshape(shape)).astype(w.dtype), bias.astype(w.dtype if b is None else b.dtype)
+
+
+def _own(where: str, module: Module, given: Tree, name: str) -> Any:
+    """The array of a leaf, None where the module has none. One that lives elsewhere must not count as none."""
+    leaf = getattr(module, name)
+    if leaf is None or (name in given and isinstance(leaf, Parameter | Buffer)):
+        return given.get(name)
+    raise ValueError(
+        f"{where}: the {type(module).__name__} has no {name} of its own; expected {name!r} in what is given, got "
+        f"{sorted(given)}. Remove what computes it first, or take net.subtree(…) of the layer for what it borrows."
+    )
+
+
+def _fuse(
+    where: str, weights: Any, layer: Any, bn: Any, params: Tree, bn_params: Tree, bn_state: Tree, *rest: Any
+) -> Any:
+    old_bias = _own(where, layer, params, "bias")
+    mean, var = (_own(where, bn, bn_state, name) for name in ("running_mean", "running_var"))
+    if mean is None or var is None:
+        raise ValueError(
+            f"{where}: the BatchNorm keeps no running statistics; expected running_mean and running_var in bn_state, "
+            f"got {sorted(bn_state)}. Only what eval normalises by fixed numbers can be folded."
+        )
+    scale, shift = (_own(where, bn, bn_params, name) for name in ("weight", "bias"))
+    weight, bias = weights(_own(where, layer, params, "weight"), old_bias, mean, var, bn.eps, scale, shift, *rest)
+    fused = copy.deepcopy(layer)
+    if old_bias is None:
+        fused.bias = Parameter(bias.shape, init.zeros(), dtype=bias.dtype, requires_grad=False)
+    return fused, {"weight": weight, "bias": bias}

@@ -1,0 +1,217 @@
+"""The orthogonal parametrization of torch/nn/utils/parametrizations.py.
+
+Letters: `n ≥ k` are the sizes of a matrix, the tall way round.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet.functional import checks
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Buffer
+from funcnet.nn.utils.parametrize import parametrizable, register_parametrization
+
+__all__ = ["orthogonal"]
+
+MAPS = ("matrix_exp", "cayley", "householder")
+
+
+def orthogonal(
+    module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
+) -> Module:
+    """An orthogonal matrix, or a batch of them: Qᵀ Q = I for a tall weight (…, n, k), Q Qᵀ = I for a wide one.
+
+    With A skew-symmetric, made of the lower triangle of the original:
+
+    - 'matrix_exp': Q = exp(A);  'cayley': Q = (I + A/2)(I - A/2)⁻¹; of both the first k columns;
+    - 'householder': Q = H₁ H₂ … H_k, the reflections at the columns below the diagonal, times the diagonal's signs.
+
+    Args:
+        module: the description; it is changed, and given back.
+        name: of its parameter.
+        orthogonal_map: one of the three; by default 'matrix_exp' for square weights, else 'householder'.
+        use_trivialization: whether Q is multiplied by a fixed orthogonal `base`, so that it starts as the weight made
+            orthogonal, at the point where the map is best conditioned. Without it only 'householder' starts there.
+
+    Params: `parametrizations.<name>.original` (…, n, k). State: `parametrizations.<name>.0.base` (…, n, n) with
+    trivialization; (…, n, k) turned where the weight is wide.
+
+    Raises:
+        ValueError: no such parameter, fewer than two dimensions, or an unknown map.
+
+    Differs from torch: a description without a start of its own has `base` at the identity, where torch has none.
+
+    Example:
+        >>> from funcnet import nn
+        >>> layer = nn.utils.parametrizations.orthogonal(nn.Linear(3, 5, bias=False))
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> q = layer.apply(params, state, jnp.eye(3))[0]
+        >>> bool(jnp.allclose(q @ q.T, jnp.eye(3), atol=1e-6))
+        True
+
+    Reference: Lezcano-Casado, 2019, "Trivializations for Gradient-Based Optimization on Manifolds".
+    """
+    where = "parametrizations.orthogonal"
+    weight = parametrizable(where, module, name)
+    if weight.ndim < 2:
+        raise ValueError(
+            f"{where}: a vector has no orthogonal form; expected 2 dimensions or more, got {weight.ndim}. "
+            "Choose a matrix or a batch of them."
+        )
+    complex_weight = jnp.issubdtype(weight.dtype, jnp.complexfloating)
+    if orthogonal_map is None:
+        orthogonal_map = "matrix_exp" if weight.shape[-2] == weight.shape[-1] or complex_weight else "householder"
+    if orthogonal_map not in MAPS:
+        raise ValueError(
+            f"{where}: unknown orthogonal_map; expected one of {MAPS}, got {orthogonal_map!r}. Choose one."
+        )
+    if complex_weight and orthogonal_map == "householder":
+        raise ValueError(
+            f"{where}: reflections do not parametrize complex matrices; expected 'matrix_exp' or 'cayley', got "
+            "'householder'. Choose one of the two."
+        )
+    made = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
+    return register_parametrization(module, name, made, unsafe=True)
+
+
+class _Orthogonal(Module):
+    def __init__(self, weight: Any, orthogonal_map: str, *, use_trivialization: bool = True):
+        super().__init__()
+        self.shape, self.orthogonal_map = tuple(weight.shape), orthogonal_map
+        self.use_trivialization = use_trivialization
+        if use_trivialization:
+            n = max(self.shape[-2:])
+            self.register_buffer("base", Buffer((*self.shape[:-2], n, n), _identity, dtype=weight.dtype))
+
+    def forward(self, X: jax.Array) -> jax.Array:
+        wide = X.shape[-2] < X.shape[-1]
+        dtype, X = X.dtype, _wide(jnp.swapaxes(X, -1, -2) if wide else X)
+        Q = _reflections(X) if self.orthogonal_map == "householder" else _of_skew(X, self.orthogonal_map)
+        if self.use_trivialization:
+            Q = _wide(self.base) @ Q
+        return (jnp.swapaxes(Q, -1, -2) if wide else Q).astype(dtype)
+
+    def right_inverse(self, Q: jax.Array) -> jax.Array:
+        if Q.shape != self.shape:
+            raise ValueError(
+                f"parametrizations.orthogonal: the value has the wrong shape; expected {self.shape}, got {Q.shape}. "
+                "Assign a matrix or a batch of matrices of that shape."
+            )
+        wide = Q.shape[-2] < Q.shape[-1]
+        dtype, Q = Q.dtype, _wide(Q)
+        tall = jnp.swapaxes(Q, -1, -2) if wide else Q
+        if not self.use_trivialization:
+            if self.orthogonal_map != "householder":
+                raise NotImplementedError(
+                    f"parametrizations.orthogonal: {self.orthogonal_map!r} without use_trivialization has no right "
+                    "inverse; expected 'householder', or use_trivialization=True. Choose one of them to assign a value."
+                )
+            packed = _packed_reflections(tall)
+            return (jnp.swapaxes(packed, -1, -2) if wide else packed).astype(dtype)
+        n, k = tall.shape[-2:]
+        if n == k:
+            close = 10.0 * n * float(jnp.finfo(Q.dtype).eps)
+            product = jnp.swapaxes(tall, -1, -2).conj() @ tall
+            orthogonal = jnp.allclose(product, jnp.eye(n, dtype=Q.dtype), rtol=1e-5, atol=close)
+            self.base = jnp.where(orthogonal, tall, _orthogonalized(tall)).astype(dtype)
+        else:
+            more = jax.random.normal(self.make_rng(), (*tall.shape[:-1], n - k), Q.dtype)
+            self.base = _orthogonalized(jnp.concatenate([tall, more], -1)).astype(dtype)
+        # The reflections' diagonal is minus the signs: minus the identity stands for the identity.
+        return jnp.broadcast_to(-jnp.eye(Q.shape[-2], Q.shape[-1], dtype=dtype), Q.shape)
+
+
+def _identity(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    return jnp.broadcast_to(jnp.eye(shape[-1], dtype=dtype), shape)
+
+
+def _of_skew(X: jax.Array, name: str) -> jax.Array:
+    """The first k columns of exp(A) or of Cayley's (I - A/2)⁻¹ (I + A/2), A = L - Lᴴ of the lower triangle L."""
+    n, k = X.shape[-2:]
+    lower = jnp.tril(X)
+    lower = jnp.concatenate([lower, jnp.zeros((*X.shape[:-1], n - k), X.dtype)], -1)
+    A = lower - jnp.swapaxes(lower, -1, -2).conj()
+    if name == "matrix_exp":
+        return _exponential(A)[..., :k]
+    eye, half = jnp.eye(n, dtype=X.dtype), jnp.asarray(0.5, X.dtype)
+    return jnp.linalg.solve(eye - half * A, (eye + half * A)[..., :k])
+
+
+def _exponential(A: jax.Array) -> jax.Array:
+    """exp(A) by scaling, Padé's approximant of order 13, and squaring.
+
+    One order for all norms and at most 2¹⁶-fold scaling: `jax.scipy.linalg.expm` chooses among five orders, and takes
+    twice as long to compile and two to six times as long to run forward and backward.
+    """
+    eye = jnp.eye(A.shape[-1], dtype=A.dtype)
+    norm = jax.lax.stop_gradient(jnp.max(jnp.sum(jnp.abs(A), -2), -1))
+    squarings = jnp.clip(jnp.ceil(jnp.log2(norm / 5.37)), 0, 16)[..., None, None]
+    A = A * jnp.exp2(-squarings).astype(A.dtype)
+    squarings = squarings.astype(jnp.int32)
+    b = [jnp.asarray(c, A.dtype) for c in _PADE]
+    A2 = A @ A
+    A4 = A2 @ A2
+    A6 = A4 @ A2
+    odd = A @ (A6 @ (b[13] * A6 + b[11] * A4 + b[9] * A2) + b[7] * A6 + b[5] * A4 + b[3] * A2 + b[1] * eye)
+    even = A6 @ (b[12] * A6 + b[10] * A4 + b[8] * A2) + b[6] * A6 + b[4] * A4 + b[2] * A2 + b[0] * eye
+    result = jnp.linalg.solve(even - odd, even + odd)
+    square = lambda R, i: (jnp.where(i < squarings, R @ R, R), None)
+    return jax.lax.scan(square, result, jnp.arange(16, dtype=jnp.int32))[0]
+
+
+def _reflections(X: jax.Array) -> jax.Array:
+    """The first k columns of H₁ H₂ … H_k, H_i = I - 2 v_i v_iᵀ / ‖v_i‖², times the diagonal of X cut to integers.
+
+    v_i is column i of X below its diagonal, with 1 on it. The product is I - V T Vᵀ with T⁻¹ the upper triangle of
+    Vᵀ V, its diagonal halved: matrix products and one triangular solve in place of k steps, and every derivative.
+    """
+    n, k = X.shape[-2:]
+    eye = jnp.eye(n, k, dtype=X.dtype)
+    V = jnp.tril(X, -1) + eye
+    gram = jnp.swapaxes(V, -1, -2) @ V
+    inverse = jnp.triu(gram, 1) + gram * (jnp.asarray(0.5, X.dtype) * jnp.eye(k, dtype=X.dtype))
+    top = jnp.swapaxes(V[..., :k, :], -1, -2)
+    Q = eye - V @ jax.scipy.linalg.solve_triangular(inverse, top)
+    signs = jax.lax.stop_gradient(jnp.diagonal(X, axis1=-2, axis2=-1)).astype(jnp.int32).astype(X.dtype)
+    return Q * signs[..., None, :]
+
+
+def _packed_reflections(Q: jax.Array) -> jax.Array:
+    """The X whose `_reflections` are the orthogonal factor of Q: LAPACK's vectors, and the signs on the diagonal."""
+    packed, tau = jnp.linalg.qr(Q, mode="raw")
+    packed = jnp.swapaxes(packed, -1, -2)
+    diagonal = jnp.sign(jnp.diagonal(packed, axis1=-2, axis2=-1))
+    diagonal = jnp.where(tau == 0, -diagonal, diagonal)  # LAPACK leaves a reflection out: then H would turn the sign
+    return jnp.where(jnp.eye(Q.shape[-2], Q.shape[-1], dtype=bool), diagonal[..., None, :], packed)
+
+
+def _orthogonalized(A: jax.Array) -> jax.Array:
+    """Q of A = Q R with the diagonal of R not negative."""
+    Q, R = jnp.linalg.qr(A)
+    return Q * jnp.sign(jnp.diagonal(R, axis1=-2, axis2=-1))[..., None, :]
+
+
+def _wide(x: jax.Array) -> jax.Array:
+    """`x` in at least float32, or complex."""
+    return x if jnp.issubdtype(x.dtype, jnp.complexfloating) else x.astype(checks.wide_dtype(x))
+
+
+# Higham, 2005, "The Scaling and Squaring Method for the Matrix Exponential Revisited"; divided by the first.
+_PADE = [
+    1.0,
+    1 / 2,
+    3 / 25,
+    11 / 600,
+    11 / 5520,
+    3 / 18400,
+    1 / 96600,
+    1 / 1932000,
+    1 / 48944000,
+    1 / 1585785600,
+    1 / 67395888000,
+    1 / 3953892096000,
+    1 / 355850288640000,
+    1 / 64764752532480000,
+]

@@ -1,0 +1,147 @@
+"""`PackedSequence`, and what its layout says; `rnn.py` makes them."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["PackedSequence", "invert_permutation", "known_integers", "lengths_of", "places_of"]
+
+
+class _Fields(NamedTuple):
+    data: Any
+    batch_sizes: np.ndarray
+    sorted_indices: np.ndarray | None
+    unsorted_indices: np.ndarray | None
+
+
+class PackedSequence(_Fields):
+    """A packed batch, as the functions of `nn.utils.rnn` make it: all recurrent layers take it and give it back.
+
+    Args:
+        data: (N, *), the steps of all sequences.
+        batch_sizes: (T,), how many sequences have a step t; numpy's int64, as torch keeps them on the CPU.
+        sorted_indices: (B,), the sequence that each sorted place holds; None if they were sorted.
+        unsorted_indices: (B,), the sorted place of each sequence; from `sorted_indices` unless told.
+
+    For JAX `data` is the only leaf; all else is layout and static. So `jax.grad` and `jax.tree.map` see floating data
+    alone, and under `jit` another layout is another program. To change the data, write
+    `packed._replace(data=f(packed.data))`.
+
+    Raises:
+        TypeError: the layout is traced; no `batch_sizes`.
+        ValueError: the sizes do not fall from the first to the last, or do not fit the data or the indices.
+
+    Differs from torch: a layout that does not fit is refused here, not where it is used; no methods for devices and
+    dtypes (`funcnet.tree.cast(packed, dtype)`).
+
+    Example:
+        >>> from funcnet.nn.utils.rnn import pack_sequence
+        >>> packed = pack_sequence([jnp.array([1, 2, 3]), jnp.array([4])])
+        >>> packed.data, packed.batch_sizes
+        (Array([1, 4, 2, 3], dtype=int32), array([2, 1, 1]))
+
+    Reference: torch.nn.utils.rnn.PackedSequence.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, data: Any, batch_sizes: Any = None, sorted_indices: Any = None, unsorted_indices: Any = None
+    ) -> "PackedSequence":
+        if batch_sizes is None:  # torch's old form: both in one pair
+            if not isinstance(data, (tuple, list)) or len(data) != 2:
+                raise TypeError(
+                    "PackedSequence: there are no batch_sizes; expected them beside the data, got none. Make it with "
+                    "pack_sequence or pack_padded_sequence."
+                )
+            data, batch_sizes = data
+        sizes = known_integers("PackedSequence", "batch_sizes", batch_sizes)
+        order = None if sorted_indices is None else known_integers("PackedSequence", "sorted_indices", sorted_indices)
+        back = invert_permutation(order)
+        if unsorted_indices is not None:
+            back = known_integers("PackedSequence", "unsorted_indices", unsorted_indices)
+        if sizes.ndim != 1 or sizes.size == 0 or sizes[-1] < 1 or (np.diff(sizes) > 0).any():
+            raise ValueError(
+                "PackedSequence: batch_sizes are none; expected numbers of at least 1 that never grow, "
+                f"got {sizes.tolist()}. Make it with pack_sequence or pack_padded_sequence."
+            )
+        if np.ndim(data) == 0 or data.shape[0] != sizes.sum():
+            raise ValueError(
+                f"PackedSequence: data does not fit batch_sizes; expected {sizes.sum()} steps, their sum, "
+                f"got {np.shape(data)}. Make it with pack_sequence or pack_padded_sequence."
+            )
+        for name, indices in (("sorted_indices", order), ("unsorted_indices", back)):
+            if indices is not None and not np.array_equal(np.sort(indices), np.arange(sizes[0])):
+                raise ValueError(
+                    f"PackedSequence: {name} do not fit; expected each of the {sizes[0]} sequences once, "
+                    f"got {indices.tolist()}. Make it with pack_sequence or pack_padded_sequence."
+                )
+        return super().__new__(cls, data, sizes, order, back)
+
+
+def _flatten(packed: PackedSequence) -> tuple[Any, Any]:
+    layout = tuple(None if a is None else tuple(a.tolist()) for a in packed[1:])
+    return ((jax.tree_util.GetAttrKey("data"), packed.data),), layout
+
+
+def _unflatten(layout: Any, leaves: Any) -> PackedSequence:
+    arrays = (None if a is None else np.array(a, np.int64) for a in layout)
+    return PackedSequence._make((*leaves, *arrays))  # unchecked: a leaf may be anything
+
+
+jax.tree_util.register_pytree_with_keys(PackedSequence, _flatten, _unflatten)
+
+
+def invert_permutation(permutation: Any) -> Any:
+    """The permutation that undoes another: `result[permutation[i]] = i`; None for None.
+
+    Args:
+        permutation: (B,), every number below B once.
+
+    Returns:
+        The same kind of array.
+
+    Example:
+        >>> invert_permutation(np.array([2, 0, 1]))
+        array([1, 2, 0])
+
+    Reference: torch.nn.utils.rnn.invert_permutation.
+    """
+    if permutation is None:
+        return None
+    if isinstance(permutation, jax.Array):
+        return jnp.argsort(permutation).astype(permutation.dtype)
+    return np.argsort(permutation, kind="stable")
+
+
+def known_integers(where: str, name: str, array: Any) -> np.ndarray:
+    """`array` as numpy's int64, else TypeError."""
+    if isinstance(array, jax.core.Tracer):
+        raise TypeError(
+            f"{where}: {name} are traced; expected known numbers, got {array.aval}. The shape of a packed batch "
+            "follows from them: pack outside jit, give them as a list, or keep the batch padded and call the layer "
+            "with lengths=."
+        )
+    known = np.asarray(array)
+    if known.size and not np.issubdtype(known.dtype, np.integer):
+        raise TypeError(
+            f"{where}: {name} must hold integers; expected int64 or the like, got {known.dtype}. Convert it."
+        )
+    return known.astype(np.int64)
+
+
+def lengths_of(packed: PackedSequence) -> np.ndarray:
+    """(B,), in the order in which the sequences were given."""
+    sizes = packed.batch_sizes
+    lengths = (sizes > np.arange(sizes[0])[:, None]).sum(1)
+    return lengths if packed.unsorted_indices is None else lengths[packed.unsorted_indices]
+
+
+def places_of(packed: PackedSequence) -> tuple[np.ndarray, np.ndarray]:
+    """(the step, the sequence as it was given) of each row of the data, both (N,)."""
+    sizes = packed.batch_sizes
+    time = np.repeat(np.arange(sizes.size), sizes)
+    place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return time, place if packed.sorted_indices is None else packed.sorted_indices[place]

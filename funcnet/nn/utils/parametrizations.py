@@ -1,0 +1,245 @@
+"""weight_norm, spectral_norm and orthogonal (`orthogonal.py`), as in torch/nn/utils/parametrizations.py.
+
+Letters: `h, w` are the sizes of a weight flattened to a matrix.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet import functional as F
+from funcnet.functional import checks
+from funcnet.nn.conv_transpose import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Buffer
+from funcnet.nn.utils.orthogonal import orthogonal
+from funcnet.nn.utils.parametrize import parametrizable, register_parametrization
+
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
+
+# -------------------------------------------------------------------------------------------------- weight norm
+
+
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
+    """w = g · v / ‖v‖, the norm over all dimensions but `dim`: magnitude and direction learn apart.
+
+    Args:
+        module: the description; it is changed, and given back.
+        name: of its parameter.
+        dim: the dimension that keeps its own norms; None, and -1 as in torch: one norm for all.
+
+    Params: `parametrizations.<name>.original0` (g) and `original1` (v). Files with `<name>_g` and `<name>_v` load.
+
+    Raises:
+        ValueError: no such parameter, or it has no dimension `dim`.
+
+    Example:
+        >>> from funcnet import nn
+        >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(20, 40))
+        >>> layer
+        ParametrizedLinear(
+          in_features=20, out_features=40, bias=True
+          (parametrizations): ModuleDict(
+            (weight): ParametrizationList(
+              (0): _WeightNorm()
+            )
+          )
+        )
+        >>> [name for name, _ in layer.named_parameters()]
+        ['bias', 'parametrizations.weight.original0', 'parametrizations.weight.original1']
+
+    Reference: Salimans & Kingma, 2016, "Weight Normalization".
+    """
+    ndim = parametrizable("parametrizations.weight_norm", module, name).ndim
+    module = register_parametrization(module, name, _WeightNorm(norm_dim(dim, ndim)), unsafe=True)
+    return _reads(module, name, {"_g": "original0", "_v": "original1"})
+
+
+class _WeightNorm(Module):
+    def __init__(self, dim: int):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, weight_g: jax.Array, weight_v: jax.Array) -> jax.Array:
+        return weight_of(weight_g, weight_v, self.dim)
+
+    def right_inverse(self, weight: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return norm_except_dim(weight, self.dim), weight
+
+
+def norm_dim(dim: int | None, ndim: int) -> int:
+    """`dim` counted from the front; -1 stands for the norm of the whole.
+
+    Raises:
+        ValueError: there is no such dimension.
+    """
+    if dim is None or dim == -1:
+        return -1
+    if not -ndim <= dim < ndim:
+        raise ValueError(
+            f"weight_norm: dim is out of range; expected {-ndim} to {ndim - 1}, got {dim}. Name a dimension."
+        )
+    return dim % ndim
+
+
+def norm_except_dim(v: jax.Array, dim: int) -> jax.Array:
+    """‖v‖ over all dimensions but `dim`, which stay with size 1; for -1 of the whole, a scalar."""
+    wide = _wide(v)
+    axes = tuple(i for i in range(v.ndim) if i != dim) if dim != -1 else None
+    return jnp.sqrt(jnp.sum(wide * wide, axes, keepdims=dim != -1)).astype(v.dtype)
+
+
+def weight_of(g: jax.Array, v: jax.Array, dim: int) -> jax.Array:
+    """v · (g / ‖v‖), computed in at least float32."""
+    wide = _wide(v)
+    return (wide * (_wide(g) / norm_except_dim(wide, dim))).astype(v.dtype)
+
+
+# ------------------------------------------------------------------------------------------------ spectral norm
+
+
+def spectral_norm(
+    module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> Module:
+    """W / σ(W), σ the largest singular value, estimated as uᵀ W v by power iteration.
+
+    In training every call of the module makes `n_power_iterations` steps ``u ← W v / ‖W v‖, v ← Wᵀ u / ‖Wᵀ u‖`` and
+    keeps u and v in the state; in eval none. For the gradient u and v are constants. They start from random vectors
+    with 15 steps on the starting weight. A weight of one dimension is divided by its norm, and has no u and v.
+
+    Args:
+        module: the description; it is changed, and given back.
+        name: of its parameter.
+        n_power_iterations: steps for each call in training.
+        eps: the least norm to divide by.
+        dim: the dimension of the outputs, which becomes the rows: 0, for transposed convolutions 1.
+
+    Params: `parametrizations.<name>.original`. State: `parametrizations.<name>.0._u` (h,) and `._v` (w,). Checkpoints
+    with `<name>_orig`, `<name>_u` and `<name>_v` load.
+
+    Raises:
+        ValueError: no such parameter, or no such dimension, or no step.
+
+    Differs from torch: two layers that are one module and run twice make two steps, as there; what torch does at every
+    access, this does at every call. The old names load here too.
+
+    Example:
+        >>> import numpy as np
+        >>> from funcnet import nn
+        >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(20, 40, bias=False))
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> weight, _ = layer.apply(params, state, jnp.eye(20))
+        >>> bool(abs(jnp.linalg.norm(weight, 2) - 1) < 0.05)
+        True
+
+    Reference: Miyato et al., 2018, "Spectral Normalization for Generative Adversarial Networks".
+    """
+    weight = parametrizable("parametrizations.spectral_norm", module, name)
+    if dim is None:
+        dim = rows_dim(module)
+    register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+    return _reads(module, name, {"_orig": "original", "_u": "0._u", "_v": "0._v"} if weight.ndim > 1 else {})
+
+
+def rows_dim(module: Module) -> int:
+    """The dimension of a layer's weight that counts its outputs."""
+    return 1 if isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 0
+
+
+class _SpectralNorm(Module):
+    _u: Any
+    _v: Any
+
+    def __init__(self, weight: Any, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12):
+        super().__init__()
+        if not -weight.ndim <= dim < weight.ndim:
+            raise ValueError(
+                f"spectral_norm: dim is out of range; expected {-weight.ndim} to {weight.ndim - 1}, got {dim}. "
+                "Name a dimension of the weight."
+            )
+        check_steps(n_power_iterations)
+        self.dim, self.eps, self.n_power_iterations = dim % weight.ndim, eps, n_power_iterations
+        if weight.ndim > 1:
+            rows = weight.shape[self.dim]
+            self.register_buffer("_u", Buffer(rows, unit_vector, dtype=weight.dtype))
+            self.register_buffer("_v", Buffer(math.prod(weight.shape) // max(rows, 1), unit_vector, dtype=weight.dtype))
+
+    def forward(self, weight: jax.Array) -> jax.Array:
+        if weight.ndim == 1:
+            return F.normalize(weight, dim=0, eps=self.eps)
+        if self.training:
+            self._step(weight, self.n_power_iterations)
+        return divided_by_sigma(weight, self._u, self._v, self.dim)
+
+    def right_inverse(self, value: jax.Array) -> jax.Array:
+        return value
+
+    def begin(self, weight: jax.Array) -> None:
+        if weight.ndim > 1:
+            self._step(weight, 15)
+
+    def _step(self, weight: jax.Array, steps: int) -> None:
+        matrix = jax.lax.stop_gradient(as_matrix(weight, self.dim))
+
+        def step(_: Any, vectors: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            u = F.normalize(matrix @ vectors[1], dim=0, eps=self.eps)
+            return u, F.normalize(matrix.T @ u, dim=0, eps=self.eps)
+
+        vectors = _wide(self._u), _wide(self._v)
+        u, v = step(0, vectors) if steps == 1 else jax.lax.fori_loop(0, steps, step, vectors)
+        self._u, self._v = u.astype(weight.dtype), v.astype(weight.dtype)
+
+
+def check_steps(n_power_iterations: int) -> None:
+    """ValueError unless there is a step to make."""
+    if n_power_iterations <= 0:
+        raise ValueError(
+            f"spectral_norm: n_power_iterations; expected a positive number, got {n_power_iterations}. 1 is enough."
+        )
+
+
+def as_matrix(weight: jax.Array, dim: int) -> jax.Array:
+    """(h, w): dimension `dim` first, the others in one; in at least float32."""
+    moved = jnp.moveaxis(_wide(weight), dim, 0)
+    return moved.reshape(moved.shape[0], math.prod(moved.shape[1:]))
+
+
+def divided_by_sigma(weight: jax.Array, u: jax.Array, v: jax.Array, dim: int) -> jax.Array:
+    """W / (uᵀ W v), u and v constants."""
+    u, v = jax.lax.stop_gradient((_wide(u), _wide(v)))
+    sigma = u @ (as_matrix(weight, dim) @ v)
+    return (_wide(weight) / sigma).astype(weight.dtype)
+
+
+def unit_vector(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    """An init: a random direction."""
+    return F.normalize(jax.random.normal(key, shape, dtype), dim=0)
+
+
+# ------------------------------------------------------------------------------------------------------ helpers
+
+
+class _OldNames:
+    """A load pre-hook: what an older kind of the same net called `fc.weight_g` goes by its name of today."""
+
+    def __init__(self, tensor_name: str, beneath: dict[str, str]):
+        self.tensor_name, self.beneath = tensor_name, beneath
+
+    def __call__(self, module: Any, sd: Any, prefix: str, *rest: Any) -> None:
+        old = {f"{prefix}{self.tensor_name}{suffix}": name for suffix, name in self.beneath.items()}
+        if all(name in sd for name in old):
+            for name, new in old.items():
+                sd[f"{prefix}parametrizations.{self.tensor_name}.{new}"] = sd.pop(name)
+
+
+def _reads(module: Module, name: str, beneath: dict[str, str]) -> Module:
+    if beneath and len(module.parametrizations[name]) == 1:
+        vars(module)[name].old_names = module.register_load_state_dict_pre_hook(_OldNames(name, beneath))
+    return module
+
+
+def _wide(x: jax.Array) -> jax.Array:
+    """`x` in at least float32."""
+    return x.astype(checks.wide_dtype(x))

@@ -1,0 +1,189 @@
+"""What a parametrized attribute is made of (`ParametrizationList`), and how it is computed from it (`Parametrized`)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from funcnet.nn import binding, init
+from funcnet.nn.container import ModuleList
+from funcnet.nn.hooks import RemovableHandle
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Buffer, Computed, Parameter
+
+__all__ = ["ParametrizationList", "Parametrized", "abstract", "described_dtype", "require_same"]
+
+
+class ParametrizationList(ModuleList):
+    """What one parametrized attribute is made of: its parametrizations, and `original` or `original0`, `original1`, ….
+
+    Args:
+        modules: the parametrizations, in the order of their application.
+        original: the description of the leaf that is parametrized.
+        unsafe: whether they may change shape and dtype.
+
+    Made by `register_parametrization`; found as ``module.parametrizations.weight``.
+
+    Example:
+        >>> from funcnet import nn
+        >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+        >>> layer.parametrizations.weight.original0
+        Parameter((2, 1), dtype=float32)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrize.ParametrizationList.html
+    """
+
+    original: Any
+
+    def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False):
+        if len(modules) == 0:
+            raise ValueError(
+                "ParametrizationList: expected one parametrization or more, got none. Register a parametrization."
+            )
+        super().__init__(modules)
+        self.unsafe = unsafe
+        new: Any = jax.ShapeDtypeStruct(original.shape, original.dtype)
+        for module in reversed(modules):
+            if hasattr(module, "right_inverse"):
+                new = abstract(module, "right_inverse", new)
+        self.is_tensor = not isinstance(new, tuple | list)
+        self.ntensors = 1 if self.is_tensor else len(new)
+        if self.is_tensor:
+            require_same("right_inverse(original)", "dtype", original.dtype, new.dtype)
+            self.original = original
+        else:
+            for i, one in enumerate(new):
+                setattr(self, f"original{i}", _beside(original, one))
+        if not unsafe:
+            result = self.result()
+            require_same("the parametrized tensor", "dtype", original.dtype, result.dtype)
+            require_same("the parametrized tensor", "shape", tuple(original.shape), tuple(result.shape))
+
+    def forward(self) -> jax.Array:
+        value = self[0](*self.originals())
+        for module in self._list()[1:]:
+            value = module(value)
+        return value
+
+    def originals(self) -> list[Any]:
+        """The arrays inside forward, the descriptions outside of it."""
+        return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
+
+    def result(self) -> Any:
+        """The shape and dtype of what forward gives."""
+        given = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in self.originals()]
+        for module in self:
+            given = [abstract(module, "forward", *given)]
+            if not hasattr(given[0], "shape"):
+                raise ValueError(
+                    f"A parametrization gives one array; expected an array, got {type(given[0]).__name__} from the "
+                    f"forward of {type(module).__name__}. Return the array alone."
+                )
+        return given[0]
+
+
+class Parametrized(Computed):
+    """A parametrized attribute. Where it is made of several arrays, its source is no part of the module any more."""
+
+    mark = "Parametrized"
+    old_names: RemovableHandle | None = None  # of the load pre-hook that reads older files
+    assigned = False  # whether the start is a value for the whole chain, or what stood there before the first
+
+    def value(self, bound: Any) -> jax.Array:
+        return bound.parametrizations[self.name]()
+
+    def begin(self, bound: Any, draw: Callable[[Any], jax.Array]) -> None:
+        made_of = bound.parametrizations[self.name]
+        weight = made_of.original if made_of.is_tensor else draw(self.source)
+        originals: Any = weight
+        if self.assigned:
+            for module in reversed(made_of._list()):
+                originals = module.right_inverse(originals)
+        else:
+            originals = _inverse(made_of[0], originals)
+        originals = [originals] if made_of.is_tensor else list(originals)
+        for i, original in enumerate(originals):
+            binding.put(made_of, "original" if made_of.is_tensor else f"original{i}", original)
+        last = max((i for i, module in enumerate(made_of) if hasattr(module, "begin")), default=-1)
+        for i, module in enumerate(made_of._list()[: last + 1]):
+            if hasattr(module, "begin"):
+                module.begin(weight)
+            weight = module(*originals) if i == 0 else module(weight)
+
+    def assign(self, module: Any, value: Any) -> None:
+        for one in module.parametrizations[self.name]:
+            if not hasattr(one, "right_inverse"):
+                raise ValueError(
+                    f"{type(module).__name__}.{self.name}: {type(one).__name__} does not implement right_inverse; "
+                    "expected one in every parametrization, to assign a value. Define it."
+                )
+        if not hasattr(value, "shape") or isinstance(value, (Module, Parameter, Buffer, Computed)):
+            raise TypeError(
+                f"{type(module).__name__}.{self.name}: is parametrized; expected an array to start from, got "
+                f"{type(value).__name__}. Remove the parametrization to put a part in its place."
+            )
+        self.copy_(value)
+        self.assigned = True
+
+    def take_out(self, module: Any) -> Any:
+        del module.parametrizations[self.name]
+        if len(module.parametrizations) == 0:
+            del module.parametrizations
+        if self.old_names is not None:
+            self.old_names.remove()
+        return super().take_out(module)
+
+
+def _beside(original: Any, struct: Any) -> Any:
+    """A leaf of that shape, of the kind of `original`; `begin` gives it its start."""
+    dtype = described_dtype(struct.dtype, original.dtype)
+    if isinstance(original, Parameter):
+        return Parameter(struct.shape, init.zeros(), dtype=dtype, requires_grad=original.requires_grad)
+    return Buffer(struct.shape, init.zeros(), dtype=dtype, persistent=original.persistent)
+
+
+def abstract(module: Module, method: str, *given: Any) -> Any:
+    """Shapes and dtypes of what a method of a parametrization gives; of `right_inverse` none is its input."""
+    kinds = []
+
+    def run(key: jax.Array, *given: Any) -> Any:
+        params, state = module.init(key)
+        bound = binding.bind(module, params, state, binding.Call(rng=key))
+        out = _inverse(bound, *given) if method == "right_inverse" else bound(*given)
+        kinds.append(type(out).__name__)
+        several = isinstance(out, tuple | list) and method == "right_inverse"
+        for one in out if several else [out]:
+            if not isinstance(one, jax.Array):
+                raise ValueError(
+                    f"{type(module).__name__}.{method}: expected an array{' or several' * (method != 'forward')}, got "
+                    f"{type(one).__name__}. Return arrays."
+                )
+        return list(out) if several else out
+
+    return jax.eval_shape(run, jax.random.key(0), *given)
+
+
+def _inverse(module: Any, value: Any) -> Any:
+    """`module.right_inverse(value)`; without one, or where it says NotImplementedError, the value."""
+    if not hasattr(module, "right_inverse"):
+        return value
+    try:
+        return module.right_inverse(value)
+    except NotImplementedError:
+        return value
+
+
+def described_dtype(dtype: Any, original: Any) -> Any:
+    """The original's dtype where only the lack of x64 tells the two apart: descriptions say float64 all the same."""
+    return original if jax.dtypes.canonicalize_dtype(original) == dtype else dtype
+
+
+def require_same(what: str, quality: str, expected: Any, got: Any) -> None:
+    """ValueError unless a parametrization keeps this quality, shape or dtype."""
+    if quality == "dtype":
+        expected, got = jax.dtypes.canonicalize_dtype(expected), jax.dtypes.canonicalize_dtype(got)
+    if expected != got:
+        raise ValueError(
+            f"parametrize.register_parametrization: {what} changes the {quality}; expected {expected}, got {got}. "
+            "Keep it, or say unsafe=True."
+        )

@@ -1,0 +1,313 @@
+"""Pruning by masks, as in torch/nn/utils/prune.py, as pure functions of a description, its params and its state.
+
+A pruned weight is ``weight_orig * weight_mask``: a parameter and a buffer of its module, computed at every call. The
+mask is a value, so it lives in the state, and pruning takes params and state and gives new ones; `init` alone makes
+masks of ones. Masks are chosen outside `jit`. The layers of a stack (`*`) are pruned each by itself, to the same
+amount.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from funcnet.functional.absent import refusal
+from funcnet.nn import binding, computed
+from funcnet.nn.module import Module
+from funcnet.nn.utils.absent import ABSENT_PRUNE
+from funcnet.nn.utils.prune_methods import (
+    BasePruningMethod,
+    CustomFromMask,
+    Identity,
+    L1Unstructured,
+    LnStructured,
+    PrunedWeight,
+    RandomStructured,
+    RandomUnstructured,
+    apply_mask,
+    comparable,
+)
+
+Tree = dict[str, Any]
+Pruned = tuple[Any, Tree, Tree]
+
+__all__ = [
+    "BasePruningMethod",
+    "CustomFromMask",
+    "Identity",
+    "L1Unstructured",
+    "LnStructured",
+    "RandomStructured",
+    "RandomUnstructured",
+    "custom_from_mask",
+    "global_unstructured",
+    "identity",
+    "is_pruned",
+    "l1_unstructured",
+    "ln_structured",
+    "random_structured",
+    "random_unstructured",
+    "remove",
+]
+
+
+def identity(net: Module, name: str, params: Tree, state: Tree) -> Pruned:
+    """(net, params, state) in which the weight is masked by ones: the form that a file of a pruned net loads into.
+
+    Args:
+        net: the description; it stays as it is, and comes back unless it was pruned there before.
+        name: the dotted name of a parameter, as in "encoder.fc.weight".
+        params, state: of `net`.
+
+    Raises:
+        ValueError: there is no such parameter.
+
+    Differs from torch: pure, and the same for all functions here: (module, name, …) is (net, name, params, state, …).
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Linear(2, 2)
+        >>> net, params, state = identity(net, "weight", *net.init(jax.random.key(0)))
+        >>> list(net.state_dict(params, state))
+        ['bias', 'weight_orig', 'weight_mask']
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.identity.html
+    """
+    return Identity.apply(net, name, params, state)
+
+
+def random_unstructured(
+    net: Module, name: str, params: Tree, state: Tree, amount: float, *, rng: jax.Array | None = None
+) -> Pruned:
+    """Prunes entries that are not pruned yet, drawn at random.
+
+    Args:
+        net, name, params, state: as in `identity`.
+        amount: how many, an int, or which share of those left, a float in [0, 1].
+        rng: a key.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Linear(2, 4)
+        >>> *_, state = random_unstructured(net, "weight", *net.init(jax.random.key(0)), 3, rng=jax.random.key(1))
+        >>> float(state["weight_mask"].sum())
+        5.0
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.random_unstructured.html
+    """
+    return RandomUnstructured.apply(net, name, params, state, amount, rng=rng)
+
+
+def l1_unstructured(
+    net: Module, name: str, params: Tree, state: Tree, amount: float, importance_scores: jax.Array | None = None
+) -> Pruned:
+    """Prunes the smallest entries that are not pruned yet.
+
+    Args:
+        net, name, params, state: as in `identity`.
+        amount: how many, an int, or which share of those left, a float in [0, 1].
+        importance_scores: what is compared in place of the weight, of its shape.
+
+    Differs from torch: among equal sizes the first ones go; torch does not say which.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> net = nn.Linear(2, 1, bias=False)
+        >>> net, params, state = l1_unstructured(net, "weight", {"weight": jnp.array([[3.0, -1.0]])}, {}, amount=1)
+        >>> state, net.apply(params, state, jnp.ones(2))[0]
+        ({'weight_mask': Array([[1., 0.]], dtype=float32)}, Array([3.], dtype=float32))
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.l1_unstructured.html
+    """
+    return L1Unstructured.apply(net, name, params, state, amount, importance_scores=importance_scores)
+
+
+def random_structured(
+    net: Module, name: str, params: Tree, state: Tree, amount: float, dim: int, *, rng: jax.Array | None = None
+) -> Pruned:
+    """Prunes whole channels that are not pruned yet, drawn at random.
+
+    Args:
+        net, name, params, state: as in `identity`.
+        amount: how many, an int, or which share of those left, a float in [0, 1].
+        dim: the dimension whose entries are the channels.
+        rng: a key.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Linear(2, 4)
+        >>> *_, state = random_structured(net, "weight", *net.init(jax.random.key(0)), 3, 0, rng=jax.random.key(1))
+        >>> sorted(state["weight_mask"].sum(1).tolist())
+        [0.0, 0.0, 0.0, 2.0]
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.random_structured.html
+    """
+    return RandomStructured.apply(net, name, params, state, amount, dim, rng=rng)
+
+
+def ln_structured(
+    net: Module,
+    name: str,
+    params: Tree,
+    state: Tree,
+    amount: float,
+    n: float | str,
+    dim: int,
+    importance_scores: jax.Array | None = None,
+) -> Pruned:
+    """Prunes the whole channels of least norm among those that are not pruned yet.
+
+    Args:
+        net, name, params, state: as in `identity`.
+        amount: how many, an int, or which share of those left, a float in [0, 1].
+        n: the norm: any number, inf, -inf, 'fro' or 'nuc'.
+        dim: the dimension whose entries are the channels.
+        importance_scores: what is compared in place of the weight, of its shape.
+
+    Differs from torch: among equal norms the first ones go; torch does not say which.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> net = nn.Linear(2, 2, bias=False)
+        >>> weight = {"weight": jnp.array([[3.0, 0.0], [2.0, 2.0]])}
+        >>> ln_structured(net, "weight", weight, {}, amount=1, n=2, dim=0)[2]
+        {'weight_mask': Array([[1., 1.],
+           [0., 0.]], dtype=float32)}
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.ln_structured.html
+    """
+    return LnStructured.apply(net, name, params, state, amount, n, dim, importance_scores=importance_scores)
+
+
+def custom_from_mask(net: Module, name: str, params: Tree, state: Tree, mask: Any) -> Pruned:
+    """Prunes what a mask says, beside what is pruned already.
+
+    Args:
+        net, name, params, state: as in `identity`.
+        mask: 0 or False for what goes, of the weight's shape.
+
+    Raises:
+        ValueError: the mask has another shape.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> net = nn.Linear(1, 3)
+        >>> custom_from_mask(net, "bias", *net.init(jax.random.key(0)), mask=jnp.array([0, 1, 0]))[2]
+        {'bias_mask': Array([0., 1., 0.], dtype=float32)}
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.custom_from_mask.html
+    """
+    if np.ndim(mask) == 0:
+        raise ValueError(
+            f"prune.custom_from_mask: the mask has the wrong shape; expected that of {name!r}, got a scalar. Give one "
+            "number for each entry of the parameter."
+        )
+    return apply_mask(net, name, params, state, lambda index: CustomFromMask(np.asarray(mask)[index]))
+
+
+def global_unstructured(
+    net: Module,
+    parameters: Iterable[str],
+    params: Tree,
+    state: Tree,
+    pruning_method: type[BasePruningMethod],
+    importance_scores: Mapping[str, jax.Array] | None = None,
+    **kwargs: Any,
+) -> Pruned:
+    """Prunes several parameters as if they were one: few entries in one, many in another.
+
+    Args:
+        net, params, state: as in `identity`.
+        parameters: dotted names.
+        pruning_method: a class of unstructured pruning, such as `L1Unstructured`.
+        importance_scores: {name: what is compared in place of that weight}.
+        **kwargs: what the class takes, such as `amount`.
+
+    Raises:
+        TypeError: `parameters` is no iterable, `importance_scores` no mapping, or the method prunes channels.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import nn
+        >>> net = nn.Sequential(nn.Linear(2, 1, bias=False), nn.Linear(1, 2, bias=False))
+        >>> params = {"0": {"weight": jnp.array([[5.0, 4.0]])}, "1": {"weight": jnp.array([[1.0], [2.0]])}}
+        >>> names, state = ["0.weight", "1.weight"], {"0": {}, "1": {}}
+        >>> *_, state = global_unstructured(net, names, params, state, L1Unstructured, amount=2)
+        >>> state["0"]["weight_mask"].tolist(), state["1"]["weight_mask"].tolist()
+        ([[1.0, 1.0]], [[0.0], [0.0]])
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.global_unstructured.html
+    """
+    where = "prune.global_unstructured"
+    if isinstance(parameters, str) or not isinstance(parameters, Iterable):
+        raise TypeError(
+            f"{where}: parameters; expected several dotted names, got {type(parameters).__name__}. Give a list."
+        )
+    if importance_scores is not None and not isinstance(importance_scores, Mapping):
+        raise TypeError(
+            f"{where}: importance_scores; expected {{name: array}}, got {type(importance_scores).__name__}. "
+            "Give a dict."
+        )
+    method = pruning_method(**kwargs)
+    if method.PRUNING_TYPE != "unstructured":
+        raise TypeError(
+            f"{where}: channels of different parameters do not compare; expected a method of type 'unstructured', got "
+            f"{pruning_method.__name__} of type {method.PRUNING_TYPE!r}. Prune channels parameter by parameter."
+        )
+    names = list(parameters)
+    for name in names:
+        net, params, state = identity(net, name, params, state)
+    bound = binding.bind(net, params, state, binding.Call())
+    weights, masks, scores = {}, {}, importance_scores or {}
+    for name in names:
+        path, _, attribute = name.rpartition(".")
+        weights[name], masks[name] = (
+            np.asarray(vars(bound.get_submodule(path))[f"{attribute}_{kind}"]) for kind in ("orig", "mask")
+        )
+    vector = np.concatenate([comparable(name, scores.get(name), weights[name]).reshape(-1) for name in names])
+    mask = method.combined(vector, np.concatenate([masks[name].reshape(-1) for name in names]))
+    for name in names:
+        size = weights[name].size
+        part, mask = mask[:size], mask[size:]
+        net, params, state = custom_from_mask(net, name, params, state, part.reshape(weights[name].shape))
+    return net, params, state
+
+
+def remove(net: Module, name: str, params: Tree, state: Tree) -> Pruned:
+    """(net, params, state) with the pruned weight, its zeros for good, in place of original and mask.
+
+    Args:
+        net, name, params, state: as in `identity`.
+
+    Raises:
+        ValueError: it is not pruned.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Linear(1, 2)
+        >>> pruned = l1_unstructured(net, "weight", *net.init(jax.random.key(0)), amount=1)
+        >>> net, params, state = remove(pruned[0], "weight", *pruned[1:])
+        >>> int((params["weight"] == 0).sum()), state
+        (1, {})
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.remove.html
+    """
+    return computed.take_out(net, name, params, state, PrunedWeight, "prune.remove")
+
+
+def is_pruned(module: Module) -> bool:
+    """Whether the module, or any beneath it, has a pruned parameter.
+
+    >>> from funcnet import nn
+    >>> is_pruned(nn.Linear(2, 2))
+    False
+    """
+    return any(isinstance(one, PrunedWeight) for inner in module.modules() for one in computed.of(inner).values())
+
+
+if not TYPE_CHECKING:
+    __getattr__ = refusal("nn.utils.prune", __name__, ABSENT_PRUNE)

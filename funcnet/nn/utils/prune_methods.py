@@ -1,0 +1,313 @@
+"""How masks are chosen and where they are kept: the classes behind `prune.py`.
+
+A method sees numpy arrays, outside `jit`: what is compared, and the mask so far, 1 for what is there. One's own is a
+subclass of `BasePruningMethod` with `PRUNING_TYPE` and `compute_mask`, as in torch.
+"""
+
+import functools
+import math
+import numbers
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from funcnet.functional import checks
+from funcnet.nn import binding, computed, init
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.utils.renamed import Renamed, own_leaf, rename
+
+Tree = dict[str, Any]
+Result = tuple[Any, Tree, Tree]
+Rng = jax.Array | None
+
+__all__ = [
+    "BasePruningMethod",
+    "CustomFromMask",
+    "Identity",
+    "L1Unstructured",
+    "LnStructured",
+    "PrunedWeight",
+    "RandomStructured",
+    "RandomUnstructured",
+    "apply_mask",
+    "comparable",
+]
+
+
+class BasePruningMethod(ABC):
+    """A way to choose what is pruned; `PRUNING_TYPE` says of what.
+
+    - 'unstructured': `compute_mask` sees the entries that are not pruned yet, in a row once there are pruned ones;
+    - 'structured': the channels of dimension `self.dim` that are not pruned whole;
+    - 'global': everything.
+
+    Example:
+        >>> class Negative(BasePruningMethod):
+        ...     PRUNING_TYPE = "unstructured"
+        ...     def compute_mask(self, t, default_mask):
+        ...         return default_mask * (t >= 0)
+        >>> Negative().prune(np.array([1.0, -2.0]))
+        array([ 1., -0.])
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.BasePruningMethod.html
+    """
+
+    PRUNING_TYPE = "unstructured"
+    dim: int
+
+    @abstractmethod
+    def compute_mask(self, t: np.ndarray, default_mask: np.ndarray) -> np.ndarray:
+        """The mask, of the shape of `t`: `default_mask` with 0 for what goes besides."""
+
+    @classmethod
+    def apply(
+        cls, net: Any, name: str, params: Tree, state: Tree, *args: Any, importance_scores: Any = None, **kwargs: Any
+    ) -> Result:
+        """(net, params, state) with the parameter of that dotted name pruned by ``cls(*args, **kwargs)``."""
+
+        def make(index: tuple[int, ...]) -> BasePruningMethod:
+            if index and kwargs.get("rng") is not None:  # every layer of a stack draws its own
+                return cls(*args, **{**kwargs, "rng": functools.reduce(jax.random.fold_in, index, kwargs["rng"])})
+            return cls(*args, **kwargs)
+
+        return apply_mask(net, name, params, state, make, importance_scores)
+
+    def prune(self, t: Any, default_mask: Any = None, importance_scores: Any = None) -> np.ndarray:
+        """`t` with zeros where the mask of this method has them."""
+        t = np.asarray(t)
+        mask = np.ones_like(t) if default_mask is None else np.asarray(default_mask)
+        return t * self.compute_mask(comparable("t", importance_scores, t), mask)
+
+    def combined(self, t: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """The mask that is left when this method chooses among what `mask` has left."""
+        chosen: Any
+        if self.PRUNING_TYPE == "unstructured":
+            chosen = mask == 1
+        elif self.PRUNING_TYPE == "structured":
+            dim = _dimension(self.dim, t)
+            chosen = [slice(None)] * t.ndim
+            chosen[dim] = mask.sum(tuple(i for i in range(t.ndim) if i != dim)) != 0
+            chosen = tuple(chosen)
+        elif self.PRUNING_TYPE == "global":
+            chosen = ...
+        else:
+            raise ValueError(
+                f"{type(self).__name__}: PRUNING_TYPE is unknown; expected 'unstructured', 'structured' or 'global', "
+                f"got {self.PRUNING_TYPE!r}. Choose one."
+            )
+        new = mask.copy()
+        new[chosen] = self.compute_mask(t[chosen], mask[chosen])
+        return new
+
+
+class Identity(BasePruningMethod):
+    """Prunes nothing."""
+
+    def compute_mask(self, t: np.ndarray, default_mask: np.ndarray) -> np.ndarray:
+        return default_mask
+
+
+class CustomFromMask(BasePruningMethod):
+    """Prunes what `mask` says."""
+
+    PRUNING_TYPE = "global"
+
+    def __init__(self, mask: Any):
+        self.mask = np.asarray(mask)
+
+    def compute_mask(self, t: np.ndarray, default_mask: np.ndarray) -> np.ndarray:
+        if default_mask.shape != self.mask.shape:
+            raise ValueError(
+                f"prune.CustomFromMask: the mask has the wrong shape; expected {default_mask.shape}, got "
+                f"{self.mask.shape}. Give one number for each entry of the parameter."
+            )
+        return default_mask * self.mask.astype(default_mask.dtype)
+
+
+class _Unstructured(BasePruningMethod):
+    def __init__(self, amount: float, rng: Rng = None):
+        _check_amount(amount)
+        self.amount, self.rng = amount, rng
+
+    def _order(self, t: np.ndarray) -> np.ndarray:
+        """The entries of `t`, flattened, first what goes first."""
+        raise NotImplementedError
+
+    def compute_mask(self, t: np.ndarray, default_mask: np.ndarray) -> np.ndarray:
+        count = _count(self.amount, t.size)
+        mask = default_mask.copy()
+        if count:
+            mask.reshape(-1)[self._order(t)[:count]] = 0
+        return mask
+
+
+class RandomUnstructured(_Unstructured):
+    """Prunes `amount` entries at random."""
+
+    def _order(self, t: np.ndarray) -> np.ndarray:
+        return np.asarray(jax.random.permutation(checks.key("prune.RandomUnstructured", self.rng), t.size))
+
+
+class L1Unstructured(_Unstructured):
+    """Prunes the `amount` smallest entries; of equal ones the first."""
+
+    def __init__(self, amount: float):
+        super().__init__(amount)
+
+    def _order(self, t: np.ndarray) -> np.ndarray:
+        return np.argsort(np.abs(t).reshape(-1), kind="stable")
+
+
+class _Structured(BasePruningMethod):
+    PRUNING_TYPE = "structured"
+    amount: float
+
+    def _order(self, t: np.ndarray, dim: int) -> np.ndarray:
+        """The channels, first what goes first."""
+        raise NotImplementedError
+
+    def compute_mask(self, t: np.ndarray, default_mask: np.ndarray) -> np.ndarray:
+        if t.ndim <= 1:
+            raise ValueError(
+                f"prune.{type(self).__name__}: a vector has no channels; expected 2 dimensions or more, got shape "
+                f"{t.shape}. Prune its entries by an unstructured method."
+            )
+        dim = _dimension(self.dim, t)
+        count = _count(self.amount, t.shape[dim])
+        mask = default_mask.copy()
+        if count:
+            np.moveaxis(mask, dim, 0)[self._order(t, dim)[:count]] = 0
+        return mask
+
+
+class RandomStructured(_Structured):
+    """Prunes `amount` channels of dimension `dim` at random."""
+
+    def __init__(self, amount: float, dim: int = -1, rng: Rng = None):
+        _check_amount(amount)
+        self.amount, self.dim, self.rng = amount, dim, rng
+
+    def _order(self, t: np.ndarray, dim: int) -> np.ndarray:
+        return np.asarray(jax.random.permutation(checks.key("prune.RandomStructured", self.rng), t.shape[dim]))
+
+
+class LnStructured(_Structured):
+    """Prunes the `amount` channels of dimension `dim` with the least norm; of equal ones the first."""
+
+    def __init__(self, amount: float, n: float | str, dim: int = -1):
+        _check_amount(amount)
+        self.amount, self.n, self.dim = amount, n, dim
+
+    def _order(self, t: np.ndarray, dim: int) -> np.ndarray:
+        return np.argsort(self._norms(np.moveaxis(t, dim, 0)), kind="stable")
+
+    def _norms(self, channels: np.ndarray) -> np.ndarray:
+        if self.n == "nuc":
+            if channels.ndim != 3:
+                raise ValueError(
+                    f"prune.LnStructured: the nuclear norm is of matrices; expected 2 dimensions beside dim, got "
+                    f"{channels.ndim - 1}. Choose another n."
+                )
+            return np.linalg.norm(channels, "nuc", axis=(1, 2))
+        p = 2.0 if self.n == "fro" else float(self.n)
+        rows = np.abs(channels.reshape(len(channels), -1))
+        if p == 0:
+            return (rows != 0).sum(1)
+        if math.isinf(p):
+            return rows.max(1) if p > 0 else rows.min(1)
+        with np.errstate(divide="ignore"):  # of a negative p and a zero: infinity, whose inverse is 0
+            return (rows**p).sum(1) ** (1 / p)
+
+
+# ------------------------------------------------------------------------------------------------ where masks live
+
+
+class PrunedWeight(Renamed):
+    """``weight_orig * weight_mask``."""
+
+    def value(self, bound: Any) -> jax.Array:
+        original, mask = (vars(bound)[name] for name in self.names)
+        return mask.astype(original.dtype) * original
+
+
+def apply_mask(
+    net: Module,
+    name: str,
+    params: Tree,
+    state: Tree,
+    make: Callable[[tuple[int, ...]], BasePruningMethod],
+    importance_scores: Any = None,
+) -> Result:
+    """(net, params, state) with the mask that ``make(layer of the stack)`` leaves."""
+    path, _, attribute = name.rpartition(".")
+    before = isinstance(vars(net.get_submodule(path)).get(attribute), PrunedWeight)
+    if not before:
+        net, params, state = computed.put_in(net, name, params, state, _give_mask)
+    whole = binding.bind(net, params, state, binding.Call())
+    original = vars(whole.get_submodule(path))[f"{attribute}_orig"]
+    scores = None if importance_scores is None else comparable(name, importance_scores, original)
+
+    def change(bound: Any, index: tuple[int, ...]) -> None:
+        original, mask = (np.asarray(vars(bound)[f"{attribute}_{kind}"]) for kind in ("orig", "mask"))
+        method = make(index)
+        t = comparable(name, None, original * mask) if scores is None else scores[index]
+        new = method.combined(t, mask) if before else method.compute_mask(t, mask)
+        binding.put(bound, f"{attribute}_mask", jnp.asarray(new, mask.dtype))
+
+    computed.each_layer(whole, path, change)
+    return net, whole._values(Parameter), whole._values(Buffer)
+
+
+def _give_mask(module: Module, attribute: str) -> None:
+    leaf = own_leaf("prune", module, attribute)
+    if not isinstance(leaf, Parameter):
+        raise ValueError(
+            f"prune: {attribute!r} of {type(module).__name__} is a buffer; expected a parameter, got {leaf}. "
+            "Prune what is learned."
+        )
+    one = PrunedWeight(attribute, rename(module, attribute, f"{attribute}_orig"), leaf.size(), leaf.dtype)
+    one.names = (f"{attribute}_orig", f"{attribute}_mask")
+    module.register_buffer(one.names[1], Buffer(leaf.shape, init.ones(), dtype=leaf.dtype))
+    vars(module)[attribute] = one
+
+
+def comparable(name: str, importance_scores: Any, t: Any) -> np.ndarray:
+    """The scores, or `t` without any, as numpy numbers of at least 32 bits."""
+    if importance_scores is not None and np.shape(importance_scores) != np.shape(t):
+        raise ValueError(
+            f"prune: the importance_scores of {name!r} have the wrong shape; expected {np.shape(t)}, got "
+            f"{np.shape(importance_scores)}. Give one number for each entry of the parameter."
+        )
+    array = np.asarray(t if importance_scores is None else importance_scores)
+    return array.astype(np.float32) if array.dtype.itemsize < 4 else array
+
+
+def _check_amount(amount: Any) -> None:
+    if not isinstance(amount, numbers.Real):
+        raise TypeError(f"prune: amount; expected int or float, got {type(amount).__name__}. Give a count or a share.")
+    if float(amount) < 0 or (not isinstance(amount, numbers.Integral) and float(amount) > 1):
+        raise ValueError(
+            f"prune: amount; expected a count that is not negative, or a share in [0, 1], got {amount}. A count is an "
+            "int, a share is a float."
+        )
+
+
+def _count(amount: Any, size: int) -> int:
+    """How many go, of `size` that are left."""
+    count = int(amount) if isinstance(amount, numbers.Integral) else round(float(amount) * size)
+    if count > size:
+        raise ValueError(f"prune: amount; expected at most the {size} that are left, got {amount}. Prune fewer.")
+    return count
+
+
+def _dimension(dim: int, t: np.ndarray) -> int:
+    if not -t.ndim <= dim < t.ndim:
+        raise ValueError(
+            f"prune: dim is out of range; expected {-t.ndim} to {t.ndim - 1}, got {dim}. Name a dimension."
+        )
+    return dim % t.ndim

@@ -1,0 +1,48 @@
+"""What computes an attribute from leaves of its own module: `weight` from `weight_g` and `weight_v`, or `weight_orig`.
+
+torch's older normalisations and its pruning are made so; their names stand in the state_dict beside the module's own.
+"""
+
+from typing import Any
+
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Buffer, Computed, Parameter
+
+__all__ = ["Renamed", "own_leaf", "rename"]
+
+
+class Renamed(Computed):
+    """A computed attribute whose leaves are its module's own: `names` lists them."""
+
+    names: tuple[str, ...] = ()
+
+    def take_out(self, module: Any) -> Any:
+        for name in self.names:
+            del vars(module)[name]
+        return super().take_out(module)
+
+
+def rename(module: Any, old: str, new: str) -> Any:
+    """The module's leaf `old` goes by `new`, behind the others, and draws its start as ever; gives the leaf."""
+    leaf = vars(module)[old]
+    delattr(module, old)
+    setattr(module, new, leaf)
+    leaf.formerly = (new, old)
+    return leaf
+
+
+def own_leaf(where: str, module: Module, tensor_name: str) -> Any:
+    """The parameter or buffer of that name, of known shape; else ValueError."""
+    leaf = vars(module).get(tensor_name)
+    if not isinstance(leaf, (Parameter, Buffer)):
+        names = [name for kind in (Parameter, Buffer) for name, _ in module._leaves(kind)]
+        raise ValueError(
+            f"{where}: {type(module).__name__} has no parameter or buffer {tensor_name!r}; expected one of {names}, "
+            f"got {type(leaf).__name__}. Name one of its own."
+        )
+    if leaf.shape is None:
+        raise ValueError(
+            f"{where}: the shape of {tensor_name!r} is not known; expected a module that is not lazy, got "
+            f"{type(module).__name__}. Give the sizes to the module that is not lazy."
+        )
+    return leaf

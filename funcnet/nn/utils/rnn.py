@@ -1,0 +1,308 @@
+"""Sequences of different lengths in one array, padded or packed, as in torch/nn/utils/rnn.py.
+
+Letters: `B sequences, T the longest one's length, N all lengths together`. Packed, the steps of all sequences lie one
+after the other, longest sequence first: all first steps, then all second steps, and so on.
+
+A packed batch's shape follows from its lengths, so under `jit` these are part of the program: every new set of lengths
+compiles anew. Where batches of all lengths are to share one program, keep them padded and give the recurrent layers
+`lengths=`, which may be traced.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from funcnet.functional import checks
+from funcnet.nn.utils.packed import PackedSequence, invert_permutation, known_integers, lengths_of, places_of
+
+__all__ = [
+    "PackedSequence",
+    "invert_permutation",
+    "pack_padded_sequence",
+    "pack_sequence",
+    "pad_packed_sequence",
+    "pad_sequence",
+    "unpack_sequence",
+    "unpad_sequence",
+]
+
+
+def pack_padded_sequence(
+    input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
+    """Packs a padded batch: what lies behind a sequence's length is left out.
+
+    Args:
+        input: (T, B, *), or (B, T, *) with batch_first; any dtype.
+        lengths: B integers from 1 to T, known: not traced.
+        batch_first: whether batch comes before time.
+        enforce_sorted: whether the lengths must fall from the first to the last; else they are sorted, and the
+            sequences of equal length keep their order.
+
+    Returns:
+        A PackedSequence with data (N, *).
+
+    Raises:
+        TypeError: lengths that are traced or no integers.
+        ValueError: lengths that do not fit the input, or are not sorted where they must be.
+
+    Differs from torch: a length beyond T is refused (torch reads past the sequence). torch's own order of more than 16
+    sequences of equal lengths is arbitrary.
+
+    Example:
+        >>> pack_padded_sequence(jnp.array([[1, 2, 0], [3, 4, 5]]), [2, 3], batch_first=True, enforce_sorted=False)[:3]
+        (Array([3, 1, 4, 2, 5], dtype=int32), array([2, 2, 1]), array([1, 0]))
+
+    Reference: torch.nn.utils.rnn.pack_padded_sequence.
+    """
+    where = "pack_padded_sequence"
+    input = _array(input)
+    if input.ndim < 2 or input.size == 0:
+        raise ValueError(
+            f"{where}: input has the wrong shape; expected time and batch, neither of them empty, got {input.shape}. "
+            "pack_sequence takes a list of sequences."
+        )
+    steps, batch = (input.shape[1], input.shape[0]) if batch_first else input.shape[:2]
+    lengths = known_integers(where, "lengths", lengths)
+    if lengths.shape != (batch,) or lengths.min() < 1 or lengths.max() > steps:
+        raise ValueError(
+            f"{where}: lengths do not fit; expected {batch} lengths, each from 1 to {steps}, got {lengths.tolist()}. "
+            "There is one for every sequence of the batch; leave out empty ones."
+        )
+    order = None
+    if not enforce_sorted:
+        order = np.argsort(-lengths, kind="stable")
+    elif (np.diff(lengths) > 0).any():
+        raise ValueError(
+            f"{where}: lengths are not sorted; expected them to fall from the first to the last, "
+            f"got {lengths.tolist()}. Write enforce_sorted=False."
+        )
+    packed = PackedSequence._make((None, _batch_sizes(lengths), order, invert_permutation(order)))
+    return repack(packed, input, batch_first)
+
+
+def repack(sequence: PackedSequence, padded: Any, batch_first: bool = False) -> PackedSequence:
+    """Packs a padded batch (T, B, *) as another one was packed. Ours alone: the recurrent layers give back by it."""
+    time, place = places_of(sequence)
+    return sequence._replace(data=jnp.asarray(padded[(place, time) if batch_first else (time, place)]))
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+) -> tuple[jax.Array, np.ndarray]:
+    """Pads a packed batch: the inverse of `pack_padded_sequence`, sequences in the order in which they were given.
+
+    Args:
+        sequence: packed, data (N, *).
+        batch_first: whether batch comes before time in the result.
+        padding_value: what stands behind the end of a sequence.
+        total_length: T, at least the longest length; that unless told.
+
+    Returns:
+        (padded, lengths): (T, B, *) or with batch_first (B, T, *), in the data's dtype; and (B,), numpy's int64, known
+        under `jit` too.
+
+    Raises:
+        TypeError: no PackedSequence.
+        ValueError: a `total_length` below the longest length.
+
+    Example:
+        >>> packed = pack_sequence([jnp.array([1, 2, 3]), jnp.array([4])])
+        >>> pad_packed_sequence(packed, batch_first=True)
+        (Array([[1, 2, 3],
+               [4, 0, 0]], dtype=int32), array([3, 1]))
+
+    Reference: torch.nn.utils.rnn.pad_packed_sequence.
+    """
+    where = "pad_packed_sequence"
+    _packed(where, sequence)
+    longest = sequence.batch_sizes.size
+    steps = longest if total_length is None else checks.as_int(where, "total_length", total_length)
+    if steps < longest:
+        raise ValueError(
+            f"{where}: total_length is too small; expected at least the longest length, {longest}, got {steps}. "
+            "Leave it out."
+        )
+    time, place = places_of(sequence)
+    lengths = lengths_of(sequence)
+    rows = np.full((lengths.size, steps), -1)
+    rows[place, time] = np.arange(time.size)
+    return _spread(sequence.data, rows if batch_first else rows.T, padding_value), lengths
+
+
+def pad_sequence(
+    sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> jax.Array:
+    """Stacks sequences, the shorter ones padded.
+
+    Args:
+        sequences: arrays (length, *), of one dtype and equal but for their lengths.
+        batch_first: whether batch comes before time in the result.
+        padding_value: what fills up.
+        padding_side: 'right', behind the end, or 'left', before the start.
+
+    Returns:
+        (T, B, *), or with batch_first (B, T, *).
+
+    Raises:
+        TypeError: nothing to iterate over; dtypes that differ.
+        ValueError: no sequences, other dimensions that differ, another `padding_side`.
+
+    Differs from torch: dtypes that differ are refused (torch takes the first one's).
+
+    Example:
+        >>> pad_sequence([jnp.array([1, 2]), jnp.array([3])], batch_first=True, padding_side="left")
+        Array([[1, 2],
+               [0, 3]], dtype=int32)
+
+    Reference: torch.nn.utils.rnn.pad_sequence.
+    """
+    arrays, lengths = _listed("pad_sequence", sequences)
+    if padding_side not in ("right", "left"):
+        raise ValueError(
+            f"pad_sequence: padding_side is unknown; expected 'right' or 'left', got {padding_side!r}. Choose one."
+        )
+    steps = np.arange(lengths.max())
+    steps = steps if padding_side == "right" else steps - (lengths.max() - lengths)[:, None]
+    starts = np.cumsum(lengths) - lengths
+    rows = np.where((steps >= 0) & (steps < lengths[:, None]), starts[:, None] + steps, -1)
+    return _spread(_joined(arrays), rows if batch_first else rows.T, padding_value)
+
+
+def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[jax.Array]:
+    """The sequences of a padded batch, each cut to its length.
+
+    Args:
+        padded_sequences: (T, B, *), or (B, T, *) with batch_first.
+        lengths: B integers from 0 to T, known: not traced.
+        batch_first: whether batch comes before time.
+
+    Returns:
+        B arrays (length, *).
+
+    Raises:
+        TypeError: lengths that are traced or no integers.
+        ValueError: lengths that do not fit.
+
+    Differs from torch: a length beyond T or below 0 is refused; the input is left as it was.
+
+    Example:
+        >>> [a.tolist() for a in unpad_sequence(jnp.array([[1, 2], [3, 0]]), [2, 1], batch_first=True)]
+        [[1, 2], [3]]
+
+    Reference: torch.nn.utils.rnn.unpad_sequence.
+    """
+    where = "unpad_sequence"
+    padded = _array(padded_sequences)
+    if padded.ndim < 2:
+        raise ValueError(f"{where}: expected time and batch, got {padded.shape}. Give a padded batch.")
+    padded = padded if batch_first else padded.swapaxes(0, 1)
+    lengths = known_integers(where, "lengths", lengths)
+    batch, steps = padded.shape[:2]
+    if lengths.shape != (batch,) or lengths.min(initial=0) < 0 or lengths.max(initial=0) > steps:
+        raise ValueError(
+            f"{where}: lengths do not fit; expected {batch} lengths, each from 0 to {steps}, got {lengths.tolist()}. "
+            "There is one for every sequence of the batch."
+        )
+    return [jnp.asarray(sequence[:length]) for sequence, length in zip(padded, lengths.tolist(), strict=True)]
+
+
+def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> PackedSequence:
+    """Packs a list of sequences.
+
+    Args:
+        sequences: arrays (length, *), none empty, of one dtype and equal but for their lengths.
+        enforce_sorted: as in `pack_padded_sequence`.
+
+    Returns:
+        A PackedSequence.
+
+    Raises:
+        TypeError, ValueError: as `pad_sequence` and `pack_padded_sequence`.
+
+    Example:
+        >>> pack_sequence([jnp.array([1, 2, 3]), jnp.array([4, 5]), jnp.array([6])]).data
+        Array([1, 4, 6, 2, 5, 3], dtype=int32)
+
+    Reference: torch.nn.utils.rnn.pack_sequence.
+    """
+    arrays, lengths = _listed("pack_sequence", sequences)
+    return pack_padded_sequence(pad_sequence(arrays), lengths, enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[jax.Array]:
+    """The sequences of a packed batch, in the order in which they were given.
+
+    Args:
+        packed_sequences: packed, data (N, *).
+
+    Returns:
+        B arrays (length, *).
+
+    Raises:
+        TypeError: no PackedSequence.
+
+    Example:
+        >>> packed = pack_sequence([jnp.array([4]), jnp.array([1, 2, 3])], enforce_sorted=False)
+        >>> [a.tolist() for a in unpack_sequence(packed)]
+        [[4], [1, 2, 3]]
+
+    Reference: torch.nn.utils.rnn.unpack_sequence.
+    """
+    _packed("unpack_sequence", packed_sequences)
+    return unpad_sequence(*pad_packed_sequence(packed_sequences, batch_first=True), batch_first=True)
+
+
+# ------------------------------------------------------------------------------------------------------ the layout
+
+
+def _batch_sizes(lengths: np.ndarray) -> np.ndarray:
+    return (lengths > np.arange(lengths.max())[:, None]).sum(1)
+
+
+def _spread(data: Any, rows: np.ndarray, padding_value: float) -> jax.Array:
+    """`data[rows]`, the padding value where a row is -1."""
+    shape = (*rows.shape, *(1,) * (data.ndim - 1))
+    real = (rows >= 0).reshape(shape)
+    if data.shape[0] == 0:
+        return jnp.full((*rows.shape, *data.shape[1:]), padding_value, data.dtype)
+    if isinstance(data, np.ndarray):
+        return jnp.asarray(np.where(real, data[rows], np.asarray(padding_value).astype(data.dtype)))
+    if real.all():
+        return data[rows]
+    return jnp.where(real, data[np.maximum(rows, 0)], jnp.asarray(padding_value).astype(data.dtype))
+
+
+def _packed(where: str, sequence: Any) -> None:
+    if not isinstance(sequence, PackedSequence):
+        raise TypeError(
+            f"{where}: expected a PackedSequence, got {type(sequence).__name__}. pack_sequence and "
+            "pack_padded_sequence make one."
+        )
+
+
+def _array(array: Any) -> Any:
+    """numpy's arrays stay so: on the host a new shape costs no compilation."""
+    return array if isinstance(array, np.ndarray) else jnp.asarray(array)
+
+
+def _listed(where: str, sequences: Any) -> tuple[list[Any], np.ndarray]:
+    """(the sequences, their lengths), all alike but for the lengths."""
+    if not isinstance(sequences, Iterable):
+        raise TypeError(f"{where}: expected a list of sequences, got {type(sequences).__name__}. Put it in a list.")
+    arrays = [_array(a) for a in sequences]
+    if not arrays or any(a.ndim == 0 or a.shape[1:] != arrays[0].shape[1:] for a in arrays):
+        raise ValueError(
+            f"{where}: sequences do not fit together; expected at least one, all of shape (length, *) and equal but "
+            f"for their lengths, got {[a.shape for a in arrays]}. Check them."
+        )
+    checks.one_dtype(where, **{f"sequence {i}": a for i, a in enumerate(arrays)})
+    return arrays, np.array([a.shape[0] for a in arrays])
+
+
+def _joined(arrays: list[Any]) -> Any:
+    on_host = all(isinstance(a, np.ndarray) for a in arrays)
+    return np.concatenate(arrays) if on_host else jnp.concatenate(arrays)

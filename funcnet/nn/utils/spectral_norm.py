@@ -1,0 +1,120 @@
+"""Spectral norm under its old names, as in torch/nn/utils/spectral_norm.py: for nets whose checkpoints say `weight_u`.
+
+The mathematics is that of `parametrizations.spectral_norm`, which reads such checkpoints too, but for the order of a
+step (v before u) and the start of u and v (random directions, no steps).
+"""
+
+import math
+from typing import Any
+
+import jax
+
+from funcnet import functional as F
+from funcnet.nn import computed
+from funcnet.nn.hooks import RemovableHandle
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Buffer
+from funcnet.nn.utils.parametrizations import as_matrix, check_steps, divided_by_sigma, rows_dim, unit_vector
+from funcnet.nn.utils.renamed import Renamed, own_leaf, rename
+
+Tree = dict[str, Any]
+
+__all__ = ["remove_spectral_norm", "spectral_norm"]
+
+
+def spectral_norm(
+    module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> Module:
+    """W / σ(W), with `<name>_orig` among the module's parameters and `<name>_u`, `<name>_v` among its buffers.
+
+    In training every call of the module makes `n_power_iterations` steps ``v ← Wᵀ u / ‖Wᵀ u‖, u ← W v / ‖W v‖``; in
+    eval none. For the gradient u and v are constants.
+
+    Args:
+        module: the description; it is changed, and given back.
+        name: of its parameter.
+        n_power_iterations: steps for each call in training.
+        eps: the least norm to divide by.
+        dim: the dimension of the outputs, which becomes the rows: 0, for transposed convolutions 1.
+
+    Raises:
+        ValueError: no such parameter, or no step.
+
+    Example:
+        >>> from funcnet import nn
+        >>> layer = nn.utils.spectral_norm(nn.Linear(20, 40))
+        >>> params, state = layer.init(jax.random.key(0))
+        >>> sorted(params), sorted(state)
+        (['bias', 'weight_orig'], ['weight_u', 'weight_v'])
+
+    Reference: Miyato et al., 2018, "Spectral Normalization for Generative Adversarial Networks".
+    """
+    check_steps(n_power_iterations)
+    leaf = own_leaf("utils.spectral_norm", module, name)
+    one = _SpectralNorm(name, rename(module, name, f"{name}_orig"), leaf.shape, leaf.dtype)
+    one.names = (f"{name}_orig", f"{name}_u", f"{name}_v")
+    one.rows, one.eps, one.steps = rows_dim(module) if dim is None else dim, eps, n_power_iterations
+    height = leaf.shape[one.rows]
+    module.register_buffer(one.names[1], Buffer(height, unit_vector, dtype=leaf.dtype))
+    module.register_buffer(one.names[2], Buffer(math.prod(leaf.shape) // max(height, 1), unit_vector, dtype=leaf.dtype))
+    one.version = module.register_state_dict_post_hook(_Version(name))
+    vars(module)[name] = one
+    return module
+
+
+def remove_spectral_norm(net: Module, name: str, params: Tree, state: Tree) -> tuple[Module, Tree, Tree]:
+    """(net, params, state) with the weight as it is in eval in place of its original. The net given stays as it is.
+
+    Args:
+        net: the description.
+        name: the dotted name of the weight, as in "encoder.fc.weight".
+        params, state: of `net`.
+
+    Raises:
+        ValueError: it has no spectral norm.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.utils.spectral_norm(nn.Linear(2, 2))
+        >>> net, params, state = remove_spectral_norm(net, "weight", *net.init(jax.random.key(0)))
+        >>> sorted(params), state
+        (['bias', 'weight'], {})
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.remove_spectral_norm.html
+    """
+    return computed.take_out(net, name, params, state, _SpectralNorm, "utils.remove_spectral_norm")
+
+
+class _SpectralNorm(Renamed):
+    rows = 0  # the dimension that becomes the rows
+    eps = 1e-12
+    steps = 1
+    version: RemovableHandle
+
+    def value(self, bound: Any) -> jax.Array:
+        weight, u, v = (vars(bound)[name] for name in self.names)
+        if bound.training:
+            matrix = jax.lax.stop_gradient(as_matrix(weight, self.rows))
+            u = u.astype(matrix.dtype)
+            for _ in range(self.steps):
+                v = F.normalize(matrix.T @ u, dim=0, eps=self.eps)
+                u = F.normalize(matrix @ v, dim=0, eps=self.eps)
+            u, v = u.astype(weight.dtype), v.astype(weight.dtype)
+            setattr(bound, self.names[1], u)
+            setattr(bound, self.names[2], v)
+        return divided_by_sigma(weight, u, v, self.rows)
+
+    def take_out(self, module: Any) -> Any:
+        self.version.remove()
+        self.source = self.source.another()  # as in torch, the tie ends: the others keep the original
+        return super().take_out(module)
+
+
+class _Version:
+    """A state_dict post-hook: the version of the layout that torch notes for every such weight."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __call__(self, module: Any, state_dict: Any, prefix: str, local_metadata: Any) -> None:
+        local_metadata.setdefault("spectral_norm", {})[f"{self.name}.version"] = 1

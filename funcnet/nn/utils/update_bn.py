@@ -1,0 +1,60 @@
+"""BatchNorm's statistics for weights that no step was taken with, as in torch/optim/swa_utils.py."""
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet.nn import binding
+from funcnet.nn.batchnorm import _BatchNorm
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Buffer
+
+Tree = dict[str, Any]
+
+__all__ = ["update_bn"]
+
+
+def update_bn(loader: Iterable[Any], net: Module, params: Tree, state: Tree, rng: jax.Array | None = None) -> Tree:
+    """The state with running means and variances of BatchNorm taken anew: their plain averages over the batches.
+
+    Args:
+        loader: batches: an array, or a list or tuple whose first entry is the input.
+        net: the description; it stays as it is.
+        params, state: of `net`, such as `AveragedModel` keeps them.
+        rng: a key, if the net draws in training: it runs in training, dropout and all, as in torch.
+
+    Returns:
+        The state after the last batch. Without BatchNorm in the net it is the state given, and no batch is read.
+
+    Differs from torch: lives in nn, gives the state back, and compiles one program for each shape of a batch.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.BatchNorm1d(1)
+        >>> params, state = net.init(jax.random.key(0))
+        >>> batches = [jnp.array([[1.0], [3.0]]), jnp.array([[5.0], [7.0]])]
+        >>> new = update_bn(batches, net, params, state)
+        >>> new["running_mean"], new["running_var"], int(new["num_batches_tracked"])
+        (Array([4.], dtype=float32), Array([2.], dtype=float32), 2)
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.optim.swa_utils.update_bn.html
+    """
+    net = copy.deepcopy(net)
+    norms = [module for module in net.modules() if isinstance(module, _BatchNorm)]
+    if not norms:
+        return state
+    for module in norms:
+        module.momentum = None  # each batch counts alike
+    bound = binding.bind(net, params, state, binding.Call())
+    for module in bound.modules():
+        for name, _ in module._leaves(Buffer) if isinstance(module, _BatchNorm) else ():
+            binding.put(module, name, jnp.full_like(vars(module)[name], name == "running_var"))
+    state = bound._values(Buffer)
+    step = jax.jit(lambda params, state, x, key: net.apply(params, state, x, training=True, rng=key)[1])
+    for number, batch in enumerate(loader):
+        x = batch[0] if isinstance(batch, list | tuple) else batch
+        state = step(params, state, x, None if rng is None else jax.random.fold_in(rng, number))
+    return state

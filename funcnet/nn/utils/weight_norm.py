@@ -1,0 +1,91 @@
+"""Weight norm under its old names, as in torch/nn/utils/weight_norm.py: for nets whose checkpoints say `weight_g`.
+
+The mathematics is that of `parametrizations.weight_norm`, which reads such checkpoints too.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from funcnet.nn import binding, computed, init
+from funcnet.nn.module import Module
+from funcnet.nn.parameter import Parameter
+from funcnet.nn.utils.parametrizations import norm_dim, norm_except_dim, weight_of
+from funcnet.nn.utils.renamed import Renamed, own_leaf
+
+Tree = dict[str, Any]
+
+__all__ = ["remove_weight_norm", "weight_norm"]
+
+
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
+    """w = g · v / ‖v‖, with g and v beside the module's other parameters as `<name>_g` and `<name>_v`.
+
+    Args:
+        module: the description; it is changed, and given back.
+        name: of its parameter.
+        dim: the dimension that keeps its own norms; None, and -1 as in torch: one norm for all.
+
+    Raises:
+        ValueError: no such parameter, or it has no dimension `dim`.
+
+    Differs from torch: no warning that it is old. Write `parametrizations.weight_norm` where no file asks for this.
+
+    Example:
+        >>> from funcnet import nn
+        >>> [name for name, _ in nn.utils.weight_norm(nn.Linear(20, 40)).named_parameters()]
+        ['bias', 'weight_g', 'weight_v']
+
+    Reference: Salimans & Kingma, 2016, "Weight Normalization".
+    """
+    leaf = own_leaf("utils.weight_norm", module, name)
+    kept = norm_dim(dim, leaf.ndim)
+    magnitude = jax.eval_shape(lambda v: norm_except_dim(v, kept), jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))
+    parts = [
+        Parameter(shape, init.zeros(), dtype=leaf.dtype, requires_grad=leaf.requires_grad)
+        for shape in (magnitude.shape, leaf.shape)
+    ]
+    one = _WeightNorm(name, leaf, leaf.shape, leaf.dtype, parts)
+    one.kept, one.names = kept, (f"{name}_g", f"{name}_v")
+    delattr(module, name)
+    for part_name, part in zip(one.names, parts, strict=True):
+        module.register_parameter(part_name, part)
+    vars(module)[name] = one
+    return module
+
+
+def remove_weight_norm(net: Module, name: str, params: Tree, state: Tree) -> tuple[Module, Tree, Tree]:
+    """(net, params, state) with the weight itself in place of g and v. The net given stays as it is.
+
+    Args:
+        net: the description.
+        name: the dotted name of the weight, as in "encoder.fc.weight".
+        params, state: of `net`.
+
+    Raises:
+        ValueError: it has no weight norm.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.utils.weight_norm(nn.Linear(2, 2))
+        >>> net, params, state = remove_weight_norm(net, "weight", *net.init(jax.random.key(0)))
+        >>> sorted(params)
+        ['bias', 'weight']
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.remove_weight_norm.html
+    """
+    return computed.take_out(net, name, params, state, _WeightNorm, "utils.remove_weight_norm")
+
+
+class _WeightNorm(Renamed):
+    kept = 0  # the dimension that keeps its own norms
+
+    def value(self, bound: Any) -> jax.Array:
+        magnitude, direction = (vars(bound)[name] for name in self.names)
+        return weight_of(magnitude, direction, self.kept)
+
+    def begin(self, bound: Any, draw: Callable[[Any], jax.Array]) -> None:
+        weight = draw(self.source)
+        binding.put(bound, self.names[0], norm_except_dim(weight, self.kept))
+        binding.put(bound, self.names[1], weight)
