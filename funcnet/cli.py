@@ -3,14 +3,53 @@
 import dataclasses
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from funcnet.tasks.features.command import FeaturesArguments
+from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
+from funcnet.tasks.pretraining.data_settings import BuildData
 
 __all__ = ["main"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportData:
+    """What lies in a folder that `funcnet data build` made: documents, tokens, pairs, masks."""
+
+    directory: tyro.conf.Positional[Path]
+    """the folder"""
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportData:
+    """Write the examples of a folder that `funcnet data build` made as Google's tf_examples.tfrecord, masks drawn."""
+
+    directory: tyro.conf.Positional[Path]
+    """the folder"""
+    out: Path
+    """the file"""
+    seq_len: int | None = None
+    """tokens a row, where the folder has rows of several lengths"""
+    seed: int = 0
+    """of the masks"""
+    held_out: bool = False
+    """the held-out examples in place of the training ones"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Make the data of pretraining runs, once for many."""
+
+    command: (
+        Annotated[BuildData, tyro.conf.subcommand("build")]
+        | Annotated[ReportData, tyro.conf.subcommand("report")]
+        | Annotated[ExportData, tyro.conf.subcommand("export")]
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +67,80 @@ class FillMask:
     """guesses for each"""
 
 
+@dataclasses.dataclass(frozen=True)
+class Predict:
+    """What a fine-tuned model says of the texts in a file.
+
+    Writes a JSON object for each, with probabilities, answers with the n best; see `funcnet finetune`.
+    """
+
+    directory: tyro.conf.Positional[Path]
+    """a run of `funcnet finetune`, or a directory of Hugging Face with a fine-tuned BERT"""
+    file: tyro.conf.Positional[Path]
+    """texts in the form that the model was trained on, labels or not; or plain lines of text (.txt)"""
+    out: Path | None = None
+    """JSON lines, or with the suffix .csv a table; without it standard output"""
+    batch_size: int = 32
+    """texts at a time"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluate:
+    """How right a fine-tuned model is on the labelled texts in a file: the task's figures, as JSON."""
+
+    directory: tyro.conf.Positional[Path]
+    """a run of `funcnet finetune`, or a directory of Hugging Face with a fine-tuned BERT"""
+    file: tyro.conf.Positional[Path]
+    """labelled texts in the form that the model was trained on"""
+    out: Path | None = None
+    """file for the figures"""
+    batch_size: int = 32
+    """texts at a time"""
+
+
 def _pretrain(config: PretrainingConfig) -> int:
     from funcnet.tasks.pretraining.run import pretrain
 
     return pretrain(config)
+
+
+def _data(arguments: Data) -> int:
+    from funcnet.tasks.pretraining import commands
+
+    match arguments.command:
+        case BuildData():
+            return commands.build_data(arguments.command)
+        case ReportData():
+            return commands.report_data(arguments.command.directory)
+        case ExportData(directory, out, seq_len, seed, held_out):
+            return commands.export_data(directory, out, seq_len=seq_len, seed=seed, held_out=held_out)
+
+
+def _finetune(config: FinetuningConfig) -> int:
+    from funcnet.tasks.finetuning.run import finetune
+
+    return finetune(config)
+
+
+def _predict(arguments: Predict) -> int:
+    from funcnet.tasks.finetuning.predict import predict, write_predictions
+
+    predictions, _ = predict(arguments.directory, arguments.file, batch_size=arguments.batch_size)
+    write_predictions(predictions, arguments.out)
+    return 0
+
+
+def _evaluate(arguments: Evaluate) -> int:
+    from funcnet.tasks.finetuning.predict import evaluate, write_figures
+
+    write_figures(evaluate(arguments.directory, arguments.file, batch_size=arguments.batch_size), arguments.out)
+    return 0
+
+
+def _features(arguments: FeaturesArguments) -> int:
+    from funcnet.tasks.features.command import features
+
+    return features(arguments)
 
 
 def _fill_mask(arguments: FillMask) -> int:
@@ -47,8 +156,22 @@ def _fill_mask(arguments: FillMask) -> int:
     return 0
 
 
+COMMANDS: dict[type, Callable[..., int]] = {
+    PretrainingConfig: _pretrain,
+    Data: _data,
+    FinetuningConfig: _finetune,
+    Predict: _predict,
+    Evaluate: _evaluate,
+    FeaturesArguments: _features,
+    FillMask: _fill_mask,
+}
 Command = (
     Annotated[PretrainingConfig, tyro.conf.subcommand("pretrain")]
+    | Annotated[Data, tyro.conf.subcommand("data")]
+    | Annotated[FinetuningConfig, tyro.conf.subcommand("finetune")]
+    | Annotated[Predict, tyro.conf.subcommand("predict")]
+    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[FeaturesArguments, tyro.conf.subcommand("features")]
     | Annotated[FillMask, tyro.conf.subcommand("fill-mask")]
 )
 
@@ -70,7 +193,7 @@ def main(arguments: list[str] | None = None) -> None:
         config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
     )
     try:
-        code = _pretrain(command) if isinstance(command, PretrainingConfig) else _fill_mask(command)
+        code = COMMANDS[type(command)](command)
     except (ValueError, OSError) as error:
         if os.environ.get("FUNCNET_TRACEBACK"):
             raise

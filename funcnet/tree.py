@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Tree = dict[str, Any]
 Patterns = str | Iterable[str]
@@ -26,8 +27,10 @@ STACKED = "*"  # the segment under which a stack keeps its leaves, one layer an 
 
 __all__ = [
     "STACKED",
+    "arrays_of",
     "assign",
     "cast",
+    "divide",
     "flatten",
     "map_with_name",
     "mask",
@@ -199,7 +202,23 @@ def partition(tree: Tree, patterns: Patterns, *, where: str = "tree.partition") 
     >>> jax.grad(loss)(chosen)
     {'body': {}, 'head': {'weight': Array([1., 1., 1.], dtype=float32)}}
     """
-    chosen = set(select(patterns, flatten(tree), where=where))
+    return divide(tree, select(patterns, flatten(tree), where=where), where=where)
+
+
+def divide(tree: Tree, names: Iterable[str], *, where: str = "tree.divide") -> tuple[Tree, Tree]:
+    """(the leaves of these very names, the rest): `partition` by names, in which `*` is a letter like others.
+
+    Raises:
+        ValueError: the tree lacks one of them.
+
+    >>> divide({"fc": {"weight": 1, "bias": 2}}, ["fc.bias"])
+    ({'fc': {'bias': 2}}, {'fc': {'weight': 1}})
+    """
+    chosen = set(names)
+    missing = sorted(chosen - flatten(tree).keys())
+    if missing:
+        shown = ", ".join(map(repr, missing))
+        raise ValueError(f"{where}: the tree has no {shown}; expected every name given. Give the tree of this net.")
 
     def keep(node: Tree, wanted: bool, prefix: str = "") -> Tree:
         return {
@@ -247,3 +266,27 @@ def cast(tree: Any, dtype: Any) -> Any:
         return jnp.asarray(leaf, dtype) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf
 
     return jax.tree.map(one, tree)
+
+
+def arrays_of(values: Any, numpy_integers: bool = True) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """(the arrays in `values`, a function that puts others in their places).
+
+    What a transformation may trace, apart from what it must leave as it is: Python's numbers and booleans, strings,
+    functions; unless told, numpy's integers, which may be lengths or sizes that a shape follows from.
+    `jax.ShapeDtypeStruct`s count as arrays.
+
+    >>> arrays, join = arrays_of({"x": jax.numpy.ones(2), "flag": True})
+    >>> len(arrays), join(["other"])
+    (1, {'flag': True, 'x': 'other'})
+    """
+    leaves, structure = jax.tree.flatten(values)
+    known = lambda x: not numpy_integers and isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.integer)
+    places = [i for i, x in enumerate(leaves) if hasattr(x, "shape") and hasattr(x, "dtype") and not known(x)]
+
+    def join(new: list[Any]) -> Any:
+        whole = list(leaves)
+        for i, value in zip(places, new, strict=True):
+            whole[i] = value
+        return jax.tree.unflatten(structure, whole)
+
+    return [leaves[i] for i in places], join

@@ -9,5 +9,7 @@ remembers where it is: `batch(step)` is a pure function, so a run resumes from i
 from funcnet.data.arrow import read_columns, write_columns
 from funcnet.data.datasets import ArrayDataset, Dataset
 from funcnet.data.draws import draw_bits, permute, to_integers, to_uniform
+from funcnet.data.joined import Joined
 from funcnet.data.loader import DataLoader
 from funcnet.data.prefetch import Prefetcher
+from funcnet.data.tfrecord import read_examples, write_examples

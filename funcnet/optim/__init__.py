@@ -1,7 +1,23 @@
-"""What optax lacks: BERT's AdamW, clipping with torch's formula, BERT's schedules. For all else take optax's own."""
+"""What optax lacks: BERT's AdamW, NVIDIA's LAMB, their schedules, torch's clipping and states. Else take optax's."""
 
-from funcnet.optim.adamw import bert_adamw, scale_by_bert_adam
+from funcnet.optim import swa_utils
+from funcnet.optim.adamw import NO_DECAY, bert_adamw, scale_by_bert_adam
 from funcnet.optim.clipping import clip_by_global_norm
-from funcnet.optim.schedules import bert_schedule, warmup_linear_decay
+from funcnet.optim.lamb import lamb, scale_by_layer_norms
+from funcnet.optim.schedules import bert_schedule, lamb_schedule, warmup_linear_decay
+from funcnet.optim.torch_state import from_torch, to_torch
 
-__all__ = ["bert_adamw", "bert_schedule", "clip_by_global_norm", "scale_by_bert_adam", "warmup_linear_decay"]
+__all__ = [
+    "NO_DECAY",
+    "bert_adamw",
+    "bert_schedule",
+    "clip_by_global_norm",
+    "from_torch",
+    "lamb",
+    "lamb_schedule",
+    "scale_by_bert_adam",
+    "scale_by_layer_norms",
+    "swa_utils",
+    "to_torch",
+    "warmup_linear_decay",
+]

@@ -130,7 +130,8 @@ def _like(scale: float | jax.Array, x: jax.Array) -> float | jax.Array:
 def _scaled(updates: tree.Tree, params: tree.Tree | None, *, rates: Mapping[str, float]) -> tree.Tree:
     del params
     factors = tree.assign(rates, tree.flatten(updates), 1.0, where="optim.bert_adamw: rates")
-    return tree.map_with_name(lambda name, update: factors[name] * update, updates)
+    # an update is an array, or nothing where another optimizer has the parameter (optax.MaskedNode)
+    return tree.map_with_name(lambda name, update: jax.tree.map(lambda u: factors[name] * u, update), updates)
 
 
 def _decayed(params: tree.Tree, no_decay: tree.Patterns) -> tree.Tree:

@@ -1,10 +1,13 @@
-"""Clipping by the global norm: one scale for all gradients together, so that their direction stays."""
+"""Clipping by the norm of all gradients together: one scale for them all, so that their direction stays."""
+
+import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-__all__ = ["clip_by_global_norm"]
+__all__ = ["clip_by_global_norm", "scale_to_norm", "total_norm"]
 
 
 def clip_by_global_norm(max_norm: float, eps: float = 0.0) -> optax.GradientTransformation:
@@ -13,7 +16,7 @@ def clip_by_global_norm(max_norm: float, eps: float = 0.0) -> optax.GradientTran
     g ← g · min(1, max_norm / (‖g‖ + eps)),  ‖g‖ = sqrt(sum of the squares of all entries of all leaves)
 
     With `eps=0` this is TensorFlow's `clip_by_global_norm`, what BERT was trained with; with `eps=1e-6` it is torch's
-    `clip_grad_norm_`, which shrinks a clipped gradient a little further.
+    `clip_grad_norm_`, which shrinks a clipped gradient a little further (as a function: `nn.utils.clip_grad_norm`).
 
     Args:
         max_norm: the largest norm that stays as it is, above 0.
@@ -42,11 +45,43 @@ def clip_by_global_norm(max_norm: float, eps: float = 0.0) -> optax.GradientTran
 
     def update(grads, state, params=None):
         del params
-        norm = optax.tree.norm(jax.tree.map(_at_least_float32, grads))
-        scale = jnp.minimum(1.0, max_norm / (norm + eps))
-        return jax.tree.map(lambda g: g * scale.astype(g.dtype), grads), state
+        return scale_to_norm(grads, max_norm, total_norm(grads), eps), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+def total_norm(tree: Any, norm_type: float = 2.0) -> jax.Array:
+    """The norm of the leaves' norms, a scalar of the widest leaf's dtype and of float32 at least; 0 without leaves.
+
+    For norms from 1 to infinity that is the norm of all entries together.
+
+    >>> float(total_norm({"weight": jnp.array([3.0]), "bias": jnp.array([-4.0])}))
+    5.0
+    """
+    leaves = [_at_least_float32(leaf) for leaf in jax.tree.leaves(tree)]
+    if not leaves:
+        return jnp.zeros(())
+    norms = [_norm(leaf, norm_type) for leaf in leaves]
+    dtype = max((norm.dtype for norm in norms), key=lambda d: d.itemsize)
+    return _norm(jnp.stack([norm.astype(dtype) for norm in norms]), norm_type)
+
+
+def scale_to_norm(tree: Any, max_norm: Any, norm: jax.Array, eps: float) -> Any:
+    """The leaves times min(1, max_norm / (norm + eps)), the factor in each leaf's dtype."""
+    scale = jnp.minimum(1.0, max_norm / (norm + eps))
+    return jax.tree.map(lambda leaf: leaf * scale.astype(leaf.dtype), tree)
+
+
+def _norm(x: jax.Array, p: float) -> jax.Array:
+    size = jnp.abs(x)
+    if math.isinf(p):
+        extreme = jnp.max(size, initial=0) if p > 0 else jnp.min(size, initial=jnp.inf)
+        return jnp.where(jnp.isnan(size).any(), jnp.nan, extreme)  # XLA's maximum forgets NaN on CPU
+    if p == 0:
+        return jnp.sum(x != 0).astype(size.dtype)
+    if p == 2:
+        return jnp.sqrt(jnp.sum(size * size))
+    return jnp.sum(size) if p == 1 else jnp.sum(size**p) ** (1 / p)
 
 
 def _at_least_float32(x: jax.Array) -> jax.Array:

@@ -1,14 +1,14 @@
-"""Learning rates as functions of the step: warm-up, then a straight line down to zero.
+"""Learning rates as functions of the step: warm-up, then down to zero, by a straight line or (LAMB) a root.
 
 A schedule is optax's: `schedule(step) -> learning rate`, pure, `step` the count of updates before this one.
-So the first step of a warm-up has rate 0, in Google's and in Hugging Face's training alike.
+So the first step of a warm-up has rate 0, in Google's and in Hugging Face's training alike; NVIDIA's counts from 1.
 """
 
 import jax
 import jax.numpy as jnp
 import optax
 
-__all__ = ["bert_schedule", "warmup_linear_decay"]
+__all__ = ["bert_schedule", "lamb_schedule", "warmup_linear_decay"]
 
 
 def warmup_linear_decay(peak: float, warmup_steps: int, total_steps: int) -> optax.Schedule:
@@ -71,6 +71,37 @@ def bert_schedule(peak: float, warmup_steps: int, total_steps: int) -> optax.Sch
         rise = t / max(1, warmup_steps)
         fall = jnp.maximum(0.0, total_steps - t) / total_steps  # 1 - t / total would lose digits at the end
         return peak * jnp.where(t < warmup_steps, rise, fall)
+
+    return schedule
+
+
+def lamb_schedule(peak: float, warmup_steps: int, total_steps: int, power: float = 0.5) -> optax.Schedule:
+    """NVIDIA's for LAMB: the decay is a root, measured from step 0, so the rate jumps down where the warm-up ends.
+
+    rate(t) = peak · s / warmup            for s < warmup, where s = t + 1: the first update has a rate above 0
+    rate(t) = peak · (1 − s / total)**power    after it; the last update has rate 0
+
+    NVIDIA's phases: peak 6e-3, 2,000 of 7,038 steps of 65,536 sequences of 128; then 4e-3, 200 of 1,563 of 32,768 of
+    512. Args, Returns and Raises as `warmup_linear_decay`, and
+
+    Args:
+        power: of the decay; 1 is a straight line.
+
+    Example:
+        >>> schedule = lamb_schedule(1.0, warmup_steps=2, total_steps=4)
+        >>> [round(float(schedule(step)), 3) for step in range(4)]
+        [0.5, 0.707, 0.5, 0.0]
+
+    Reference:
+        NVIDIA/DeepLearningExamples, PyTorch/LanguageModeling/BERT, `schedulers.py`, `PolyWarmUpScheduler`.
+    """
+    _check("lamb_schedule", warmup_steps, total_steps)
+
+    def schedule(step):
+        s = _as_float(step) + 1
+        rise = s / max(1, warmup_steps)
+        fall = (jnp.maximum(0.0, total_steps - s) / total_steps) ** power
+        return peak * jnp.where(s < warmup_steps, rise, fall)
 
     return schedule
 

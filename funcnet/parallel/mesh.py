@@ -83,7 +83,9 @@ def data_mesh(devices: Sequence[jax.Device] | None = None, axis: str = AXIS) -> 
     """A mesh of one axis over the devices.
 
     Its axis is of type Auto: under `jit` the compiler decides how intermediate values lie, so a model written for one
-    device runs as it is. (`jax.make_mesh` alone makes Explicit axes, whose shardings are part of every array's type.)
+    device runs as it is. `jax.make_mesh` alone makes Explicit axes, whose shardings are part of every array's type:
+    with a batch cut along one, JAX refuses under `jit` what leaves the result's sharding open, here `F.embedding`,
+    `group_norm`, `instance_norm`, `unfold`, `interpolate` and, on CPU, convolutions of one pixel.
 
     Args:
         devices: in order; None takes all there are.

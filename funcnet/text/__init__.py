@@ -1,16 +1,20 @@
 """Raw text -> documents -> sentences -> WordPiece tokens. Knows no model, no batch and no array.
 
-`read_corpus` finds the documents in files and folders, `split_sentences` cuts one into sentences, `train_wordpiece`
-makes a vocabulary, and `load_tokenizer` / `save_tokenizer` are the two ends of a directory that Hugging Face's
-`BertTokenizerFast` opens as well.
+`open_corpus` finds the documents in files and folders, `split_sentences` cuts one into sentences, `train_wordpiece`
+makes a vocabulary, `BulkTokenizer` turns sentences by the million into ids, and `load_tokenizer` / `save_tokenizer` are
+the two ends of a directory that Hugging Face's `BertTokenizerFast` opens as well.
 """
 
-from funcnet.text.corpus import Corpus, default_corpus, drop_duplicates, read_corpus
+from funcnet.text.bulk import BulkTokenizer
+from funcnet.text.corpus import Corpus, default_corpus, open_corpus, read_corpus
+from funcnet.text.readers import Document
 from funcnet.text.sentences import split_paragraphs, split_sentences
+from funcnet.text.wikipedia import plain_text
 from funcnet.text.wordpiece import (
     SPECIAL_TOKENS,
     is_lower_case,
     load_tokenizer,
+    require_fit,
     save_tokenizer,
     special_ids,
     train_wordpiece,

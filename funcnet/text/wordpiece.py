@@ -192,6 +192,27 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     return found
 
 
+def require_fit(tokenizer: Tokenizer, rows: int, *, where: str) -> None:
+    """That a model's word table has a row for every token; a table padded to a round size has more.
+
+    Args:
+        rows: of the table.
+        where: the beginning of the message, with the directory or file in it.
+
+    Raises:
+        ValueError: the vocabulary is larger.
+
+    Example:
+        >>> require_fit(train_wordpiece(["aa ab"] * 2, vocab_size=9), 16, where="here")
+    """
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
+    if largest >= rows:
+        raise ValueError(
+            f"{where}: the vocabulary does not fit the model's word table; expected ids below {rows}, got up to "
+            f"{largest}. Put the vocabulary there that the model was trained with."
+        )
+
+
 def is_lower_case(tokenizer: Tokenizer) -> bool:
     """Whether the tokenizer lower-cases what it reads.
 

@@ -7,7 +7,7 @@ from funcnet.train.loop import Cadence, Outcome, train
 from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
 from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 from funcnet.train.progress import TrainingProgress
-from funcnet.train.report import Panel, draw_report
+from funcnet.train.report import Matrix, Panel, draw_report
 from funcnet.train.run_directory import abandon, finish, is_finished, open_run, pin
 from funcnet.train.state import TrainState, create
 from funcnet.train.step import evaluate, make_eval_step, make_step
@@ -19,6 +19,7 @@ __all__ = [
     "Checkpoints",
     "Interruption",
     "JsonLines",
+    "Matrix",
     "Outcome",
     "Panel",
     "Precision",

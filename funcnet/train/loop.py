@@ -102,6 +102,7 @@ def train(
     about: Mapping[str, Any] | None = None,
     after_step: Callable[[int], None] = lambda step: None,
     owed: Mapping[str, float] | None = None,
+    enough: Callable[[Mapping[str, float]], bool] = lambda evaluation: False,
 ) -> Outcome:
     """Train from `train_state` to `cadence.total_steps`, or to the step after a signal.
 
@@ -122,6 +123,7 @@ def train(
         after_step: called with the number of each finished step, for a progress bar.
         owed: what the checkpoint's `about` says under "owed": the values of its step, whose evaluation a signal cut
             short. That is made up for before anything else.
+        enough: asked with the values of each evaluation (as logged); True ends the run at that step, saved.
 
     Returns:
         An `Outcome`.
@@ -150,6 +152,8 @@ def train(
         if evaluation is None:
             return Outcome(train_state, done, 0.0, 0, 0.0)
         _log(loggers, done, {**owed, **evaluation})
+        if enough(evaluation):
+            return Outcome(train_state, done, 0.0, 0, 0.0)
 
     with Prefetcher(batches(done), transfer=placed) as ahead:
         book = _Book(cadence, loggers, after_step, ahead, unit)
@@ -175,6 +179,7 @@ def train(
                 details["owed"] = book.take_page()
             else:
                 book.close_page(evaluation)
+            stopping = stopping or bool(evaluation and enough(evaluation))
             if checkpoints is not None and (stopping or cadence.saves(number)):
                 with book.clock.paused():
                     check_replicated(train_state.state, where="train.train")

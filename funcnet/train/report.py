@@ -10,7 +10,7 @@ import numpy as np
 from funcnet.files import replacing
 from funcnet.train.errors import cannot_write
 
-__all__ = ["Panel", "draw_report"]
+__all__ = ["Matrix", "Panel", "draw_report"]
 
 COLOURS = ("#2a6f97", "#d1603d", "#4f772d", "#7b4fa3")
 GREY = "#6b7280"
@@ -38,8 +38,28 @@ class Panel:
     from_zero: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class Matrix:
+    """A picture of counts: which class (row) was taken for which (column).
+
+    Args:
+        title: what is shown.
+        names: of the classes.
+        counts: (C, C).
+    """
+
+    title: str
+    names: Sequence[str]
+    counts: np.ndarray
+
+
 def draw_report(
-    path: str | Path, rows: Sequence[Mapping[str, Any]], panels: Sequence[Panel], *, title: str, subtitle: str = ""
+    path: str | Path,
+    rows: Sequence[Mapping[str, Any]],
+    panels: Sequence[Panel | Matrix],
+    *,
+    title: str,
+    subtitle: str = "",
 ) -> None:
     """Draw the panels, two in a row, and write the picture.
 
@@ -70,10 +90,13 @@ def draw_report(
     figure = Figure(figsize=(6.4 * across, 1.0 + 3.6 * down), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title, x=0.01, ha="left", fontsize=15, fontweight="bold")
-    axes = figure.subplots(down, across, squeeze=False).flat
+    axes = list(figure.subplots(down, across, squeeze=False).flat)
     for axis, panel in zip(axes, panels, strict=False):
-        _draw(axis, rows, panel)
-    for axis in list(axes)[len(panels) :]:
+        if isinstance(panel, Matrix):
+            _draw_matrix(axis, panel)
+        else:
+            _draw(axis, rows, panel)
+    for axis in axes[len(panels) :]:
         axis.set_axis_off()
     if subtitle:
         figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=9, color=GREY)
@@ -111,6 +134,24 @@ def _draw(axis: Any, rows: Sequence[Mapping[str, Any]], panel: Panel) -> None:
         axis.set_ylim(bottom=0)
     if axis.get_legend_handles_labels()[0]:
         axis.legend(frameon=False, fontsize=8)
+
+
+def _draw_matrix(axis: Any, panel: Matrix) -> None:
+    """Shares of the row as shades, counts as numbers where there is room for them."""
+    counts = np.asarray(panel.counts)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    places = np.arange(len(counts))
+    few = len(counts) <= 20
+    names = [name if len(name) <= 14 else f"{name[:13]}…" for name in panel.names]
+    axis.set_xticks(places if few else [], names if few else [], rotation=45, ha="right", fontsize=8)
+    axis.set_yticks(places if few else [], names if few else [], fontsize=8)
+    for row, column in np.argwhere(counts > 0) if few else []:
+        colour = "white" if shares[row, column] > 0.5 else "black"
+        axis.text(column, row, f"{counts[row, column]:,}", ha="center", va="center", color=colour, fontsize=8)
+    axis.set_title(panel.title, loc="left", fontsize=11)
+    axis.set_xlabel("taken for")
+    axis.set_ylabel("is")
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:

@@ -1,7 +1,20 @@
 """BERT: the description, and its directories on disk. Names and files are Hugging Face's."""
 
+from funcnet.models.bert import losses
+from funcnet.models.bert.classification import (
+    BertForMultipleChoice,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 from funcnet.models.bert.configuration import PRESETS, BertConfig
 from funcnet.models.bert.inference import Guess, inference
-from funcnet.models.bert.modeling import BertForPreTraining, BertModel
+from funcnet.models.bert.modeling import (
+    BertForMaskedLM,
+    BertForNextSentencePrediction,
+    BertForPreTraining,
+    BertModel,
+)
 from funcnet.models.bert.pretrained import from_pretrained, save_pretrained
+from funcnet.models.bert.question_answering import BertForQuestionAnswering
 from funcnet.models.bert.start import QUICK_START_RATES, quick_start
+from funcnet.models.bert.vocabulary_padding import pad_vocab, unpad_vocab

@@ -51,37 +51,49 @@ def attend(
     value: jax.Array,
     bias: jax.Array | None,
     dropout: Callable[[jax.Array], jax.Array],
-) -> jax.Array:
-    """dropout(softmax(query·keyᵀ/√E + bias))·value, head by head.
+    relative: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """dropout(softmax((query·keyᵀ + relative)/√E + bias))·value, head by head.
 
     Args:
         query: (B, Q, H, E).
         key, value: (B, K, H, E).
         bias: broadcasts to (B, H, Q, K); None adds nothing.
         dropout: applied to the weights; they are not scaled to sum to one again.
+        relative: gives what positions add, (B, H, Q, K), from the query and the key; None: nothing.
 
     Returns:
-        (B, Q, H, E), in the dtype of the arguments; the softmax is computed in at least float32.
+        ((B, Q, H, E), the weights (B, H, Q, K) after dropout), in the dtype of the arguments; the softmax is computed
+        in at least float32.
 
     Example:
         >>> one = jnp.ones((1, 2, 1, 4))
-        >>> attend(one, one, one, None, lambda weights: weights).shape
-        (1, 2, 1, 4)
+        >>> attended, weights = attend(one, one, one, None, lambda weights: weights)
+        >>> weights
+        Array([[[[0.5, 0.5], [0.5, 0.5]]]], dtype=float32)
 
     Reference: Vaswani et al. 2017, arXiv:1706.03762, equation 1
     """
-    query = query * query.shape[-1] ** -0.5  # before the product: fewer numbers to scale
+    scale = query.shape[-1] ** -0.5
+    query = query * scale  # before the product: fewer numbers to scale
     scores = jnp.einsum("bqhe,bkhe->bhqk", query, key)  # (B, H, Q, K)
+    if relative is not None:
+        scores = scores + relative(query, key * scale)
     if bias is not None:
         scores = scores + bias
     weights = dropout(F.softmax(scores, dim=-1))  # (B, H, Q, K)
-    return jnp.einsum("bhqk,bkhe->bqhe", weights, value)  # (B, Q, H, E)
+    return jnp.einsum("bhqk,bkhe->bqhe", weights, value), weights  # (B, Q, H, E)
 
 
 class BertSelfAttention(nn.Module):
     """Queries, keys and values from the same vectors, and attention among them.
 
-    Call: hidden_states (B, T, D), bias as `attention_bias` makes it -> (B, T, D).
+    With relative positions a table holds a vector d for each distance -(P-1) … P-1 of query and key (P =
+    `max_position_embeddings`): "relative_key" adds query·d to the scores, "relative_key_query" key·d as well.
+
+    Call: hidden_states (B, T, D), bias as `attention_bias` makes it -> ((B, T, D), the weights (B, H, T, T)).
+
+    Reference: Shaw et al. 2018, arXiv:1803.02155; Huang et al. 2020, arXiv:2009.13658, methods 1 to 4
     """
 
     def __init__(self, config: BertConfig):
@@ -91,13 +103,27 @@ class BertSelfAttention(nn.Module):
         self.key = nn.Linear(config.hidden_size, config.hidden_size)
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
+        self.kind, self.longest = config.position_embedding_type, config.max_position_embeddings
+        if self.kind != "absolute":
+            self.distance_embedding = nn.Embedding(2 * self.longest - 1, config.hidden_size // self.heads)
 
-    def forward(self, hidden_states: jax.Array, bias: jax.Array | None = None) -> jax.Array:
+    def forward(self, hidden_states: jax.Array, bias: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
         split = (*hidden_states.shape[:-1], self.heads, hidden_states.shape[-1] // self.heads)
         query = self.query(hidden_states).reshape(split)  # (B, T, H, E)
         key = self.key(hidden_states).reshape(split)
         value = self.value(hidden_states).reshape(split)
-        return attend(query, key, value, bias, self.dropout).reshape(hidden_states.shape)
+        relative = None if self.kind == "absolute" else self.relative
+        attended, weights = attend(query, key, value, bias, self.dropout, relative)
+        return attended.reshape(hidden_states.shape), weights
+
+    def relative(self, query: jax.Array, key: jax.Array) -> jax.Array:
+        """What the distances add to the scores: (B, T, H, E) twice -> (B, H, T, T)."""
+        place = jnp.arange(query.shape[1])
+        distances = self.distance_embedding(place[:, None] - place + self.longest - 1)  # (T, T, E)
+        scores = jnp.einsum("bqhe,qke->bhqk", query, distances)
+        if self.kind == "relative_key_query":
+            scores = scores + jnp.einsum("bkhe,qke->bhqk", key, distances)
+        return scores
 
 
 class BertSelfOutput(nn.Module):
@@ -116,7 +142,7 @@ class BertSelfOutput(nn.Module):
 class BertAttention(nn.Module):
     """Self-attention and its output layer, the first half of a block.
 
-    Call: hidden_states (B, T, D), bias as `attention_bias` makes it -> (B, T, D).
+    Call: hidden_states (B, T, D), bias as `attention_bias` makes it -> ((B, T, D), the weights (B, H, T, T)).
 
     Example:
         >>> import jax
@@ -134,5 +160,6 @@ class BertAttention(nn.Module):
         self.self = BertSelfAttention(config)
         self.output = BertSelfOutput(config)
 
-    def forward(self, hidden_states: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-        return self.output(self.self(hidden_states, bias), hidden_states)
+    def forward(self, hidden_states: jax.Array, bias: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+        attended, weights = self.self(hidden_states, bias)
+        return self.output(attended, hidden_states), weights

@@ -2,10 +2,14 @@
 
 import dataclasses
 import json
+import numbers
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from funcnet.models.bert.activation import activation
 
 __all__ = ["PRESETS", "BertConfig"]
 
@@ -23,7 +27,39 @@ PRESETS: Mapping[str, tuple[int, int, int]] = MappingProxyType(
 )
 
 # Options of Hugging Face's BertConfig that change the computation, with the one value that is ours.
-_REQUIRED = MappingProxyType({"is_decoder": False, "add_cross_attention": False, "tie_word_embeddings": True})
+_REQUIRED: Mapping[str, Any] = MappingProxyType(
+    {
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "is_encoder_decoder": False,
+        "tie_encoder_decoder": False,
+        "tie_word_embeddings": True,
+        "pruned_heads": {},
+        "quantization_config": None,
+    }
+)
+# Those that do not, in a model that reads whole texts and gives tuples.
+_PASSED_OVER = frozenset(
+    """
+    model_type architectures auto_map transformers_version torch_dtype dtype _name_or_path _commit_hash
+    attn_implementation _attn_implementation _attn_implementation_autoset _attn_implementation_internal num_labels
+    label2id use_cache gradient_checkpointing chunk_size_feed_forward output_attentions output_hidden_states return_dict
+    use_return_dict torchscript use_bfloat16 tf_legacy_loss finetuning_task task_specific_params tokenizer_class prefix
+    bos_token_id eos_token_id sep_token_id cls_token_id mask_token_id unk_token_id decoder_start_token_id
+    cross_attention_hidden_size directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
+    pooler_size_per_head pooler_type output_past
+    max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p
+    typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids
+    num_return_sequences output_scores return_dict_in_generate forced_bos_token_id forced_eos_token_id
+    remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens
+    """.split()  # noqa: SIM905
+)
+_CHOICES: Mapping[str, tuple[str | None, ...]] = MappingProxyType(
+    {
+        "position_embedding_type": ("absolute", "relative_key", "relative_key_query"),
+        "problem_type": (None, "regression", "single_label_classification", "multi_label_classification"),
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +80,14 @@ class BertConfig:
         initializer_range: standard deviation of the start; truncated at two of them.
         layer_norm_eps: of every LayerNorm.
         pad_token_id: the row of the word table that starts at zero and that looking up never moves; None: no such row.
-        position_embedding_type: "absolute", the only one here.
+        position_embedding_type: "absolute": added to the words; "relative_key", "relative_key_query": distances, within
+            attention (see `BertSelfAttention`).
+        classifier_dropout: before the layer that classifies, in the heads for fine-tuning; None: hidden_dropout_prob.
+        num_labels: of the heads that classify sequences and tokens.
+        id2label: {label: its name}, one for each of `num_labels`; empty: "LABEL_0", "LABEL_1", ….
+        problem_type: "regression", "single_label_classification" or "multi_label_classification"; None: told by
+            `num_labels` and the labels' dtype (see `losses.sequence_classification`).
+        vocab_padding: not Hugging Face's: rows of the word table beyond `vocab_size` that are no words (`pad_vocab`).
         scan_layers: not Hugging Face's: run the layers by `lax.scan`, so that compile time does not grow with them,
             at the cost of a slower step (see `nn.Repeat`).
 
@@ -72,13 +115,20 @@ class BertConfig:
     layer_norm_eps: float = 1e-12
     pad_token_id: int | None = 0
     position_embedding_type: str = "absolute"
+    classifier_dropout: float | None = None
+    num_labels: int = 2
+    id2label: Mapping[int, str] = dataclasses.field(default_factory=dict, hash=False)
+    problem_type: str | None = None
+    vocab_padding: int = 0
     scan_layers: bool = False
 
     def __post_init__(self) -> None:
         for name in (
             *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
-            *("max_position_embeddings", "type_vocab_size"),
+            *("max_position_embeddings", "type_vocab_size", "num_labels"),
         ):
+            if not isinstance(getattr(self, name), numbers.Integral):
+                raise TypeError(f"BertConfig: {name} is a count; expected an integer, got {getattr(self, name)!r}.")
             if getattr(self, name) < 1:
                 raise ValueError(f"BertConfig: {name} is too small; expected at least 1, got {getattr(self, name)}.")
         if self.hidden_size % self.num_attention_heads:
@@ -86,8 +136,8 @@ class BertConfig:
                 "BertConfig: the heads do not divide the width; expected hidden_size to be a multiple of "
                 f"num_attention_heads, got {self.hidden_size} and {self.num_attention_heads}. Change one of them."
             )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            if not 0 <= getattr(self, name) <= 1:
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
+            if getattr(self, name) is not None and not 0 <= getattr(self, name) <= 1:
                 raise ValueError(
                     f"BertConfig: {name} is a probability; expected 0 to 1, got {getattr(self, name)}. Change it."
                 )
@@ -96,11 +146,36 @@ class BertConfig:
                 "BertConfig: pad_token_id is no row of the word table; expected 0 to vocab_size - 1 = "
                 f"{self.vocab_size - 1}, or None, got {self.pad_token_id}. Change it."
             )
-        if self.position_embedding_type != "absolute":
+        if self.vocab_padding < 0:
             raise ValueError(
-                "BertConfig: position_embedding_type is not supported; expected 'absolute', got "
-                f"{self.position_embedding_type!r}. Use a model with absolute positions."
+                f"BertConfig: vocab_padding is a number of rows; expected 0 or more, got {self.vocab_padding}. "
+                "Change it."
             )
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"BertConfig: {name} is not known; expected {' or '.join(map(repr, known))}, got "
+                    f"{getattr(self, name)!r}. Name one of them."
+                )
+        activation(self.hidden_act)
+        names = dict(self.id2label)
+        if not names or (len(names) != self.num_labels and names == _generic(len(names))):
+            names = _generic(self.num_labels)
+        if sorted(names) != list(range(self.num_labels)):
+            raise ValueError(
+                f"BertConfig: id2label does not name each label; expected the keys 0 to num_labels - 1 = "
+                f"{self.num_labels - 1}, got {', '.join(map(repr, names))}. Give both fields."
+            )
+        object.__setattr__(self, "id2label", names)
+
+    @property
+    def label2id(self) -> dict[str, int]:
+        """{name: label}, the other way round than `id2label`.
+
+        >>> BertConfig(id2label={0: "ham", 1: "spam"}).label2id
+        {'ham': 0, 'spam': 1}
+        """
+        return {name: label for label, name in self.id2label.items()}
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "BertConfig":
@@ -131,11 +206,18 @@ class BertConfig:
         return cls(**(sizes | changes))
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "BertConfig":
-        """The config that a `config.json` holds; what does not describe the model's computation is passed over.
+    def from_dict(cls, values: Mapping[str, Any], source: str = "the config") -> "BertConfig":
+        """The config that a `config.json` holds. What does not describe the model's computation is passed over.
+
+        Args:
+            values: Hugging Face's fields, or those of Google's `bert_config.json`.
+            source: what warnings call it, such as the file's name.
 
         Raises:
             ValueError: another model's config, or a BERT with parts that are not here (decoder, untied embeddings).
+
+        Warns:
+            UserWarning: fields that neither we nor transformers' BERT know; they are passed over too.
 
         >>> BertConfig.from_dict({"model_type": "bert", "hidden_size": 24, "use_cache": True}).hidden_size
         24
@@ -147,13 +229,24 @@ class BertConfig:
                 "Name a directory that holds a BERT."
             )
         for name, value in _REQUIRED.items():
-            if values.get(name, value) != value:
+            if values.get(name, value) not in (value, None):
                 raise ValueError(
                     f"BertConfig: {name} is not supported; expected {value}, got {values[name]}. "
                     "Only the tied encoder of BERT is here."
                 )
         known = {field.name for field in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
+        unknown = [name for name in values if name not in known | _PASSED_OVER | _REQUIRED.keys()]
+        if unknown:
+            warnings.warn(
+                f"BertConfig: {source} has fields that are not known and passed over; expected those of BERT, got "
+                f"{', '.join(unknown)}. If they change what the model computes, its numbers will differ.",
+                stacklevel=2,
+            )
+        fields = {name: value for name, value in values.items() if name in known}
+        if "id2label" in values:
+            fields["id2label"] = names = _label_names(values["id2label"])
+            fields["num_labels"] = len(names) or fields.get("num_labels", 2)
+        return cls(**fields)
 
     def to_dict(self, architecture: str | None = None) -> dict[str, Any]:
         """What `config.json` holds: transformers opens it.
@@ -165,18 +258,26 @@ class BertConfig:
         ['BertModel']
         """
         head = {"architectures": [architecture]} if architecture else {}
-        return {**head, "model_type": "bert", **dataclasses.asdict(self)}
+        fields = dataclasses.asdict(self)
+        del fields["num_labels"], fields["vocab_padding"]  # the names tell it; no file holds the padding
+        return {**head, "model_type": "bert", **fields, "label2id": self.label2id}
 
     @classmethod
     def load(cls, path: str | Path) -> "BertConfig":
-        """The config in the file `path`, or in `config.json` of the directory `path`.
+        """The config in the file `path`, or in the directory `path` as `config.json` or, Google's, `bert_config.json`.
 
         Raises:
             FileNotFoundError: there is none.
-            ValueError: it is no JSON object, or not one of a BERT that is here.
+            ValueError: it is no JSON object, or not one of a BERT that is here. The text names the file.
+
+        Warns:
+            UserWarning: fields that are not known, with the file's name.
         """
         path = Path(path)
         file = path / "config.json" if path.is_dir() else path
+        google = path / "bert_config.json"
+        if google.is_file() and not file.is_file():
+            file = google
         if not file.is_file():
             raise FileNotFoundError(
                 f"BertConfig.load: {file} is not there; expected a directory with a model, got none. Check the path."
@@ -191,4 +292,23 @@ class BertConfig:
             raise ValueError(
                 f"BertConfig.load: {file}: expected a JSON object, got {type(values).__name__}. Write it again."
             )
-        return cls.from_dict(values)
+        try:
+            return cls.from_dict(values, str(file))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"BertConfig.load: {file}: {error}") from None
+
+
+def _generic(count: int) -> dict[int, str]:
+    """The names of labels that nobody named, as transformers makes them."""
+    return {label: f"LABEL_{label}" for label in range(count)}
+
+
+def _label_names(id2label: Any) -> dict[int, str]:
+    """`id2label` with numbers for keys; JSON's are texts."""
+    try:
+        return {int(label): name for label, name in (id2label or {}).items()}
+    except (AttributeError, ValueError):
+        raise ValueError(
+            f'BertConfig: id2label is no dict of labels; expected {{"0": name, …}}, got {id2label!r:.80}. '
+            "Write it again."
+        ) from None

@@ -10,7 +10,8 @@ __all__ = ["BertEmbeddings"]
 
 
 class BertEmbeddings(nn.Module):
-    """LayerNorm(word + position + token type), then dropout.
+    """LayerNorm(word + position + token type), then dropout. With relative positions the table of positions is there,
+    as in transformers' files, and not added.
 
     Call: input_ids (B, T) integers, token_type_ids (B, T) or None (all zero), position_ids (B, T) or (T,) or None
     (0, 1, …) -> (B, T, D).
@@ -31,12 +32,15 @@ class BertEmbeddings(nn.Module):
 
     def __init__(self, config: BertConfig):
         super().__init__()
-        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
+        self.word_embeddings = nn.Embedding(
+            config.vocab_size + config.vocab_padding, config.hidden_size, padding_idx=config.pad_token_id
+        )
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.longest = config.max_position_embeddings
+        self.absolute = config.position_embedding_type == "absolute"
 
     def forward(
         self,
@@ -50,12 +54,13 @@ class BertEmbeddings(nn.Module):
                 "Add the batch dimension."
             )
         length = input_ids.shape[1]
-        if position_ids is None and length > self.longest:
+        if length > self.longest and (position_ids is None or not self.absolute):
             raise ValueError(
                 f"BertEmbeddings: the sequence is longer than the position table; expected at most {self.longest} "
                 f"tokens, got {length}. Cut it, or raise max_position_embeddings and train those rows."
             )
-        positions = jnp.arange(length) if position_ids is None else position_ids
         types = jnp.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         vectors = self.word_embeddings(input_ids) + self.token_type_embeddings(types)
-        return self.dropout(self.LayerNorm(vectors + self.position_embeddings(positions)))
+        if self.absolute:
+            vectors = vectors + self.position_embeddings(jnp.arange(length) if position_ids is None else position_ids)
+        return self.dropout(self.LayerNorm(vectors))

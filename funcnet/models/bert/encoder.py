@@ -1,48 +1,20 @@
-"""The block of BERT, and the stack of them. Letters: `B batch, T sequence, D width, I intermediate width`."""
+"""The block of BERT, the stack of them, and the pooler.
 
-import functools
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+Letters: `B batch, T sequence, D width, I intermediate width, H heads, N layers, P sequences packed into one row`.
+"""
+
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from funcnet import functional as F
 from funcnet import nn
+from funcnet.models.bert.activation import activation
 from funcnet.models.bert.attention import BertAttention
 from funcnet.models.bert.configuration import BertConfig
 
-__all__ = ["BertEncoder", "BertLayer", "BertPooler", "activation"]
-
-_ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = MappingProxyType(
-    {
-        "gelu": F.gelu,
-        "gelu_new": functools.partial(F.gelu, approximate="tanh"),
-        "gelu_pytorch_tanh": functools.partial(F.gelu, approximate="tanh"),
-        "relu": F.relu,
-        "relu6": F.relu6,
-        "sigmoid": F.sigmoid,
-        "silu": F.silu,
-        "swish": F.silu,
-        "tanh": F.tanh,
-    }
-)
-
-
-def activation(name: str) -> Callable[[jax.Array], jax.Array]:
-    """The function that `hidden_act` names, by Hugging Face's names.
-
-    Raises:
-        ValueError: an unknown name.
-
-    >>> float(activation("relu")(jax.numpy.float32(-1)))
-    0.0
-    """
-    if name not in _ACTIVATIONS:
-        raise ValueError(
-            f"bert.activation: hidden_act is not known; expected one of {', '.join(_ACTIVATIONS)}, got {name!r}. "
-            "Name one of them."
-        )
-    return _ACTIVATIONS[name]
+__all__ = ["BertEncoder", "BertLayer", "BertPooler"]
 
 
 class BertIntermediate(nn.Module):
@@ -70,10 +42,30 @@ class BertOutput(nn.Module):
         return self.LayerNorm(self.dropout(self.dense(hidden_states)) + input_tensor)
 
 
+class Trail(NamedTuple):
+    """What the layers leave on their way when somebody asks: it travels with the hidden states, through loop and scan.
+
+    Attributes:
+        layer: (), how many layers are behind.
+        hidden_states: (N, B, T, D), a row for each layer's output; None: nobody asked.
+        attentions: (N, B, H, T, T), the weights of attention; None: nobody asked.
+    """
+
+    layer: jax.Array
+    hidden_states: jax.Array | None
+    attentions: jax.Array | None
+
+    def after(self, hidden_states: jax.Array, weights: jax.Array) -> "Trail":
+        """The trail with one more layer's row."""
+        write = lambda rows, row: None if rows is None else rows.at[self.layer].set(row)
+        return Trail(self.layer + 1, write(self.hidden_states, hidden_states), write(self.attentions, weights))
+
+
 class BertLayer(nn.Module):
     """One block: attention, then two dense layers with an activation between, each half normalised after its sum.
 
-    Call: hidden_states (B, T, D), bias as `attention_bias` makes it -> (B, T, D).
+    Call: hidden_states (B, T, D), bias as `attention_bias` makes it -> (B, T, D). A pair (hidden_states, trail) in
+    place of the hidden states gives such a pair.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -92,27 +84,57 @@ class BertLayer(nn.Module):
         self.intermediate = BertIntermediate(config)
         self.output = BertOutput(config)
 
-    def forward(self, hidden_states: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-        attended = self.attention(hidden_states, bias)
-        return self.output(self.intermediate(attended), attended)
+    def forward(
+        self, hidden_states: jax.Array | tuple[jax.Array, Trail], bias: jax.Array | None = None
+    ) -> jax.Array | tuple[jax.Array, Trail]:
+        hidden_states, trail = hidden_states if isinstance(hidden_states, tuple) else (hidden_states, None)
+        attended, weights = self.attention(hidden_states, bias)
+        out = self.output(self.intermediate(attended), attended)
+        return out if trail is None else (out, trail.after(out, weights))
 
 
 class BertEncoder(nn.Module):
-    """The stack of blocks. Call: hidden_states (B, T, D), bias -> (B, T, D).
+    """The stack of blocks.
+
+    Call: hidden_states (B, T, D), bias, and the static flags output_attentions, output_hidden_states -> a tuple of
+    the last layer's output (B, T, D); with `output_hidden_states` a tuple of the input and every layer's output; with
+    `output_attentions` a tuple of every layer's weights (B, H, T, T).
 
     Reference: transformers.models.bert.modeling_bert.BertEncoder
     """
 
     def __init__(self, config: BertConfig):
         super().__init__()
+        self.heads = config.num_attention_heads
         self.layer = nn.Repeat(BertLayer(config), config.num_hidden_layers, scan=config.scan_layers)
 
-    def forward(self, hidden_states: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-        return self.layer(hidden_states, bias)
+    def forward(
+        self,
+        hidden_states: jax.Array,
+        bias: jax.Array | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> tuple:
+        if not output_attentions and not output_hidden_states:
+            return (self.layer(hidden_states, bias),)
+        batch, length, _ = hidden_states.shape
+        rows = lambda *shape: jnp.zeros((self.layer.n, batch, *shape), hidden_states.dtype)
+        trail = Trail(
+            jnp.int32(0),
+            rows(*hidden_states.shape[1:]) if output_hidden_states else None,
+            rows(self.heads, length, length) if output_attentions else None,
+        )
+        last, trail = self.layer((hidden_states, trail), bias)
+        states = ((hidden_states, *trail.hidden_states),) if output_hidden_states else ()
+        weights = (tuple(trail.attentions),) if output_attentions else ()
+        return (last, *states, *weights)
 
 
 class BertPooler(nn.Module):
-    """tanh(dense(the first token's vector)). Call: (B, T, D) -> (B, D).
+    """tanh(dense(the first token's vector)).
+
+    Call: hidden_states (B, T, D) -> (B, D). Where sequences are packed, positions (B, P) of their first tokens too
+    -> (B, P, D).
 
     Reference: transformers.models.bert.modeling_bert.BertPooler
     """
@@ -121,5 +143,7 @@ class BertPooler(nn.Module):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, hidden_states: jax.Array) -> jax.Array:
-        return F.tanh(self.dense(hidden_states[:, 0]))
+    def forward(self, hidden_states: jax.Array, positions: jax.Array | None = None) -> jax.Array:
+        if positions is None:
+            return F.tanh(self.dense(hidden_states[:, 0]))
+        return F.tanh(self.dense(jnp.take_along_axis(hidden_states, positions[:, :, None], axis=1)))

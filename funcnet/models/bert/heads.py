@@ -1,12 +1,16 @@
-"""What pretraining puts on top of the encoder. Letters: `B batch, S slots, D width, V vocabulary`."""
+"""What pretraining puts on top of the encoder.
+
+Letters: `B batch, S slots (or the sequence), D width, V vocabulary, P sequences packed into one row`.
+"""
 
 import jax
+import jax.numpy as jnp
 
 from funcnet import nn
+from funcnet.models.bert.activation import activation
 from funcnet.models.bert.configuration import BertConfig
-from funcnet.models.bert.encoder import activation
 
-__all__ = ["BertPreTrainingHeads"]
+__all__ = ["BertOnlyMLMHead", "BertOnlyNSPHead", "BertPreTrainingHeads"]
 
 
 class BertPredictionHeadTransform(nn.Module):
@@ -23,25 +27,58 @@ class BertPredictionHeadTransform(nn.Module):
 
 
 class BertLMPredictionHead(nn.Module):
-    """Scores of the words. Call: (…, D) -> (…, V).
+    """Scores of the words. Call: (…, D) -> (…, V + `vocab_padding`), the padding's scores the lowest number there is.
 
-    The decoder's weight is the word table's (`BertForPreTraining` ties them). Its bias is this module's `bias`: one
-    leaf with the two names that Hugging Face's files hold.
+    The decoder's weight is the word table's (the model ties them). Its bias is this module's `bias`: one leaf with the
+    two names that Hugging Face's files hold.
     """
 
     def __init__(self, config: BertConfig):
         super().__init__()
-        self.bias = nn.Parameter(config.vocab_size, nn.init.zeros())
+        self.words, rows = config.vocab_size, config.vocab_size + config.vocab_padding
+        self.bias = nn.Parameter(rows, nn.init.zeros())
         self.transform = BertPredictionHeadTransform(config)
-        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
+        self.decoder = nn.Linear(config.hidden_size, rows)
         self.decoder.bias = self.bias
 
     def forward(self, hidden_states: jax.Array) -> jax.Array:
-        return self.decoder(self.transform(hidden_states))
+        scores = self.decoder(self.transform(hidden_states))
+        if self.words == scores.shape[-1]:
+            return scores
+        # No probability, no loss and no gradient for rows that are no words, whatever training does to them.
+        return jnp.where(jnp.arange(scores.shape[-1]) < self.words, scores, jnp.finfo(scores.dtype).min)
+
+
+class BertOnlyMLMHead(nn.Module):
+    """Masked words. Call: sequence_output (B, S, D) -> (B, S, V).
+
+    Reference: transformers.models.bert.modeling_bert.BertOnlyMLMHead
+    """
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.predictions = BertLMPredictionHead(config)
+
+    def forward(self, sequence_output: jax.Array) -> jax.Array:
+        return self.predictions(sequence_output)
+
+
+class BertOnlyNSPHead(nn.Module):
+    """Next sentence. Call: pooled_output (B, D) or (B, P, D) -> (B, 2) or (B, P, 2).
+
+    Reference: transformers.models.bert.modeling_bert.BertOnlyNSPHead
+    """
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.seq_relationship = nn.Linear(config.hidden_size, 2)
+
+    def forward(self, pooled_output: jax.Array) -> jax.Array:
+        return self.seq_relationship(pooled_output)
 
 
 class BertPreTrainingHeads(nn.Module):
-    """Both heads. Call: sequence_output (B, S, D), pooled_output (B, D) -> (B, S, V), (B, 2).
+    """Both. Call: sequence_output (B, S, D), pooled_output (B, D) or (B, P, D) -> (B, S, V), (B, 2) or (B, P, 2).
 
     Reference: transformers.models.bert.modeling_bert.BertPreTrainingHeads
     """

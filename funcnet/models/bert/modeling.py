@@ -1,19 +1,35 @@
-"""The models: `BertModel`, the encoder with its pooler, and `BertForPreTraining`, with both heads on top.
+"""The models of pretraining: `BertModel`, the encoder with its pooler, and the heads that it is pretrained with.
 
-Letters: `B batch, T sequence, S slots (places for masked positions), D width, V vocabulary`.
+Letters: `B batch, T sequence, S slots (places for masked positions), P sequences packed into one row, D width,
+V vocabulary, N layers, H heads`.
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from funcnet import nn
+from funcnet.models.bert import losses
 from funcnet.models.bert.attention import attention_bias
 from funcnet.models.bert.configuration import BertConfig
 from funcnet.models.bert.embeddings import BertEmbeddings
 from funcnet.models.bert.encoder import BertEncoder, BertPooler
-from funcnet.models.bert.heads import BertPreTrainingHeads
+from funcnet.models.bert.heads import BertOnlyMLMHead, BertOnlyNSPHead, BertPreTrainingHeads
+from funcnet.models.bert.initialise import initialise
 
-__all__ = ["BertForPreTraining", "BertModel"]
+__all__ = ["BertForMaskedLM", "BertForNextSentencePrediction", "BertForPreTraining", "BertModel", "outputs"]
+
+
+def outputs(loss: jax.Array | None, logits: Sequence[jax.Array], more: Sequence[Any]) -> Any:
+    """What a model with a head gives: transformers' tuple, or its one array alone.
+
+    >>> outputs(None, ["logits"], []), outputs("loss", ["logits"], ["hidden states"])
+    ('logits', ('loss', 'logits', 'hidden states'))
+    """
+    out = (*(() if loss is None else (loss,)), *logits, *more)
+    return out if len(out) > 1 else out[0]
 
 
 class BertModel(nn.Module):
@@ -28,13 +44,18 @@ class BertModel(nn.Module):
         - attention_mask (B, T), or (B, T, T): 1 or True for what is attended to; None: everything.
         - token_type_ids (B, T): which of the two sentences; None: all the first.
         - position_ids (B, T) or (T,): None: 0, 1, ….
+        - output_attentions, output_hidden_states: static.
+        - pooled_positions (B, P): where the sequences begin that are packed into one row; None: one sequence, at 0.
+          Such a row needs an attention_mask (B, T, T) that shows each sequence itself alone, and position_ids that
+          start anew in each.
 
-        -> (sequence_output (B, T, D), pooled_output (B, D)).
+        -> (sequence_output (B, T, D), pooled_output (B, D) or (B, P, D)), and behind it, if asked for: a tuple of the
+        N + 1 hidden states (B, T, D), the embeddings' output first; a tuple of the N layers' weights (B, H, T, T).
 
     Raises:
         ValueError: a sequence longer than the position table; wrong ranks; randomness without `rng` in training.
 
-    Differs from transformers: gives a plain pair. Starts from the truncated normal of Google's BERT (at two standard
+    Differs from transformers: gives plain tuples. Starts from the truncated normal of Google's BERT (at two standard
     deviations), where transformers draws from the whole one.
 
     Example:
@@ -55,7 +76,7 @@ class BertModel(nn.Module):
         self.embeddings = BertEmbeddings(config)
         self.encoder = BertEncoder(config)
         self.pooler = BertPooler(config) if add_pooling_layer else None
-        _initialise(self, config.initializer_range)
+        initialise(self, config.initializer_range)
 
     def forward(
         self,
@@ -63,10 +84,15 @@ class BertModel(nn.Module):
         attention_mask: jax.Array | None = None,
         token_type_ids: jax.Array | None = None,
         position_ids: jax.Array | None = None,
-    ) -> tuple[jax.Array, jax.Array | None]:
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+        pooled_positions: jax.Array | None = None,
+    ) -> tuple:
         hidden_states = self.embeddings(input_ids, token_type_ids, position_ids)
-        sequence_output = self.encoder(hidden_states, attention_bias(attention_mask, hidden_states.dtype))
-        return sequence_output, None if self.pooler is None else self.pooler(sequence_output)
+        bias = attention_bias(attention_mask, hidden_states.dtype)
+        sequence_output, *more = self.encoder(hidden_states, bias, output_attentions, output_hidden_states)
+        pooled = None if self.pooler is None else self.pooler(sequence_output, pooled_positions)
+        return (sequence_output, pooled, *more)
 
 
 class BertForPreTraining(nn.Module):
@@ -75,12 +101,17 @@ class BertForPreTraining(nn.Module):
     Call: as `BertModel`, and
         - masked_positions (B, S): the places whose words are to be guessed. The head then runs on them alone, which is
           most of its cost saved. None: on all.
+        - labels (B, T), or (B, S) with `masked_positions`: the words; -100 counts for nothing.
+        - next_sentence_label (B,), or (B, P) with `pooled_positions`: 0 follows, 1 is random, -100 counts for nothing.
 
-        -> (prediction_logits (B, S, V), or (B, T, V) without `masked_positions`; seq_relationship_logits (B, 2), whose
-        class 0 is "follows").
+        -> (prediction_logits (B, S, V), or (B, T, V) without `masked_positions`; seq_relationship_logits (B, 2), or
+        (B, P, 2), whose class 0 is "follows"). With labels the loss comes first, the sum of the means of those that
+        are given; hidden states and attentions come last.
 
     The word table serves as the decoder's weight too: `cls.predictions.decoder.weight` and
     `bert.embeddings.word_embeddings.weight` are one leaf, which lives under the latter name.
+
+    Differs from transformers: one kind of labels without the other gives its loss, and is not passed over.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -100,7 +131,7 @@ class BertForPreTraining(nn.Module):
         self.config = config
         self.bert = BertModel(config)
         self.cls = BertPreTrainingHeads(config)
-        _initialise(self.cls, config.initializer_range)
+        initialise(self.cls, config.initializer_range)
         self.cls.predictions.decoder.weight = self.bert.embeddings.word_embeddings.weight
 
     def forward(
@@ -110,19 +141,109 @@ class BertForPreTraining(nn.Module):
         token_type_ids: jax.Array | None = None,
         position_ids: jax.Array | None = None,
         masked_positions: jax.Array | None = None,
-    ) -> tuple[jax.Array, jax.Array]:
-        sequence_output, pooled_output = self.bert(input_ids, attention_mask, token_type_ids, position_ids)
-        if masked_positions is not None:
-            sequence_output = jnp.take_along_axis(sequence_output, masked_positions[:, :, None], axis=1)
-        return self.cls(sequence_output, pooled_output)
+        labels: jax.Array | None = None,
+        next_sentence_label: jax.Array | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+        pooled_positions: jax.Array | None = None,
+    ) -> tuple:
+        asked = (output_attentions, output_hidden_states, pooled_positions)
+        sequence_output, pooled_output, *more = self.bert(
+            input_ids, attention_mask, token_type_ids, position_ids, *asked
+        )
+        words, follows = self.cls(_at(sequence_output, masked_positions), pooled_output)
+        given = [(words, labels), (follows, next_sentence_label)]
+        means = [losses.cross_entropy(logits, wanted).mean for logits, wanted in given if wanted is not None]
+        return outputs(sum(means[1:], means[0]) if means else None, [words, follows], more)
 
 
-def _initialise(module: nn.Module, std: float) -> None:
-    """Google's start: weights from N(0, std²) cut at two standard deviations, biases zero, the padding row zero."""
-    for part in module.modules():
-        if isinstance(part, nn.Linear | nn.Embedding):
-            nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
-        if isinstance(part, nn.Linear) and part.bias is not None:
-            nn.init.zeros_(part.bias)
-        if isinstance(part, nn.Embedding) and part.padding_idx is not None:
-            part.weight[part.padding_idx].zero_()
+class BertForMaskedLM(nn.Module):
+    """BERT with the head for masked words alone, and no pooler.
+
+    Call: as `BertModel`, and `masked_positions` and `labels` as `BertForPreTraining` -> prediction logits (B, T, V), or
+    (B, S, V) with `masked_positions`; with labels the loss before them, if asked hidden states and attentions behind.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet.models import bert
+        >>> model = bert.BertForMaskedLM(bert.BertConfig.preset("tiny", vocab_size=100))
+        >>> params, state = model.init(jax.random.key(0))
+        >>> words = jnp.array([[2, 4, 17, 3]])
+        >>> (loss, logits), _ = model.apply(params, state, words, labels=jnp.array([[-100, 9, -100, -100]]))
+        >>> loss.shape, logits.shape
+        ((), (1, 4, 100))
+
+    Reference: transformers.BertForMaskedLM
+    """
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.config = config
+        self.bert = BertModel(config, add_pooling_layer=False)
+        self.cls = BertOnlyMLMHead(config)
+        initialise(self.cls, config.initializer_range)
+        self.cls.predictions.decoder.weight = self.bert.embeddings.word_embeddings.weight
+
+    def forward(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        masked_positions: jax.Array | None = None,
+        labels: jax.Array | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> Any:
+        asked = (output_attentions, output_hidden_states)
+        sequence_output, _, *more = self.bert(input_ids, attention_mask, token_type_ids, position_ids, *asked)
+        words = self.cls(_at(sequence_output, masked_positions))
+        return outputs(None if labels is None else losses.cross_entropy(words, labels).mean, [words], more)
+
+
+class BertForNextSentencePrediction(nn.Module):
+    """BERT with the head that tells whether the second sentence follows the first.
+
+    Call: as `BertModel`, and labels (B,), or (B, P) with `pooled_positions`: 0 follows, 1 is random -> logits (B, 2) or
+    (B, P, 2); with labels the loss before them, if asked hidden states and attentions behind.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet.models import bert
+        >>> model = bert.BertForNextSentencePrediction(bert.BertConfig.preset("tiny", vocab_size=100))
+        >>> params, state = model.init(jax.random.key(0))
+        >>> model.apply(params, state, jnp.array([[2, 17, 3]]))[0].shape
+        (1, 2)
+
+    Reference: transformers.BertForNextSentencePrediction
+    """
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.config = config
+        self.bert = BertModel(config)
+        self.cls = BertOnlyNSPHead(config)
+        initialise(self.cls, config.initializer_range)
+
+    def forward(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        labels: jax.Array | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+        pooled_positions: jax.Array | None = None,
+    ) -> Any:
+        asked = (output_attentions, output_hidden_states, pooled_positions)
+        _, pooled_output, *more = self.bert(input_ids, attention_mask, token_type_ids, position_ids, *asked)
+        logits = self.cls(pooled_output)
+        return outputs(None if labels is None else losses.cross_entropy(logits, labels).mean, [logits], more)
+
+
+def _at(sequence_output: jax.Array, places: jax.Array | None) -> jax.Array:
+    """The vectors at `places` (B, S); all of them for None."""
+    if places is None:
+        return sequence_output
+    return jnp.take_along_axis(sequence_output, places[:, :, None], axis=1)

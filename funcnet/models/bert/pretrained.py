@@ -1,13 +1,22 @@
-"""A model and its directory: `config.json` beside `model.safetensors`, as Hugging Face lays them."""
+"""A model and its directory: `config.json` beside the weights, as Hugging Face or Google lay them."""
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from funcnet import nn, weights
+import jax
+import numpy as np
+
+from funcnet import nn, tree, weights
 from funcnet.files import write_json
 from funcnet.models.bert.configuration import BertConfig
+from funcnet.models.bert.google import from_google, is_google
 from funcnet.models.bert.modeling import BertModel
+from funcnet.models.bert.vocabulary_padding import unpad_vocab
+from funcnet.nn.state_dict import entries_of
 
 __all__ = ["from_pretrained", "save_pretrained"]
 
@@ -15,56 +24,98 @@ Tree = dict[str, Any]
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _PREFIX = "bert."  # before the names of the encoder in every model that has a head
+_ENCODER = ("embeddings.", "encoder.", "pooler.")
+# What may be missing, or left over, as a whole: everything else is the encoder.
+_HEADS = ("bert.pooler.", "pooler.", "cls.predictions.", "cls.seq_relationship.", "classifier.", "qa_outputs.")
+# Buffers that older versions of transformers wrote.
+_BUFFERS = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$")
 
 
 def from_pretrained(
-    path: str | Path, cls: Callable[[BertConfig], nn.Module] = BertModel
+    path: str | Path,
+    cls: Callable[[BertConfig], nn.Module] = BertModel,
+    *,
+    config: BertConfig | None = None,
+    layers: str | Iterable[str] | None = None,
+    key: jax.Array | None = None,
 ) -> tuple[nn.Module, Tree, Tree]:
-    """The model in a directory.
+    """The model in a directory: any BERT checkpoint into any of the models.
 
-    `BertModel` takes the encoder out of a directory that holds a model with heads; otherwise the names must fit.
+    The file's names may stand with the prefix `bert.` or without it, and end in `gamma` and `beta` in place of `weight`
+    and `bias`. Heads that the model has not are left out. A head (or pooler) that the file lacks starts as `init`
+    starts it, and a warning names it.
 
     Args:
-        path: a directory with `config.json` and `model.safetensors`.
-        cls: `BertModel`, `BertForPreTraining`, or any class that is made from a `BertConfig` alone.
+        path: a directory with `config.json` and weights (`model.safetensors`, `pytorch_model.bin`, or the index of
+            several); or with Google's `bert_config.json` and `bert_model.ckpt.*`; or the path of a TensorFlow
+            checkpoint (without `.index`) beside its `bert_config.json`.
+        cls: any class that is made from a `BertConfig` alone, such as `BertForSequenceClassification`.
+        config: in place of the file's, such as `dataclasses.replace(BertConfig.load(path), num_labels=5)`. A head whose
+            shape is not this config's then starts anew, named like one that the file lacks.
+        layers: which of the file's layers to take, by patterns over "encoder.layer.0", … (see `funcnet.tree`), in the
+            file's order: `[f"encoder.layer.{i}" for i in range(6)]` is the lower half of twelve. None: all.
+        key: for a head that starts here; None: `jax.random.key(0)`.
 
     Returns:
         (model, params, state): the description and its arrays, float32.
 
     Raises:
         FileNotFoundError: one of the files is not there.
-        ValueError: a broken file, a config that is not here, or names and shapes that differ, which are listed.
+        ValueError: a broken file; a config that is not here; tensors of the encoder missing or of another shape, all of
+            which are listed; half a head; a `vocab.txt` with more lines than the word table has rows; a pattern that
+            matches no layer.
+
+    Warns:
+        UserWarning: one message with what starts here, and what the file holds that no BERT has.
 
     Example:
-        >>> import jax, tempfile
+        >>> import tempfile
         >>> from funcnet.models import bert
         >>> model = bert.BertForPreTraining(bert.BertConfig.preset("tiny", vocab_size=100))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     bert.save_pretrained(folder, model, *model.init(jax.random.key(0)))
         ...     encoder, params, state = bert.from_pretrained(folder)
-        >>> type(encoder).__name__, list(params)
-        ('BertModel', ['embeddings', 'encoder', 'pooler'])
+        ...     half, _, _ = bert.from_pretrained(folder, layers="encoder.layer.0")
+        >>> type(encoder).__name__, list(params), half.config.num_hidden_layers
+        ('BertModel', ['embeddings', 'encoder', 'pooler'], 1)
 
     Reference: transformers.PreTrainedModel.from_pretrained
     """
     path = Path(path)
-    if not path.is_dir():
+    folder = path if path.is_dir() else path.parent
+    if not path.is_dir() and not path.with_name(f"{path.name}.index").is_file():
         raise FileNotFoundError(
             f"bert.from_pretrained: {path} is not there; expected a directory with {_CONFIG} and {_WEIGHTS}, got none. "
             "Check the path."
         )
-    model = cls(BertConfig.load(path))
-    params, state = model.load_state_dict(_rename(weights.load(path / _WEIGHTS), model))
+    asked = BertConfig.load(folder) if config is None else config
+    _require_vocabulary(folder / "vocab.txt", asked.vocab_size)
+    file = _named(weights.load(path), path)
+    if layers is not None:
+        file, count = _chosen(file, layers)
+        asked = dataclasses.replace(asked, num_hidden_layers=count)
+    model = cls(asked)
+    file = _prefixed(file, model)
+    found = model.match_state_dict(file)
+    new = _started_here(path, model, file, found, config is not None)
+    known = {name: name for name in file if name not in {*found.unexpected, *new}}
+    into = model.init(jax.random.key(0) if key is None else key) if new else None
+    params, state = model.load_state_dict(_Renamed(file, known), strict=False, into=into)
+    _tell(path, model, file, new, found.unexpected)
     return model, params, state
 
 
-def save_pretrained(path: str | Path, model: nn.Module, params: Tree, state: Tree) -> None:
+def save_pretrained(
+    path: str | Path, model: nn.Module, params: Tree, state: Tree, *, max_shard_size: int | None = None
+) -> None:
     """Writes the directory that `from_pretrained` and Hugging Face's class of the same name open.
 
     Args:
         path: the directory; made if it is not there. Each of the two files is replaced whole.
         model: a description with a `config`.
-        params, state: its arrays. Shared weights are written once, under their first name, as Hugging Face does.
+        params, state: its arrays. Shared weights are written once, under their first name, as Hugging Face does; rows
+            that `pad_vocab` added are not written.
+        max_shard_size: in bytes; None: one file. See `weights.save`.
 
     Raises:
         OSError: the directory cannot be written; the file at fault is as it was.
@@ -73,25 +124,28 @@ def save_pretrained(path: str | Path, model: nn.Module, params: Tree, state: Tre
     """
     path = Path(path)
     path.mkdir(parents=True, exist_ok=True)
+    config: BertConfig = vars(model)["config"]
     written: set[int] = set()
     once: dict[str, Any] = {}
     for name, array in model.state_dict(params, state).items():
         if id(array) not in written:
             written.add(id(array))
             once[name] = array
-    weights.save(path / _WEIGHTS, once)
-    config: BertConfig = vars(model)["config"]
+    if config.vocab_padding:
+        once, config = unpad_vocab(once, config)
+    weights.save(path / _WEIGHTS, once, max_shard_size=max_shard_size)
     write_json(path / _CONFIG, config.to_dict(type(model).__name__))
 
 
 class _Renamed(Mapping[str, Any]):
-    """A file's arrays under other names, each still read when it is asked for."""
+    """A file's arrays under other names, some of them transposed, each still read when it is asked for."""
 
-    def __init__(self, file: Mapping[str, Any], names: Mapping[str, str]):
-        self._file, self._names = file, names
+    def __init__(self, file: Mapping[str, Any], names: Mapping[str, str], transposed: Iterable[str] = ()):
+        self._file, self._names, self._transposed = file, names, frozenset(transposed)
 
     def __getitem__(self, name: str) -> Any:
-        return self._file[self._names[name]]
+        array = self._file[self._names[name]]
+        return np.transpose(array) if name in self._transposed else array
 
     def __iter__(self) -> Any:
         return iter(self._names)
@@ -100,13 +154,103 @@ class _Renamed(Mapping[str, Any]):
         return len(self._names)
 
 
-def _rename(file: Mapping[str, Any], model: nn.Module) -> Mapping[str, Any]:
-    """The file's arrays under the model's names: the encoder's prefix dropped or added, heads left out."""
+def _named(file: Any, path: Path) -> Mapping[str, Any]:
+    """The file's arrays under today's names, without what is no weight."""
+    if not isinstance(file, Mapping) or not all(hasattr(array, "shape") for array in file.values()):
+        raise ValueError(
+            f"bert.from_pretrained: {path}: the weights are no {{name: array}}; expected a model's state_dict, got "
+            f"{type(file).__name__}. Save the state_dict alone."
+        )
+    if is_google(file):
+        names = from_google(file)
+        return _Renamed(
+            file, {ours: theirs for ours, (theirs, _) in names.items()}, (o for o, (_, t) in names.items() if t)
+        )
+    today = lambda name: re.sub(r"\.beta$", ".bias", re.sub(r"\.gamma$", ".weight", name))
+    return _Renamed(file, {today(name): name for name in file if not _BUFFERS.search(name)})
+
+
+def _chosen(file: Mapping[str, Any], patterns: str | Iterable[str]) -> tuple[Mapping[str, Any], int]:
+    """(the file with some of its layers, numbered anew; how many they are)."""
+    layer = re.compile(r"^((?:bert\.)?)(encoder\.layer\.\d+)(?=\.)")
+    found = {name: match for name in file if (match := layer.match(name))}
+    there = sorted({match[2] for match in found.values()}, key=lambda name: int(name.rsplit(".", 1)[1]))
+    chosen = tree.select(patterns, there, where="bert.from_pretrained")
+    places = {name: f"encoder.layer.{place}" for place, name in enumerate(chosen)}
+    names = {}
+    for name in file:
+        if name not in found:
+            names[name] = name
+        elif found[name][2] in places:
+            names[found[name][1] + places[found[name][2]] + name[found[name].end() :]] = name
+    return _Renamed(file, names), len(chosen)
+
+
+def _prefixed(file: Mapping[str, Any], model: nn.Module) -> Mapping[str, Any]:
+    """The file's arrays under the model's names: the encoder's prefix dropped or added."""
     file_has = any(name.startswith(_PREFIX) for name in file)
     model_has = any(name.startswith(_PREFIX) for name, _ in model.named_parameters())
     if file_has and not model_has:
-        return _Renamed(file, {name.removeprefix(_PREFIX): name for name in file if name.startswith(_PREFIX)})
+        return _Renamed(file, {name.removeprefix(_PREFIX): name for name in file})
     if model_has and not file_has:
-        encoder = ("embeddings.", "encoder.", "pooler.")
-        return _Renamed(file, {_PREFIX + name if name.startswith(encoder) else name: name for name in file})
+        return _Renamed(file, {_PREFIX + name if name.startswith(_ENCODER) else name: name for name in file})
     return file
+
+
+def _started_here(path: Path, model: nn.Module, file: Mapping[str, Any], found: Any, replaced: bool) -> list[str]:
+    """The names of the heads that start anew; an error that lists all that is wrong, if anything is.
+
+    A head starts anew if the file has none of it, or one of another shape and the caller gave the config (`replaced`).
+    """
+    shapes = {entry.name: entry.leaf.shape for entry in entries_of(model)}
+    firsts = {(entry.home, entry.layer): entry.name for entry in reversed([*entries_of(model)])}.values()
+    new = set(found.missing)
+    for head in {_head(name) for name in found.missing} | ({_head(n) for n in found.mis_shaped} if replaced else set()):
+        whole = {name for name in firsts if head and name.startswith(head)}
+        if whole & set(found.mis_shaped) and replaced:
+            new |= whole
+        elif head is None or whole - set(found.missing):
+            new -= {name for name in found.missing if _head(name) == head}
+    lines = [f"missing: {name}" for name in found.missing if name not in new]
+    for name in found.mis_shaped:
+        if name not in new:
+            lines.append(f"mis-shaped: {name} expected {shapes[name]}, got {tuple(file[name].shape)}")
+    if lines:
+        raise ValueError(
+            f"bert.from_pretrained: {path}: the weights are not those of this {type(model).__name__}.\n  "
+            + "\n  ".join(lines)
+            + "\n  Take the weights that belong to the config, or give the config that fits: config=."
+        )
+    return [name for name in shapes if name in new]
+
+
+def _head(name: str) -> str | None:
+    return next((head for head in _HEADS if name.startswith(head)), None)
+
+
+def _tell(path: Path, model: nn.Module, file: Mapping[str, Any], new: list[str], unexpected: list[str]) -> None:
+    """One warning with everything that a reader of the numbers has to know."""
+    lines = []
+    if new:
+        why = lambda name: f" (the file's is {tuple(file[name].shape)})" if name in file else ""
+        shown = ", ".join(f"{name}{why(name)}" for name in new)
+        lines.append(f"{type(model).__name__} starts with new weights, and has to be trained, in {shown}.")
+    left = [name for name in unexpected if _head(name) is None]
+    if left:
+        more = f" and {len(left) - 12} more" if len(left) > 12 else ""
+        lines.append(f"The file holds what the model has not, which was passed over: {', '.join(left[:12])}{more}.")
+    if lines:
+        warnings.warn(f"bert.from_pretrained: {path}: {' '.join(lines)}", stacklevel=3)
+
+
+def _require_vocabulary(path: Path, rows: int) -> None:
+    """Refuses a `vocab.txt` beside the weights that names more tokens than there are vectors."""
+    if not path.is_file():
+        return
+    with open(path, "rb") as file:
+        count = sum(1 for _ in file)
+    if count > rows:
+        raise ValueError(
+            f"bert.from_pretrained: {path}: line {rows + 1}: the vocabulary is larger than the model's word table; "
+            f"expected at most {rows} tokens, got {count}. Put the vocabulary there that the model knows."
+        )

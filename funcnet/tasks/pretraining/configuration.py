@@ -11,6 +11,10 @@ from typing import Annotated, Any, Literal
 import tyro
 
 MOST_DEVICES = 4096  # more virtual ones than this take the machine down with them
+SETTLED = (  # by the folder in --data
+    *("corpus", "documents", "field", "held_out", "vocab", "vocab_size"),
+    *("cased", "passes", "whole_words", "static_masks"),
+)
 Model = Literal["tiny", "mini", "small", "medium", "base", "large"]
 
 __all__ = ["PretrainingConfig"]
@@ -32,12 +36,17 @@ class PretrainingConfig:
     resume: bool = False
     """go on with the run in --out; all other settings must be as they were"""
 
+    data: Path | None = None
+    """a folder that `funcnet data build` made; all that it was built with is then settled"""
     corpus: tuple[Path, ...] = ()
-    """text files, or folders of them; without it the presidential messages of the extra 'demo'"""
+    """text or other files, or folders of them, see `funcnet data build`; without it the presidential messages of the
+    extra 'demo'"""
     documents: Literal["auto", "file", "blank-line"] = "auto"
     """what is a document: a whole file, or what stands between blank lines"""
+    field: str = "text"
+    """of JSON lines, or column of a table, with the text"""
     held_out: float = 0.05
-    """share of the text kept for evaluation, by whole documents"""
+    """share of the text kept for evaluation, by whole documents, four million characters at most"""
     vocab: Path | None = None
     """a vocabulary (vocab.txt, or a directory with one) to use instead of training one"""
     vocab_size: int = 4096
@@ -46,11 +55,21 @@ class PretrainingConfig:
     """keep capitals and accents"""
     passes: int = 10
     """over the text, each with other sentence pairs"""
+    whole_words: bool = False
+    """hide all pieces of a word or none"""
+    static_masks: bool = False
+    """the words hidden in a pass are the same at every visit, as in Google's script"""
 
     model: Model = "tiny"
     """Google's sizes, layers x width: tiny 2x128, mini 4x256, small 4x512, medium 8x512, base 12x768, large 24x1024"""
     seq_len: int = 128
     """tokens a row, [CLS] and [SEP] included"""
+    long_seq_len: int | None = None
+    """tokens a row in a second phase, such as Google's 512; without it there is one phase"""
+    long_share: float = 0.1
+    """of the steps that the second phase has"""
+    long_batch_size: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """rows an update there; without it as many as before"""
     dropout: float = 0.0
     """of hidden states and attention; in runs of minutes any dropout delays the start of learning by far"""
     start: Literal["quick", "bert"] = "quick"
@@ -99,8 +118,9 @@ class PretrainingConfig:
         at_least_1 = ("steps", "batch_size", "accumulate", "devices", "log_every", "keep", "passes", "vocab_size")
         ranges: dict[str, tuple[float, float, str]] = dict.fromkeys(at_least_1, (1, math.inf, "at least 1"))
         ranges |= dict.fromkeys(("evaluate_every", "save_every"), (0, math.inf, "at least 0 (0: only at the end)"))
-        ranges |= dict.fromkeys(("dropout", "warmup", "held_out"), (0, 1 - 1e-9, "from 0 to below 1"))
+        ranges |= dict.fromkeys(("dropout", "warmup", "held_out", "long_share"), (0, 1 - 1e-9, "from 0 to below 1"))
         ranges |= {
+            "long_batch_size": (1, math.inf, "at least 1"),
             "devices": (1, MOST_DEVICES, f"1 to {MOST_DEVICES}"),
             "learning_rate": (0, math.inf, "at least 0"),
             "weight_decay": (0, math.inf, "at least 0"),
@@ -110,12 +130,21 @@ class PretrainingConfig:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise ValueError(f"pretrain: --{name.replace('_', '-')}; expected {expected}, got {value}.")
+        if self.data is not None:
+            defaults = {field.name: field.default for field in dataclasses.fields(self)}
+            for name in SETTLED:
+                if getattr(self, name) != defaults[name]:
+                    raise ValueError(
+                        f"pretrain: --{name.replace('_', '-')} together with --data; expected it to be left out, got "
+                        f"{getattr(self, name)}. The folder in --data was built with its own: build another one."
+                    )
 
     def pinned(self) -> dict[str, Any]:
         """What a resumed run must have in common with the first: all but where it lies and how often it saves."""
         values = dataclasses.asdict(self)
         for name in ("out", "resume", "save_every", "keep"):
             values.pop(name)
+        values["data"] = None if self.data is None else str(self.data)
         values["corpus"] = [str(path) for path in self.corpus]
         values["vocab"] = None if self.vocab is None else str(self.vocab)
         return values

@@ -5,16 +5,17 @@ B batch, T sequence, M slots, P passes, N examples of an epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.data import DataLoader
+from funcnet.data import DataLoader, Joined
 from funcnet.tasks.pretraining.masking import Masking
 
+Masks = Literal["of the visit", "of the pass"]
 IGNORE = -100  # a label that counts for nothing, as in Hugging Face
 
 
@@ -28,36 +29,37 @@ class PretrainingDataset:
 
     Attributes:
         tokens: all documents' ids, one after the other.
-        pairs: columns as from `build_pairs`, each (P, N).
+        pairs: of each of P passes the columns of `build_pairs`, each (N,).
         seq_len: T.
         masking: how words are hidden.
         cls_id, sep_id, pad_id: ids of `[CLS]`, `[SEP]` and `[PAD]`.
         seed: of the masks.
-        fixed: the masks of epoch 0 always; for evaluation.
+        masks: "of the visit": drawn anew in each epoch; "of the pass": the same whenever a pass comes again, as in
+            Google's files.
     """
 
-    tokens: NDArray[Any]
-    pairs: Mapping[str, NDArray[Any]]
+    tokens: Joined
+    pairs: Sequence[Mapping[str, Joined]]
     seq_len: int
     masking: Masking
     cls_id: int
     sep_id: int
     pad_id: int
     seed: int
-    fixed: bool = False
+    masks: Masks = "of the visit"
 
     def __len__(self) -> int:
         """N, examples in an epoch; the same in every epoch."""
-        return int(self.pairs["a_start"].shape[1])
+        return len(self.pairs[0]["a_start"])
 
     @property
     def passes(self) -> int:
         """P, how many pairings of the text there are."""
-        return int(self.pairs["a_start"].shape[0])
+        return len(self.pairs)
 
     def at_epoch(self, epoch: int) -> _Epoch:
         """The dataset of one epoch."""
-        return _Epoch(self, 0 if self.fixed else epoch)
+        return _Epoch(self, epoch % self.passes if self.masks == "of the pass" else epoch)
 
     def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """The batch of some examples in epoch 0.
@@ -84,8 +86,7 @@ class _Epoch:
 
     def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         data = self.dataset
-        which = self.epoch % data.passes
-        column = {name: values[which][indices] for name, values in data.pairs.items()}
+        column = {name: values[indices] for name, values in data.pairs[self.epoch % data.passes].items()}
         a_length, b_length = column["a_length"][:, None].astype(np.int64), column["b_length"][:, None].astype(np.int64)
         place = np.arange(data.seq_len)[None]
         b_place = a_length + 2  # where B starts: after [CLS] A [SEP]

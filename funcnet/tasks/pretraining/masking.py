@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from funcnet.data import draw_bits, to_integers, to_uniform
+from funcnet.text import vocabulary
 
 CHOOSE, KIND, REPLACEMENT = 0, 1, 2  # the three draws a position has
 
@@ -30,6 +32,7 @@ class Masking:
         max_predictions: M, the most hidden positions of a sequence.
         share: of the maskable positions that are hidden, rounded; at least one.
         mask_share, random_share: of the hidden ones, those that show `[MASK]` and a random word.
+        pieces: (V,) booleans, see `word_pieces`: then all pieces of a word are hidden or none. None: piece by piece.
 
     Reference: create_masked_lm_predictions in
     https://github.com/google-research/bert/blob/master/create_pretraining_data.py
@@ -42,6 +45,7 @@ class Masking:
     share: float = 0.15
     mask_share: float = 0.8
     random_share: float = 0.1
+    pieces: NDArray[np.bool_] | None = None
 
     def __call__(
         self,
@@ -83,9 +87,13 @@ class Masking:
 
         bits = draw_bits(seed, epoch, np.asarray(examples)[:, None], np.arange(length) * 4 + CHOOSE)
         keys = np.where(maskable, bits >> np.uint64(1), np.uint64(2**64 - 1))
-        lowest = np.argsort(keys, axis=1, kind="stable")[:, :slots]  # (B, min(M, T))
-        if length < slots:
-            lowest = np.pad(lowest, ((0, 0), (0, slots - length)))
+        lowest: NDArray[np.int64]  # (B, min(M, T))
+        if self.pieces is None:
+            lowest = np.argsort(keys, axis=1, kind="stable")[:, :slots]
+        else:
+            lowest, used = self._whole_words(keys, maskable, self.pieces[tokens], used)
+        if lowest.shape[1] < slots:
+            lowest = np.pad(lowest, ((0, 0), (0, slots - lowest.shape[1])))
         taken = np.arange(slots) < used[:, None]
         positions = np.sort(np.where(taken, lowest, length), axis=1)  # ascending, unused slots last
         positions = np.where(taken, positions, 0)
@@ -106,6 +114,41 @@ class Masking:
             "masked_weights": taken.astype(np.float32),
         }
 
+    def _whole_words(
+        self, keys: NDArray[np.uint64], maskable: NDArray[np.bool_], pieces: NDArray[np.bool_], most: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Words in random order, each hidden whole while it still fits into what is left, as Google's script does.
+
+        Args:
+            keys: (B, T) random order of positions.
+            maskable, pieces: (B, T) where words may be hidden; what goes on with the word before it.
+            most: (B,) positions to hide.
+
+        Returns:
+            (B, M) hidden positions first, and (B,) how many.
+        """
+        rows, length = keys.shape
+        follows = maskable & pieces
+        follows[:, 1:] &= maskable[:, :-1]  # a word starts anew after what may not be hidden
+        follows[:, :1] = False
+        begins = maskable & ~follows
+        word = np.cumsum(begins, 1) - 1 + np.arange(rows)[:, None] * length  # (B, T) numbers of words, a block a row
+        sizes = np.bincount(word[maskable], minlength=rows * length).reshape(rows, length)
+        draws = np.full((rows, length), 2**64 - 1, np.uint64)
+        draws[np.nonzero(begins)[0], word[begins] % length] = keys[begins]
+        order = np.argsort(draws, axis=1, kind="stable")
+        sizes = np.take_along_axis(sizes, order, 1)  # words in their random order; 0 where there is none
+        chosen = np.zeros((rows, length), np.bool_)
+        used = np.zeros(rows, np.int64)
+        for place in range(length):
+            fits = (sizes[:, place] > 0) & (used + sizes[:, place] <= most)
+            used += np.where(fits, sizes[:, place], 0)
+            np.put_along_axis(chosen, order[:, place : place + 1], fits[:, None], 1)
+            if place % 8 == 7 and ((used == most) | (sizes[:, place] == 0)).all():
+                break
+        hidden = maskable & np.take_along_axis(chosen, word % length, 1)
+        return np.argsort(~hidden, axis=1, kind="stable")[:, : self.max_predictions], used
+
     @cached_property
     def _ordinary(self) -> NDArray[np.bool_]:
         """(V,) whether an id is an ordinary word."""
@@ -117,6 +160,18 @@ class Masking:
     def _words(self) -> NDArray[np.int64]:
         """The ids that a random word is drawn from."""
         return np.flatnonzero(self._ordinary)
+
+
+def word_pieces(tokenizer: Tokenizer) -> NDArray[np.bool_]:
+    """(V,) whether a token goes on with the word before it (`##…`).
+
+    Example:
+        >>> from funcnet.text import train_wordpiece, vocabulary
+        >>> tokenizer = train_wordpiece(["aa ab"] * 2, vocab_size=9)
+        >>> [token for token, piece in zip(vocabulary(tokenizer), word_pieces(tokenizer)) if piece]
+        ['##a', '##b']
+    """
+    return np.array([token.startswith("##") for token in vocabulary(tokenizer)], np.bool_)
 
 
 def default_predictions(seq_len: int, share: float = 0.15) -> int:

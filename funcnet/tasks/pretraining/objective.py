@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from funcnet import functional as F
 from funcnet import nn
 from funcnet.tasks.pretraining.dataset import IGNORE
 
@@ -87,11 +88,13 @@ def _run(net: nn.Module, params: Any, state: Any, batch: Batch, training: bool, 
 
 
 def _losses(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(cross-entropy, whether the label's logit is the largest) of each row, in at least float32."""
-    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
-    at_label = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-    right = at_label >= jnp.max(logits, axis=-1)  # cheaper than argmax
-    return jax.nn.logsumexp(logits, axis=-1) - at_label, right.astype(logits.dtype)
+    """(cross-entropy, whether the label's logit is the largest) of each row, in at least float32; 0 for IGNORE."""
+    rows, ids = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
+    rows = rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
+    losses = F.cross_entropy(rows, ids, ignore_index=IGNORE, reduction="none")
+    at_label = jnp.take_along_axis(rows, jnp.maximum(ids, 0)[:, None], axis=1)[:, 0]
+    right = (at_label >= rows.max(1)) & (ids != IGNORE)  # cheaper than argmax
+    return losses.reshape(labels.shape), right.astype(rows.dtype).reshape(labels.shape)
 
 
 def _words(logits: jax.Array, batch: Batch) -> tuple[dict[str, jax.Array], jax.Array]:
@@ -101,7 +104,5 @@ def _words(logits: jax.Array, batch: Batch) -> tuple[dict[str, jax.Array], jax.A
 
 
 def _sentence(logits: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-    labels = batch["next_sentence_label"]
-    losses, right = _losses(logits, jnp.maximum(labels, 0))
-    counted = (labels != IGNORE).astype(losses.dtype)
-    return {"loss": jnp.sum(losses * counted), "accuracy": jnp.sum(right * counted)}
+    losses, right = _losses(logits, batch["next_sentence_label"])
+    return {"loss": jnp.sum(losses), "accuracy": jnp.sum(right)}

@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import platformdirs
 
 from funcnet import optim
 from funcnet.data import Prefetcher
@@ -22,9 +21,11 @@ from funcnet.files import write_json
 from funcnet.models import bert
 from funcnet.parallel import DataParallel, check_batch_size, data_parallel, parallelize, use_virtual_cpu_devices
 from funcnet.tasks.pretraining import objective as losses
+from funcnet.tasks.pretraining.bars import Stopped
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
 from funcnet.tasks.pretraining.dataset import PretrainingDataset, evaluation_batches
-from funcnet.tasks.pretraining.prepare import Prepared, prepare
+from funcnet.tasks.pretraining.phases import Phases, open_phases
+from funcnet.tasks.pretraining.reading import Prepared
 from funcnet.tasks.pretraining.show import example_guesses, panels
 from funcnet.text import save_tokenizer
 from funcnet.train import (
@@ -84,9 +85,13 @@ def pretrain(config: PretrainingConfig) -> int:
             return 0
         compilation_cache.enable()
         try:
-            data = _data(config, stop)
+            phases = open_phases(config, stop)
+            data = phases.phases[0].data
             model_config = dataclasses.replace(model_config, vocab_size=data.tokenizer.get_vocab_size())
-            run = _Run(config, folder, data, plan, bert.BertForPreTraining(model_config))
+            run = _Run(config, folder, phases, plan, bert.BertForPreTraining(model_config))
+        except Stopped:
+            print("Stopped before the first step: nothing was lost. Go on with --resume.")
+            return stop.exit_code
         except (ValueError, OSError):
             if not config.resume:
                 abandon(folder)
@@ -115,6 +120,8 @@ def _devices(config: PretrainingConfig) -> DataParallel:
     on_cpu = jax.default_backend() == "cpu"
     plan = data_parallel(config.parallel, devices=config.devices or (1 if on_cpu else None))
     check_batch_size(config.batch_size, plan.count, config.accumulate, where="pretrain: --batch-size")
+    if config.long_batch_size is not None:
+        check_batch_size(config.long_batch_size, plan.count, config.accumulate, where="pretrain: --long-batch-size")
     return plan
 
 
@@ -127,56 +134,13 @@ def _model_config(config: PretrainingConfig) -> bert.BertConfig:
         scan_layers=config.scan_layers,
     )
     longest = model_config.max_position_embeddings
-    if not 8 <= config.seq_len <= longest:
-        raise RunError(
-            f"pretrain: --seq-len; expected 8 to {longest}, the size of the position table, got {config.seq_len}. "
-            "Choose a length in between."
-        )
-    return model_config
-
-
-class _Stopped(Exception):
-    """A signal came while the text was being prepared."""
-
-
-def _data(config: PretrainingConfig, stop: Interruption) -> Prepared:
-    from rich.progress import Progress
-
-    with Progress(transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def progress(step: str, done: int, total: int) -> None:
-            if stop.requested:
-                raise _Stopped
-            if step not in tasks:
-                tasks[step] = bars.add_task(step, total=total)
-            bars.update(tasks[step], completed=done, total=total)
-
-        try:
-            data = prepare(
-                list(config.corpus) or None,
-                directory=Path(platformdirs.user_cache_dir("funcnet")) / "data",
-                seq_len=config.seq_len,
-                vocab_size=config.vocab_size,
-                vocab=config.vocab,
-                lower_case=None if config.vocab is not None and not config.cased else not config.cased,
-                seed=config.seed,
-                held_out=config.held_out,
-                documents=config.documents,
-                passes=config.passes,
-                progress=progress,
+    for flag, length in (("--seq-len", config.seq_len), ("--long-seq-len", config.long_seq_len)):
+        if length is not None and not 8 <= length <= longest:
+            raise RunError(
+                f"pretrain: {flag}; expected 8 to {longest}, the size of the position table, got {length}. "
+                "Choose a length in between."
             )
-        except _Stopped:
-            print("Stopped before the first step: nothing was lost. Go on with --resume.")
-            raise SystemExit(stop.exit_code) from None
-    train, held_out = data.statistics["train"], data.statistics.get("evaluation", {"documents": 0, "tokens": 0})
-    print(
-        f"{train['documents']:,} documents, {train['tokens']:,} tokens, {len(data.train):,} pairs a pass to train on; "
-        f"{held_out['documents']:,} documents, {held_out['tokens']:,} tokens held out."
-    )
-    if held_out["tokens"] > max(0.1, 3 * config.held_out) * (train["tokens"] + held_out["tokens"]):
-        print("Much more than --held-out asks for is held out: documents are kept whole, and one is very long.")
-    return data
+    return model_config
 
 
 # ------------------------------------------------------------------------------------------------------ the run
@@ -186,12 +150,12 @@ class _Run:
     """The pieces of one run, and what is done with them."""
 
     def __init__(
-        self, config: PretrainingConfig, folder: Path, data: Prepared, plan: DataParallel, net: bert.BertForPreTraining
+        self, config: PretrainingConfig, folder: Path, phases: Phases, plan: DataParallel, net: bert.BertForPreTraining
     ):
-        self.config, self.folder, self.data, self.plan, self.net = config, folder, data, plan, net
+        self.config, self.folder, self.phases, self.plan, self.net = config, folder, phases, plan, net
+        self.data = phases.phases[-1].data  # what the finished model is looked at with
         self.precision = BFLOAT16 if config.precision == "bfloat16" else FLOAT32
-        self.unigram = jnp.asarray(data.unigram())
-        self.batches = data.train_batches(config.batch_size)
+        self.unigram = jnp.asarray(self.data.unigram())
 
     def train(self, checkpoints: Checkpoints, stop: Interruption) -> Outcome:
         """From the newest checkpoint, or from the start, to the last step or a signal."""
@@ -225,7 +189,7 @@ class _Run:
             return train(
                 parallelize(step, plan, donate=True),
                 plan.place(begin.state),
-                self.batches.batches,
+                self.phases.batches,
                 key=plan.place(key),
                 place=plan.shard,
                 size=lambda batch: batch["attention_mask"].sum(),
@@ -253,17 +217,18 @@ class _Run:
         step = parallelize(make_eval_step(evaluation, losses.evaluation_counts, precision=self.precision), self.plan)
 
         def run(state: TrainState) -> dict[str, float]:
-            with Prefetcher(self._held_out(), transfer=self.plan.shard) as batches:
+            data = self.phases.phases[self.phases.number(max(_step_of(state) - 1, 0))].data
+            with Prefetcher(self._held_out(data), transfer=self.plan.shard) as batches:
                 values = evaluate(step, (state.params, state.state), batches, should_stop=lambda: stop.requested)
             return {**values, "loss": values["mlm_loss"] + values["nsp_loss"]}
 
         return run
 
-    def _held_out(self) -> Iterator[dict[str, np.ndarray]]:
-        """The held-out batches, with `shows_mask`."""
-        assert self.data.evaluation is not None
-        for batch in evaluation_batches(self.data.evaluation, _evaluation_batch(self.config, self.plan)):
-            yield add_shows_mask(batch, self.data.evaluation)
+    def _held_out(self, data: Prepared) -> Iterator[dict[str, np.ndarray]]:
+        """The held-out batches of a phase, with `shows_mask`."""
+        assert data.evaluation is not None
+        for batch in evaluation_batches(data.evaluation, _evaluation_batch(data.evaluation.seq_len, self.plan)):
+            yield add_shows_mask(batch, data.evaluation)
 
     # --------------------------------------------------------------------------------------------------- at the end
 
@@ -271,7 +236,7 @@ class _Run:
         """Everything that stands in the directory when a run has finished."""
         state = jax.device_get(outcome.state)
         bert.save_pretrained(self.folder, self.net, state.params, state.state)
-        save_tokenizer(self.data.tokenizer, self.folder, max_length=self.config.seq_len)
+        save_tokenizer(self.data.tokenizer, self.folder, max_length=self.data.train.seq_len)
         rows = read_metrics(self.folder / "metrics.jsonl")
         print(f"{outcome.tokens:,} tokens since the start or --resume; waited for data {outcome.data_wait_share:.2%}.")
         values: dict[str, float] = {}
@@ -287,7 +252,7 @@ class _Run:
         print(f"Written: {self.folder}")
 
     def _evaluation_summary(self, row: dict[str, float]) -> dict[str, float]:
-        positions = sum(float(batch["masked_weights"].sum()) for batch in self._held_out())
+        positions = sum(float(batch["masked_weights"].sum()) for batch in self._held_out(self.data))
         return {
             "step": int(row["step"]),
             "mlm_loss": row["eval_mlm_loss"],
@@ -302,8 +267,9 @@ class _Run:
 
     def _subtitle(self) -> str:
         config = self.config
+        rows = [f"{phase.batch_size} x {phase.data.train.seq_len}" for phase in self.phases.phases]
         return (
-            f"{config.steps:,} steps of {config.batch_size} x {config.seq_len} tokens, learning rate "
+            f"{config.steps:,} steps of {', then '.join(rows)} tokens, learning rate "
             f"{config.learning_rate:g}, {self.plan.count} device(s) by {self.plan.kind}, seed {config.seed}"
         )
 
@@ -314,6 +280,11 @@ def add_shows_mask(batch: dict[str, np.ndarray], dataset: PretrainingDataset) ->
     return {**batch, "shows_mask": (shown == dataset.masking.mask_id).astype(np.float32)}
 
 
-def _evaluation_batch(config: PretrainingConfig, plan: DataParallel) -> int:
+def _evaluation_batch(seq_len: int, plan: DataParallel) -> int:
     """Rows of a held-out batch: about 4,096 tokens a device, whatever the training batch."""
-    return plan.count * max(1, 4096 // config.seq_len)
+    return plan.count * max(1, 4096 // seq_len)
+
+
+def _step_of(state: TrainState) -> int:
+    """How many updates were made, also where every device has its own copy of the number."""
+    return int(np.asarray(jax.device_get(state.step)).reshape(-1)[0])

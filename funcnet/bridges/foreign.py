@@ -1,0 +1,174 @@
+"""What modules of other libraries have in common inside a funcnet model: leaves in a tree of names, one joint start.
+
+A foreign module computes with arrays of its own making. Here they are leaves of a description, under the names that
+they have there: `Place`s mirror the tree. The arrays start together, by the foreign constructor and one key (`Whole`).
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet.nn import Module, Parameter, binding
+from funcnet.nn.parameter import Computed
+
+__all__ = ["Foreign", "Place", "dotted", "training_arguments"]
+
+_SAY_EVAL = {
+    "deterministic": True,
+    "use_running_average": True,
+    "training": False,
+    "train": False,
+    "is_training": False,
+}
+
+
+def dotted(path: Iterable[Any]) -> str:
+    """The name of a leaf by its path in a tree of JAX: keys, attributes and indices, joined by dots."""
+    return jax.tree_util.keystr(tuple(path), simple=True, separator=".")
+
+
+def training_arguments(
+    method: Callable[..., Any], owner: Any, training: bool, args: Any, kwargs: Any
+) -> dict[str, bool]:
+    """{argument: flag} that tells `method` whether it trains, for the arguments of the usual names that it has.
+
+    What the caller gives himself, and what the owner was constructed with, stays.
+    """
+    try:
+        signature = inspect.signature(method)
+        given = signature.bind_partial(*args, **kwargs).arguments
+    except TypeError:  # the call itself will say what is wrong with its arguments
+        return {}
+    return {
+        name: training is not says_eval
+        for name, says_eval in _SAY_EVAL.items()
+        if name in signature.parameters and name not in given and not isinstance(getattr(owner, name, None), bool)
+    }
+
+
+def _with_the_others(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    """The init of a leaf whose start is set by `Whole.begin`, unless the user gives it another."""
+    return jnp.zeros(shape, dtype)
+
+
+class Whole(Computed):
+    """The foreign module with its arrays in place: computed from the leaves beneath, which start together."""
+
+    def __init__(self, name: str):
+        super().__init__(name, Parameter(0), (), jnp.float32)  # it starts from no leaf, and is no array
+
+    def value(self, bound: Any) -> Any:
+        return bound._whole()
+
+    def begin(self, bound: Any, draw: Callable[[Any], jax.Array]) -> None:
+        foreign = bound._description()
+        leaves = {name: leaf for name in foreign._places if (leaf := _leaf(foreign, name)).init is _with_the_others}
+        for name, leaf in leaves.items():
+            if isinstance(leaf, Computed):
+                raise ValueError(
+                    f"{type(foreign).__name__}: {name!r} is computed, and its original starts with the module's other "
+                    f"leaves; expected a start of its own. Give it one first: nn.init.normal_(module.{name})."
+                )
+        values = foreign._starts(bound._frame.call.rng) if leaves else {}
+        for name, leaf in leaves.items():
+            owner, attribute = _owner(bound, name)
+            binding.put(owner, attribute, jnp.array(values[name], jax.dtypes.canonicalize_dtype(leaf.dtype)))
+
+    def __repr__(self) -> str:
+        return "the foreign module"
+
+
+def _owner(module: Any, name: str) -> tuple[Any, str]:
+    path, _, attribute = name.rpartition(".")
+    return module.get_submodule(path), attribute
+
+
+def _leaf(module: Any, name: str) -> Any:
+    owner, attribute = _owner(module, name)
+    return vars(owner)[attribute]
+
+
+class Place(Module):
+    """A place in the tree of a foreign module: it names leaves and tells a flag, and is never called."""
+
+    def __init__(self, kind: str = ""):
+        super().__init__()
+        self._kind = kind
+
+    def extra_repr(self) -> str:
+        return self._kind
+
+
+class Foreign(Module):
+    """What `FromNNX` and `FromLinen` share.
+
+    They define `_starts(key) -> {name: array}`, all leaves as they start together, and `_whole()`, the foreign module
+    of a bound copy.
+    """
+
+    _places: tuple[str, ...]  # the names of all leaves
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places = ()
+        vars(self)["_foreign"] = Whole("_foreign")
+
+    def _mirror(self, leaves: Mapping[str, tuple[type, Any]], kinds: Mapping[str, str], where: str) -> None:
+        """Makes the leaves parts of this description.
+
+        Args:
+            leaves: {dotted name: (Parameter or Buffer, an array or its shape and dtype)}.
+            kinds: {dotted name of an inner module: what `repr` says of it}.
+            where: for errors.
+        """
+        for path, kind in kinds.items():
+            self._place(path, kind)
+        for name, (leaf, value) in leaves.items():
+            if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+                raise TypeError(
+                    f"{where}: {name!r} is a random key that the module keeps; expected numbers. Draw keys from its "
+                    "random streams, which follow apply's rng."
+                )
+            path, _, attribute = name.rpartition(".")
+            if isinstance(value, jax.ShapeDtypeStruct):
+                part = leaf(value.shape, _with_the_others, dtype=value.dtype)
+            else:
+                part = leaf(value)
+            owner = self._place(path, "")
+            if leaf is Parameter:
+                owner.register_parameter(attribute, part)
+            else:
+                owner.register_buffer(attribute, part)
+        self._places = tuple(leaves)
+
+    def _place(self, path: str, kind: str) -> Module:
+        module: Module = self
+        for segment in path.split(".") if path else []:
+            if not isinstance(vars(module).get(segment), Module):
+                module.add_module(segment, Place())
+            module = vars(module)[segment]
+        if kind and isinstance(module, Place):
+            module._kind = kind
+        return module
+
+    def _value(self, name: str) -> Any:
+        """The array of that leaf, in a bound copy."""
+        owner, attribute = _owner(self, name)
+        return getattr(owner, attribute)
+
+    def _key(self) -> jax.Array | None:
+        """A key, or None where there is none to be had; what then needs one is refused by `make_rng`."""
+        try:
+            return self.make_rng()
+        except ValueError:
+            return None
+
+    def _keep(self, new: dict[str, Any]) -> None:
+        """Assigns the buffers that have changed, in a bound copy."""
+        for name, value in new.items():
+            if value is not self._value(name):
+                owner, attribute = _owner(self, name)
+                setattr(owner, attribute, value)

@@ -1,0 +1,212 @@
+"""A flax.nnx module inside a funcnet model: its variables are leaves of the description, by their nnx names."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen, nnx
+
+from funcnet import random
+from funcnet.bridges.foreign import Foreign, dotted, training_arguments
+from funcnet.nn import Buffer, Module, Parameter, binding
+
+Tree = dict[str, Any]
+
+__all__ = ["FromNNX"]
+
+
+class FromNNX(Foreign):
+    """A flax.nnx module inside a funcnet model: `FromNNX(nnx.Linear, 3, 4)`.
+
+    Its `nnx.Param`s are parameters, all its other variables (`BatchStat`, `Cache`, …) buffers, under their nnx names
+    with dots: `layers.0.kernel`. state_dict, patterns, freezing and `Repeat` see them so. Its random streams start
+    anew from `make_rng()` in each call.
+
+    Args:
+        module: a class (or function) that makes an nnx module, called with `args`, `kwargs` and, where it takes them,
+            `rngs` of `init`'s key; or an nnx module, whose arrays the leaves then start as.
+        *args, **kwargs: of the constructor.
+
+    Call: what the module takes. `nnx_method="attend"` runs another of its methods. Training or eval reaches it as
+        `train()` and `eval()` do (`deterministic` and `use_running_average` of its inner modules, each by the flag of
+        its own name), and by an argument named training, train, is_training, deterministic or use_running_average.
+
+    Raises:
+        TypeError: `module` is none of these, or there are arguments for one that is made already.
+        ValueError: it needs randomness and apply has no `rng`.
+
+    Differs from nnx: what a call assigns to a Param, or stores newly (`sow`), is lost.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from flax import nnx
+        >>> from funcnet import bridges, nn
+        >>> net = nn.Sequential(nn.Linear(3, 4), bridges.FromNNX(nnx.BatchNorm, 4))
+        >>> params, state = net.init(jax.random.key(0))
+        >>> y, state = net.apply(params, state, jnp.ones((2, 3)), training=True)
+        >>> list(net.state_dict(params, state))
+        ['0.weight', '0.bias', '1.bias', '1.scale', '1.mean', '1.var']
+
+    Reference: https://flax.readthedocs.io/en/latest/nnx_basics.html
+    """
+
+    def __init__(self, module: Any, *args: Any, **kwargs: Any):
+        super().__init__()
+        if isinstance(module, nnx.Module):
+            if args or kwargs:
+                raise TypeError(
+                    f"FromNNX: {type(module).__name__} is made already; expected no arguments for its constructor, got "
+                    f"{len(args) + len(kwargs)}. Give its class, or leave them out."
+                )
+            fixed, states = _split(module)
+            states = jax.tree.map(jnp.asarray, states)
+        elif callable(module) and not isinstance(module, (Module, linen.Module)):
+            if "rngs" in kwargs:
+                raise TypeError("FromNNX: rngs follow init's key; expected none among the arguments. Leave rngs out.")
+            self._make = functools.partial(_make, module, args, kwargs)
+            noted: list[Any] = []
+
+            def abstract(key: jax.Array) -> Any:
+                made = self._make(key)
+                _no_plain_arrays(made)
+                fixed, states = _split(made)
+                noted.append(fixed)
+                return states
+
+            states = jax.eval_shape(abstract, jax.random.key(0))
+            (fixed,) = noted
+        else:
+            raise TypeError(
+                f"FromNNX: expected a class of flax.nnx or an nnx module, got {type(module).__name__}. A linen module "
+                "goes in by FromLinen."
+            )
+        self._graphdef, self._kinds = fixed
+        params, streams, buffers = states
+        self._structures = jax.tree.structure(params), jax.tree.structure(buffers)
+        self._streams = jax.tree.flatten(jax.eval_shape(lambda streams: streams, streams))
+        named = _named(params), _named(buffers)
+        self._names = tuple(named[0]), tuple(named[1])
+        leaves: dict[str, tuple[type, Any]] = {name: (Parameter, value) for name, value in named[0].items()}
+        leaves |= {name: (Buffer, value) for name, value in named[1].items()}
+        self._mirror(leaves, self._kinds, "FromNNX")
+
+    def extra_repr(self) -> str:
+        return self._kinds[""]
+
+    def _starts(self, key: jax.Array) -> dict[str, jax.Array]:
+        _, (params, _, buffers) = _split(self._make(key))
+        return _named(params) | _named(buffers)
+
+    def _whole(self) -> nnx.Module:
+        params, buffers = (
+            jax.tree.unflatten(structure, [self._value(name) for name in names])
+            for structure, names in zip(self._structures, self._names, strict=True)
+        )
+        streams, structure = self._streams
+        return nnx.merge(self._graphdef, params, jax.tree.unflatten(structure, streams), buffers)
+
+    def forward(self, *args: Any, nnx_method: str | None = None, **kwargs: Any) -> Any:
+        module = self._foreign
+        for path, inner in nnx.iter_modules(module):
+            training = self.get_submodule(".".join(map(str, path))).training
+            for name in ("deterministic", "use_running_average"):
+                if hasattr(inner, name):
+                    setattr(inner, name, not training)
+        method = getattr(module, nnx_method or "__call__", None)
+        if not callable(method):
+            raise ValueError(
+                f"FromNNX: {type(module).__name__} has no method {nnx_method or '__call__'!r}. Name one that it has: "
+                "nnx_method='…'."
+            )
+        key = self._key()
+        _reseed(module, lambda tag: random.key_for_name(jax.random.key(0) if key is None else key, tag))
+        counts = jax.tree.leaves(nnx.state(module, nnx.RngCount))
+        out = method(*args, **kwargs, **training_arguments(method, module, self.training, args, kwargs))
+        if key is None and _drawn(counts, module):
+            self.make_rng()  # raises: there is no key
+        _, (_, _, buffers) = _split(module)
+        new = _named(buffers)
+        self._keep({name: new[name] for name in self._names[1]})
+        return out
+
+    def to_nnx(self, params: Tree, state: Tree, rngs: nnx.Rngs | None = None) -> nnx.Module:
+        """The nnx module with these arrays.
+
+        Args:
+            params, state: of this very description (`params["1"]`, where it is a net's part "1").
+            rngs: what the random streams start from, each kind from the stream of its name; without them, seed 0.
+        """
+        bound = binding.bind(self, params, state, binding.Call())
+        module = bound._whole()
+        given = nnx.Rngs(0) if rngs is None else rngs
+        _reseed(module, lambda tag: given[tag]())
+        return module
+
+
+def _make(module: Any, args: Any, kwargs: Any, key: jax.Array) -> nnx.Module:
+    made = module(*args, **kwargs, **({"rngs": nnx.Rngs(key)} if _takes_rngs(module) else {}))
+    if not isinstance(made, nnx.Module):
+        raise TypeError(
+            f"FromNNX: expected a class of flax.nnx or an nnx module, got what makes {type(made).__name__}. A linen "
+            "module goes in by FromLinen."
+        )
+    return made
+
+
+def _takes_rngs(module: Any) -> bool:
+    while isinstance(module, functools.partial):
+        module = module.func
+    is_class = isinstance(module, type)  # its own signature would be its metaclass's
+    function = inspect.getattr_static(module, "__init__") if is_class else module
+    if function is object.__init__:
+        return False
+    parameters = inspect.signature(function).parameters.values()
+    return any(p.name == "rngs" or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+
+
+def _no_plain_arrays(made: nnx.Module) -> None:
+    """Refuses arrays that are no variables: flax takes traced ones for constants."""
+    for path, inner in nnx.iter_modules(made):
+        for name, value in vars(inner).items():
+            if isinstance(value, jax.core.Tracer):
+                raise TypeError(
+                    f"FromNNX: {'.'.join([*map(str, path), name])!r} of {type(made).__name__} is a plain array; "
+                    "expected an nnx.Variable, which flax can trace. Wrap it, nnx.Variable(array), or give FromNNX a "
+                    "module that is made already."
+                )
+
+
+def _split(module: nnx.Module) -> tuple[Any, Any]:
+    """((graphdef, {name: class of each module}), (parameters, random streams, buffers))."""
+    graphdef, *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
+    kinds = {".".join(map(str, path)): type(inner).__name__ for path, inner in nnx.iter_modules(module)}
+    return (graphdef, kinds), tuple(states)
+
+
+def _named(state: Any) -> dict[str, Any]:
+    """{dotted name: array} in the order of the leaves. A variable that holds several arrays has a name for each."""
+    is_variable = lambda item: isinstance(item, nnx.Variable)
+    named = {}
+    for path, item in jax.tree_util.tree_flatten_with_path(state, is_leaf=is_variable)[0]:
+        value = item.get_value() if is_variable(item) else item
+        for within, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
+            named[dotted((*path, *within))] = leaf
+    return named
+
+
+def _reseed(module: nnx.Module, key_of: Callable[[str], jax.Array]) -> None:
+    """Starts the random streams anew, those of one tag from the key of that tag."""
+    tags = {stream.key.tag for _, stream in nnx.iter_graph(module) if isinstance(stream, nnx.RngStream)}
+    if tags:
+        keys: dict[str, Any] = {tag: key_of(tag) for tag in sorted(tags)}
+        nnx.reseed(module, policy="match_shape", **keys)
+
+
+def _drawn(before: list[Any], module: nnx.Module) -> bool:
+    """Whether the call took a key from a stream, as far as one can tell while it is traced."""
+    after = jax.tree.leaves(nnx.state(module, nnx.RngCount))
+    moved = [new for old, new in zip(before, after, strict=True) if new is not old]
+    return any(isinstance(count, jax.core.Tracer) or bool((count != 0).any()) for count in moved)

@@ -1,0 +1,56 @@
+"""From {dotted name: array}, as other libraries' trees are read, to the nested dicts that `init` would have given."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from funcnet import tree
+from funcnet.nn import Buffer, Module, Parameter
+
+Tree = dict[str, Any]
+
+__all__ = ["check_module", "pruned", "whole"]
+
+
+def whole(net: Module, params: Mapping[str, Any], state: Mapping[str, Any], where: str) -> tuple[Tree, Tree]:
+    """(params, state) of `net` in the structure of its `init`, from their leaves by dotted names.
+
+    Raises:
+        ValueError: a leaf lacks, or there is one that the net has not.
+    """
+    given = (dict(params), dict(state))
+    lacking: list[str] = []
+
+    def take(which: int) -> Any:
+        def one(module: Any, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> Any:
+            if path not in given[which]:
+                lacking.append(path)
+            return given[which].pop(path, None)
+
+        return one
+
+    trees = net._build(Parameter, take(0)), net._build(Buffer, take(1))
+    beyond = [*given[0], *given[1]]
+    if lacking or beyond:
+        raise ValueError(
+            f"{where}: the leaves are not those of {type(net).__name__}; missing: {', '.join(lacking) or 'none'}; "
+            f"unexpected: {', '.join(beyond) or 'none'}. Give what was made for this very net."
+        )
+    return trees
+
+
+def pruned(values: Tree) -> Tree:
+    """The tree without its empty dicts: flax keeps none.
+
+    >>> pruned({"fc": {"weight": 1}, "act": {}})
+    {'fc': {'weight': 1}}
+    """
+    return tree.unflatten(tree.flatten(values))
+
+
+def check_module(net: Any, where: str) -> None:
+    """Refuses what is not a funcnet module."""
+    if not isinstance(net, Module):
+        raise TypeError(
+            f"{where}: expected a funcnet.nn.Module, got {type(net).__name__}. A flax module goes into a funcnet model "
+            "by FromNNX or FromLinen."
+        )

@@ -1,0 +1,56 @@
+"""Arrays that lie in several files, indexed as if they were one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Joined:
+    """One-dimensional arrays of one type, end to end, without copying them.
+
+    Args:
+        arrays: at least one; memory-mapped ones stay on the disk until they are touched.
+
+    Attributes:
+        arrays, dtype: as given; their common type.
+
+    Raises:
+        ValueError: no array, or arrays of several types.
+
+    Example:
+        >>> joined = Joined([np.array([5, 6]), np.array([], np.int64), np.array([7])])
+        >>> len(joined), joined[np.array([[2, 0], [1, 1]])].tolist(), np.asarray(joined).tolist()
+        (3, [[7, 5], [6, 6]], [5, 6, 7])
+    """
+
+    def __init__(self, arrays: Sequence[NDArray[Any]]):
+        types = sorted({str(array.dtype) for array in arrays})
+        if len(types) != 1:
+            got = ", ".join(types) or "no array"
+            raise ValueError(f"Joined: the arrays have no one type; expected one, got {got}. Cast them.")
+        self.arrays = tuple(arrays)
+        self.dtype = arrays[0].dtype
+        self._ends = np.cumsum([len(array) for array in arrays])
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __getitem__(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        """The entries at integers in [0, len), of any shape."""
+        if len(self.arrays) == 1:
+            return self.arrays[0][indices]
+        which = np.searchsorted(self._ends, indices, "right")
+        out = np.empty(np.shape(indices), self.dtype)
+        for number in np.unique(which).tolist():
+            here = which == number
+            array = self.arrays[number]
+            out[here] = array[indices[here] - (self._ends[number] - len(array))]
+        return out
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        whole = self.arrays[0] if len(self.arrays) == 1 else np.concatenate(self.arrays)
+        return np.array(whole, dtype, copy=copy)

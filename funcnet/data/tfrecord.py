@@ -1,0 +1,194 @@
+"""TFRecord files of tf.train.Example, without TensorFlow: numbers in, numbers out.
+
+A record is its length (8 bytes), a checksum of that, the message and a checksum of it. The message is protobuf:
+`Example { Features { map<string, Feature> } }`, a Feature being a list of int64 or of floats (or of bytes, which are
+left out here).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from funcnet.files import replacing
+
+FLOATS, INTEGERS = 2, 3  # fields of a Feature
+VARINT, LENGTH_DELIMITED, FIXED = 0, 2, {1: 8, 5: 4}  # protobuf's wire types: numbers; strings and lists; so many bytes
+LONGEST = 1 << 31  # bytes of a record; what claims to be longer is damaged
+
+
+def write_examples(path: str | Path, rows: Iterable[Mapping[str, NDArray[Any]]]) -> int:
+    """Writes examples to a TFRecord file, whole or not at all; returns how many.
+
+    Args:
+        path: the file.
+        rows: of each example its features, arrays of one dimension: integers >= 0 become int64, floats float32.
+
+    Raises:
+        OSError: the file cannot be written.
+        ValueError: an integer is negative.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = write_examples(f"{folder}/x.tfrecord", [{"ids": np.array([5, 300])}])
+        ...     [row["ids"].tolist() for row in read_examples(f"{folder}/x.tfrecord")]
+        [[5, 300]]
+
+    Reference: https://www.tensorflow.org/tutorials/load_data/tfrecord
+    """
+    number = 0
+    with replacing(path) as part, part.open("wb") as file:
+        for row in rows:
+            data = _example(row)
+            length = struct.pack("<Q", len(data))
+            file.write(length + _checksum(length) + data + _checksum(data))
+            number += 1
+    return number
+
+
+def read_examples(path: str | Path) -> Iterator[dict[str, NDArray[Any]]]:
+    """The examples of a TFRecord file, one after the other: int64 and float32 arrays.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        ValueError: a record is cut short, damaged, or no example; the message has the file and the record's number.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"read_examples: {path} is not there; expected a TFRecord file. Check the path.")
+    with path.open("rb") as file:
+        number = 0
+        while True:
+            number += 1
+            try:
+                data = _record(file)
+                if data is None:
+                    return
+                row = _features(data)
+            except (ValueError, IndexError, UnicodeDecodeError) as error:
+                raise ValueError(
+                    f"read_examples: {path}, record {number} is damaged; expected a tf.train.Example, got "
+                    f"'{error}'. Fetch or make the file again."
+                ) from error
+            yield row
+
+
+# ------------------------------------------------------------------------------------------------------------ frames
+
+
+def _record(file: IO[bytes]) -> bytes | None:
+    head = file.read(12)
+    if not head:
+        return None
+    if len(head) < 12 or _checksum(head[:8]) != head[8:]:
+        raise ValueError("a length whose checksum is wrong" if len(head) == 12 else "the end of the file")
+    (length,) = struct.unpack("<Q", head[:8])
+    if length > LONGEST:
+        raise ValueError(f"a length of {length} bytes")
+    data = file.read(length + 4)
+    if len(data) < length + 4:
+        raise ValueError("the end of the file")
+    if _checksum(data[:length]) != data[length:]:
+        raise ValueError("a message whose checksum is wrong")
+    return data[:length]
+
+
+def _checksum(data: bytes) -> bytes:
+    """CRC-32C, turned and shifted as TFRecord has it."""
+    crc = google_crc32c.value(data)
+    return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+# ---------------------------------------------------------------------------------------------------------- messages
+
+
+def _example(row: Mapping[str, NDArray[Any]]) -> bytes:
+    entries = []
+    for name, values in row.items():
+        if np.issubdtype(values.dtype, np.integer):
+            if values.size and values.min() < 0:
+                raise ValueError(f"write_examples: {name!r} has negative integers; expected 0 or more. Add to them.")
+            feature = _field(INTEGERS, _field(1, _varints(values)))
+        else:
+            feature = _field(FLOATS, _field(1, values.astype("<f4").tobytes()))
+        entries.append(_field(1, _field(1, name.encode()) + _field(2, feature)))
+    return _field(1, b"".join(entries))
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | LENGTH_DELIMITED]) + _varints(np.array([len(data)])) + data
+
+
+def _varints(values: NDArray[Any]) -> bytes:
+    """Seven bits a byte, the lowest first; the top bit says that more follow."""
+    values = values.astype(np.uint64)
+    most = max(1, -(-int(values.max()).bit_length() // 7)) if values.size else 1
+    groups = values[:, None] >> (np.arange(most, dtype=np.uint64) * np.uint64(7))  # (N, most)
+    more = groups > 127
+    digits = (groups & np.uint64(127)).astype(np.uint8) | (more.astype(np.uint8) << 7)
+    used = np.concatenate([np.ones((len(values), 1), np.bool_), more[:, :-1]], 1)
+    return digits[used].tobytes()
+
+
+def _features(data: bytes) -> dict[str, NDArray[Any]]:
+    found = {}
+    for number, features in _fields(data):
+        for _, entry in _fields(features) if number == 1 else ():
+            parts = dict(_fields(entry))
+            for kind, values in _fields(parts.get(2, b"")):
+                if kind in (FLOATS, INTEGERS):
+                    found[parts[1].decode()] = _list(values, kind)
+    return found
+
+
+def _list(data: bytes, kind: int) -> NDArray[Any]:
+    """A packed list, or what writers of old did: a field for each number."""
+    packed = b"".join(part for _, part in _fields(data))
+    return np.frombuffer(packed, "<f4").astype(np.float32) if kind == FLOATS else _from_varints(packed)
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """(number, bytes) of every field of a message; of a lone number its own bytes."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        wire = tag & 7
+        if wire == LENGTH_DELIMITED:
+            length, at = _varint(data, at)
+        elif wire == VARINT:
+            length = _varint(data, at)[1] - at
+        else:
+            length = FIXED.get(wire, -1)
+        if length < 0 or at + length > len(data):
+            raise ValueError("a field that is cut short")
+        yield tag >> 3, data[at : at + length]
+        at += length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+
+
+def _from_varints(packed: bytes) -> NDArray[np.int64]:
+    digits = np.frombuffer(packed, np.uint8)
+    last = digits < 128
+    if digits.size and not last[-1]:
+        raise ValueError("a number that is cut short")
+    ends = np.flatnonzero(last)
+    starts = np.concatenate([[0], ends[:-1] + 1]) if ends.size else ends
+    place = np.arange(len(digits)) - np.repeat(starts, ends - starts + 1)
+    parts = (digits & 127).astype(np.uint64) << (place * 7).astype(np.uint64)
+    return np.add.reduceat(parts, starts).astype(np.int64) if ends.size else np.empty(0, np.int64)

@@ -1,0 +1,164 @@
+"""Heads for fine-tuning: classes or numbers for a sequence, one of several choices, classes of tokens.
+
+Letters: `B batch, T sequence, D width, C classes (or choices), L labels`.
+"""
+
+from typing import Any
+
+import jax
+
+from funcnet import nn
+from funcnet.models.bert import losses
+from funcnet.models.bert.configuration import BertConfig
+from funcnet.models.bert.initialise import initialise
+from funcnet.models.bert.modeling import BertModel, outputs
+
+__all__ = ["BertForMultipleChoice", "BertForSequenceClassification", "BertForTokenClassification"]
+
+
+class BertForSequenceClassification(nn.Module):
+    """A linear layer on the pooled output: one class (`num_labels` logits), several, or numbers.
+
+    Args:
+        config: `num_labels` is how many logits; `problem_type` which loss (None: see `losses.sequence_classification`).
+
+    Call: as `BertModel`, and labels as `losses.sequence_classification` takes them -> logits (B, L); with labels the
+    loss before them, if asked hidden states and attentions behind.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet.models import bert
+        >>> model = bert.BertForSequenceClassification(bert.BertConfig.preset("tiny", vocab_size=100, num_labels=5))
+        >>> params, state = model.init(jax.random.key(0))
+        >>> ids = jnp.array([[2, 17, 3], [2, 9, 3]])
+        >>> (loss, logits), _ = model.apply(params, state, ids, labels=jnp.array([4, 0]))
+        >>> logits.shape
+        (2, 5)
+
+    Reference: transformers.BertForSequenceClassification
+    """
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.config = config
+        self.bert = BertModel(config)
+        self.dropout = nn.Dropout(_classifier_dropout(config))
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        initialise(self.classifier, config.initializer_range)
+
+    def forward(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        labels: jax.Array | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> Any:
+        asked = (output_attentions, output_hidden_states)
+        _, pooled_output, *more = self.bert(input_ids, attention_mask, token_type_ids, position_ids, *asked)
+        logits = self.classifier(self.dropout(pooled_output))
+        if labels is None:
+            return outputs(None, [logits], more)
+        kind = self.config.problem_type
+        return outputs(losses.sequence_classification(logits, labels, kind).mean, [logits], more)
+
+
+class BertForMultipleChoice(nn.Module):
+    """A number for each choice, from its pooled output; the largest is the answer.
+
+    Call: as `BertModel` with a dimension of choices after the batch: input_ids, attention_mask, token_type_ids,
+    position_ids (B, C, T); labels (B,), which choice -> logits (B, C); with labels the loss before them, if asked
+    hidden states (B·C, T, D) and attentions behind.
+
+    Raises:
+        ValueError: input_ids without three dimensions; as `BertModel`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet.models import bert
+        >>> model = bert.BertForMultipleChoice(bert.BertConfig.preset("tiny", vocab_size=100))
+        >>> params, state = model.init(jax.random.key(0))
+        >>> model.apply(params, state, jnp.ones((2, 4, 7), jnp.int32))[0].shape
+        (2, 4)
+
+    Reference: transformers.BertForMultipleChoice
+    """
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.config = config
+        self.bert = BertModel(config)
+        self.dropout = nn.Dropout(_classifier_dropout(config))
+        self.classifier = nn.Linear(config.hidden_size, 1)
+        initialise(self.classifier, config.initializer_range)
+
+    def forward(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        labels: jax.Array | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> Any:
+        if input_ids.ndim != 3:
+            raise ValueError(
+                "BertForMultipleChoice: input_ids has the wrong rank; expected (batch, choices, sequence), got "
+                f"{input_ids.shape}. Stack the choices of a question along dimension 1."
+            )
+        flat = lambda x: x if x is None or x.ndim < 3 else x.reshape(-1, *x.shape[2:])
+        given = [flat(x) for x in (input_ids, attention_mask, token_type_ids, position_ids)]
+        _, pooled_output, *more = self.bert(*given, output_attentions, output_hidden_states)
+        logits = self.classifier(self.dropout(pooled_output)).reshape(input_ids.shape[:2])
+        return outputs(None if labels is None else losses.cross_entropy(logits, labels).mean, [logits], more)
+
+
+class BertForTokenClassification(nn.Module):
+    """A class for every token, such as the kind of name that it is part of. Has no pooler.
+
+    Args:
+        config: `num_labels` is how many logits.
+
+    Call: as `BertModel`, and labels (B, T), -100 where none counts -> logits (B, T, L); with labels the loss before
+    them, if asked hidden states and attentions behind.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet.models import bert
+        >>> model = bert.BertForTokenClassification(bert.BertConfig.preset("tiny", vocab_size=100, num_labels=9))
+        >>> params, state = model.init(jax.random.key(0))
+        >>> model.apply(params, state, jnp.array([[2, 17, 3]]))[0].shape
+        (1, 3, 9)
+
+    Reference: transformers.BertForTokenClassification
+    """
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.config = config
+        self.bert = BertModel(config, add_pooling_layer=False)
+        self.dropout = nn.Dropout(_classifier_dropout(config))
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        initialise(self.classifier, config.initializer_range)
+
+    def forward(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        labels: jax.Array | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> Any:
+        asked = (output_attentions, output_hidden_states)
+        sequence_output, _, *more = self.bert(input_ids, attention_mask, token_type_ids, position_ids, *asked)
+        logits = self.classifier(self.dropout(sequence_output))
+        return outputs(None if labels is None else losses.cross_entropy(logits, labels).mean, [logits], more)
+
+
+def _classifier_dropout(config: BertConfig) -> float:
+    return config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout

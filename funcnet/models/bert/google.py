@@ -1,0 +1,45 @@
+"""Names in Google's TensorFlow checkpoints of BERT <-> ours, which are Hugging Face's."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["from_google", "is_google"]
+
+_OF_TRAINING = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|AdamWeightDecayOptimizer(_\d+)?|global_step)(/|$)")
+_SEGMENTS = {"kernel": "weight", "gamma": "weight", "beta": "bias", "output_weights": "weight", "output_bias": "bias"}
+# Where Google's scripts for fine-tuning put what Hugging Face calls otherwise.
+_HEADS = {"output_weights": "classifier/weight", "output_bias": "classifier/bias", "cls/squad": "qa_outputs"}
+
+
+def is_google(names: Mapping[str, Any]) -> bool:
+    """Whether these are Google's names: paths with slashes.
+
+    >>> is_google({"bert/pooler/dense/kernel": 0}), is_google({"pooler.dense.weight": 0})
+    (True, False)
+    """
+    return any(name.startswith("bert/") for name in names)
+
+
+def from_google(names: Mapping[str, Any]) -> dict[str, tuple[str, bool]]:
+    """{our name: (Google's, whether the array is to be transposed)}; what only training needs is left out.
+
+    TensorFlow keeps a dense layer's weight as (in, out) and calls it `kernel`; the classifiers at the top, which Google
+    multiplies by hand, are (out, in) as ours.
+
+    >>> from_google({"bert/encoder/layer_3/output/dense/kernel": 0, "cls/squad/output_bias": 0, "global_step": 0})
+    {'bert.encoder.layer.3.output.dense.weight': ('bert/encoder/layer_3/output/dense/kernel', True),
+     'qa_outputs.bias': ('cls/squad/output_bias', False)}
+    """
+    return {_ours(name): (name, name.endswith("/kernel")) for name in names if not _OF_TRAINING.search(name)}
+
+
+def _ours(name: str) -> str:
+    for theirs, ours in _HEADS.items():
+        if name == theirs or name.startswith(f"{theirs}/"):
+            name = ours + name.removeprefix(theirs)
+    path = re.sub(r"(^|/)layer_(\d+)(?=/)", r"\1layer/\2", name).split("/")
+    path = [_SEGMENTS.get(segment, segment) if segment == path[-1] else segment for segment in path]
+    if path[-1].endswith("_embeddings"):
+        path.append("weight")
+    return ".".join(path)

@@ -1,0 +1,74 @@
+"""Where in a passage the answer stands. Letters: `B batch, T sequence`."""
+
+from typing import Any
+
+import jax
+
+from funcnet import nn
+from funcnet.models.bert import losses
+from funcnet.models.bert.configuration import BertConfig
+from funcnet.models.bert.initialise import initialise
+from funcnet.models.bert.modeling import BertModel, outputs
+
+__all__ = ["BertForQuestionAnswering"]
+
+
+class BertForQuestionAnswering(nn.Module):
+    """Two numbers for every token: whether the answer starts and whether it ends there. Has no pooler.
+
+    Call: as `BertModel`, and start_positions, end_positions (B,) as `losses.question_answering` takes them ->
+    (start_logits (B, T), end_logits (B, T)); with both positions the loss before them, if asked hidden states and
+    attentions behind.
+
+    Raises:
+        ValueError: a config of more or fewer labels than the two; one kind of positions without the other; as
+            `BertModel`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from funcnet.models import bert
+        >>> model = bert.BertForQuestionAnswering(bert.BertConfig.preset("tiny", vocab_size=100))
+        >>> params, state = model.init(jax.random.key(0))
+        >>> (start, end), _ = model.apply(params, state, jnp.array([[2, 17, 3]]))
+        >>> start.shape, end.shape
+        ((1, 3), (1, 3))
+
+    Reference: transformers.BertForQuestionAnswering
+    """
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        if config.num_labels != 2:
+            raise ValueError(
+                "BertForQuestionAnswering: an answer has a start and an end; expected num_labels 2, got "
+                f"{config.num_labels}. Change it."
+            )
+        self.config = config
+        self.bert = BertModel(config, add_pooling_layer=False)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        initialise(self.qa_outputs, config.initializer_range)
+
+    def forward(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        start_positions: jax.Array | None = None,
+        end_positions: jax.Array | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> Any:
+        if (start_positions is None) != (end_positions is None):
+            raise ValueError(
+                "BertForQuestionAnswering: the loss needs both ends of the answer; expected start_positions and "
+                "end_positions, got one of them. Give both."
+            )
+        asked = (output_attentions, output_hidden_states)
+        sequence_output, _, *more = self.bert(input_ids, attention_mask, token_type_ids, position_ids, *asked)
+        logits = self.qa_outputs(sequence_output)  # (B, T, 2)
+        ends = (logits[..., 0], logits[..., 1])
+        if start_positions is None or end_positions is None:
+            return outputs(None, ends, more)
+        start, end = losses.question_answering(*ends, start_positions, end_positions)
+        return outputs(start.mean + end.mean, ends, more)

@@ -1,0 +1,158 @@
+"""Averages of weights over training, as in torch/optim/swa_utils.py: exponential (EMA) or of equal weight (SWA).
+
+    average = swa_utils.AveragedModel.create(params, state, swa_utils.get_ema_avg_fn(0.999))
+    average = average.update_parameters(params, state)   # after every step; inside jit too
+    net.apply(average.params, average.state, x)
+
+BatchNorm's statistics for averaged weights are taken anew by `nn.utils.update_bn`. torch's SWALR is
+`optax.cosine_decay_schedule(rate, steps, swa_lr / rate)`, or `optax.linear_schedule`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+Tree = dict[str, Any]
+AvgFn = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+
+__all__ = ["AveragedModel", "get_ema_avg_fn", "get_swa_avg_fn"]
+
+
+def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
+    """``decay · averaged + (1 - decay) · current``.
+
+    Args:
+        decay: in [0, 1].
+
+    Returns:
+        A function (averaged, current, num_averaged) -> averaged.
+
+    Raises:
+        ValueError: `decay` is outside of [0, 1].
+
+    Differs from torch: `get_ema_multi_avg_fn` there is the same for many arrays at once, and does not exist here.
+    `optax.ema` starts at zero and corrects for it; this starts at the first weights that it sees.
+
+    Example:
+        >>> float(get_ema_avg_fn(0.75)(jnp.array(4.0), jnp.array(8.0), jnp.array(1)))
+        5.0
+
+    Reference: https://docs.pytorch.org/docs/stable/generated/torch.optim.swa_utils.get_ema_multi_avg_fn.html
+    """
+    if not 0 <= decay <= 1:
+        raise ValueError(
+            f"swa_utils.get_ema_avg_fn: decay; expected a number in [0, 1], got {decay}. 0.999 keeps a thousand steps."
+        )
+    return _Exponential(decay)
+
+
+def get_swa_avg_fn() -> AvgFn:
+    """``averaged + (current - averaged) / (num_averaged + 1)``: the mean of all that were seen.
+
+    >>> float(get_swa_avg_fn()(jnp.array(4.0), jnp.array(8.0), jnp.array(3)))
+    5.0
+    """
+    return _Equal()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Exponential:
+    decay: float
+
+    def __call__(self, averaged: jax.Array, current: jax.Array, num_averaged: jax.Array) -> jax.Array:
+        return self.decay * averaged + (1 - self.decay) * current
+
+
+@dataclasses.dataclass(frozen=True)
+class _Equal:
+    def __call__(self, averaged: jax.Array, current: jax.Array, num_averaged: jax.Array) -> jax.Array:
+        return averaged + (current - averaged) / (num_averaged + 1).astype(averaged.dtype)
+
+
+@struct.dataclass
+class AveragedModel:
+    """Averaged params, and the state to run them with: a pytree; `create` makes it.
+
+    Args:
+        params, state: as the net takes them, averaged.
+        n_averaged: () int32, how many have been averaged.
+        avg_fn: (averaged, current, num_averaged) -> averaged, called for each leaf in at least float32.
+        use_buffers: whether the state is averaged too; else it is the latest.
+
+    Differs from torch: a value, so `update_parameters` gives the new one. The average has the dtypes of what `create`
+    was given: give it `tree.cast(params, jnp.float32)` where the net trains in bfloat16, whose 8 bits would not move.
+
+    Example:
+        >>> average = AveragedModel.create({"weight": jnp.array(1.0)}, {})
+        >>> for weight in (2.0, 4.0):
+        ...     average = average.update_parameters({"weight": jnp.array(weight)}, {})
+        >>> float(average.params["weight"]), int(average.n_averaged)
+        (3.0, 2)
+
+    Reference: Izmailov et al., 2018, "Averaging Weights Leads to Wider Optima and Better Generalization".
+    """
+
+    params: Any
+    state: Any
+    n_averaged: Any
+    avg_fn: AvgFn = struct.field(pytree_node=False)
+    use_buffers: bool = struct.field(pytree_node=False)
+
+    @classmethod
+    def create(
+        cls, params: Tree, state: Tree, avg_fn: AvgFn | None = None, use_buffers: bool = False
+    ) -> "AveragedModel":
+        """An average of nothing yet, in copies of the arrays: the first update copies, as in torch.
+
+        Args:
+            params, state: of the net.
+            avg_fn: how to average; `get_swa_avg_fn()` unless told.
+            use_buffers: whether to average the state too.
+        """
+        params, state = jax.tree.map(jnp.array, (params, state))
+        return cls(params, state, jnp.zeros((), jnp.int32), get_swa_avg_fn() if avg_fn is None else avg_fn, use_buffers)
+
+    def update_parameters(self, params: Tree, state: Tree) -> "AveragedModel":
+        """The average with one more."""
+
+        def average(averaged: jax.Array, current: jax.Array) -> jax.Array:
+            floating = jnp.issubdtype(averaged.dtype, jnp.inexact)
+            wide = averaged.dtype if floating and jnp.finfo(averaged.dtype).bits > 32 else jnp.float32
+            current = jnp.asarray(current)
+            new = self.avg_fn(averaged.astype(wide), current.astype(wide), self.n_averaged)
+            return jnp.where(self.n_averaged == 0, current.astype(averaged.dtype), new.astype(averaged.dtype))
+
+        def latest(averaged: jax.Array, current: jax.Array) -> jax.Array:
+            return jnp.asarray(current).astype(averaged.dtype)
+
+        return self.replace(  # type: ignore[attr-defined]
+            params=jax.tree.map(average, self.params, params),
+            state=jax.tree.map(average if self.use_buffers else latest, self.state, state),
+            n_averaged=self.n_averaged + 1,
+        )
+
+    def state_dict(self, net: Any) -> dict[str, Any]:
+        """torch's: `n_averaged`, and the net's own names behind `module.`."""
+        own = net.state_dict(self.params, self.state)
+        return {"n_averaged": self.n_averaged, **{f"module.{name}": value for name, value in own.items()}}
+
+    def load_state_dict(self, net: Any, sd: Mapping[str, Any]) -> "AveragedModel":
+        """The average that a state_dict of torch's AveragedModel holds; how to average is not in it.
+
+        Raises:
+            ValueError: `n_averaged` is missing, or the names differ from the net's.
+        """
+        if "n_averaged" not in sd:
+            raise ValueError(
+                f"AveragedModel.load_state_dict: expected 'n_averaged' and 'module.…', got {list(sd)[:3]}. Load a "
+                "plain net's state_dict with net.load_state_dict."
+            )
+        own = {name.removeprefix("module."): value for name, value in sd.items() if name != "n_averaged"}
+        params, state = net.load_state_dict(own, into=(self.params, self.state))
+        return self.replace(  # type: ignore[attr-defined]
+            params=params, state=state, n_averaged=jnp.asarray(int(sd["n_averaged"]), jnp.int32)
+        )

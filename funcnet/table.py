@@ -1,0 +1,46 @@
+"""One table, three ways to look at it: in a terminal, in a notebook, as a pandas.DataFrame."""
+
+import html as escape
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["dataframe", "html", "text"]
+
+Cells = Sequence[Sequence[str]]
+
+
+def text(cells: Cells, left: int, total: bool = False) -> str:
+    """Lines of aligned columns; a rule under the head and, with `total`, above the last row.
+
+    >>> print(text([["name", "size"], ["fc", "12"]], left=1))
+    name  size
+    ----------
+    fc      12
+    """
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    pad = lambda i, cell: cell.ljust(widths[i]) if i < left else cell.rjust(widths[i])
+    lines = ["  ".join(pad(i, cell) for i, cell in enumerate(row)).rstrip() for row in cells]
+    rule = "-" * max(map(len, lines))
+    body = [*lines[1:-1], rule, lines[-1]] if total else lines[1:]
+    return "\n".join([lines[0], rule, *body])
+
+
+def html(cells: Cells, marked: Sequence[int] = ()) -> str:
+    """A <table>; the rows whose numbers (from 0, the head not counted) are `marked` stand out."""
+    tag = lambda name, row: "".join(f"<{name}>{escape.escape(cell)}</{name}>" for cell in row)
+    style = lambda i: ' style="background:#fdd;color:#000"' if i in marked else ""
+    body = "".join(f"<tr{style(i)}>{tag('td', row)}</tr>" for i, row in enumerate(cells[1:]))
+    return f"<table><tr>{tag('th', cells[0])}</tr>{body}</table>"
+
+
+def dataframe(rows: Sequence[Any], where: str) -> Any:
+    """A pandas.DataFrame of dataclass instances, a row each.
+
+    Raises:
+        ImportError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError(f"{where}: needs pandas, which is not installed. pip install pandas") from None
+    return pandas.DataFrame([vars(row) for row in rows])

@@ -1,0 +1,98 @@
+"""`funcnet features`: lines of text in, vectors out."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from funcnet.tasks.features.extract import FeatureExtractor, Pool, Text
+from funcnet.tasks.features.files import write_features
+
+__all__ = ["FeaturesArguments", "features"]
+
+_PAIR = " ||| "  # between the two texts of a line, as in Google's script
+
+
+@dataclasses.dataclass(frozen=True)
+class FeaturesArguments:
+    """Turn lines of text into vectors with a pretrained BERT: hidden states of any layers, pooled or of every token.
+
+    A line is a text, or two with " ||| " between them. Texts of about one length go together through one compiled
+    program each; nothing is held but some thousand lines. A file is there whole or not at all.
+    """
+
+    directory: tyro.conf.Positional[Path]
+    """a run of `funcnet pretrain` or `finetune`, or any directory with config.json, weights and a vocabulary"""
+    files: tyro.conf.Positional[tuple[Path, ...]]
+    """files of text, one text a line; "-" is standard input"""
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """.arrow (a row a text), .npy (an array), or .jsonl (as Google's extract_features.py)"""
+    layers: tuple[int, ...] = (-1,)
+    """which hidden states: -1 is the last layer's, 0 the embeddings'"""
+    pool: Pool = "mean"
+    """over the tokens of a text; none: every token's vector"""
+    seq_len: int | None = None
+    """longer texts are cut to so many tokens; by default what the model takes"""
+    batch_tokens: int = 4096
+    """tokens in a batch, padding included"""
+
+
+def features(arguments: FeaturesArguments) -> int:
+    """Runs the command.
+
+    Returns:
+        0.
+
+    Raises:
+        ValueError: as `FeatureExtractor` and `write_features`; a file that is not UTF-8.
+        OSError: a file cannot be read or written.
+    """
+    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    extract = FeatureExtractor(
+        arguments.directory,
+        layers=arguments.layers,
+        pool=arguments.pool,
+        max_length=arguments.seq_len,
+        tokens=arguments.batch_tokens,
+    )
+    began = time.perf_counter()
+    with Progress(
+        SpinnerColumn(), TextColumn("texts"), MofNCompleteColumn(), TimeElapsedColumn(), transient=True
+    ) as bar:
+        task = bar.add_task("texts", total=None)
+
+        def told() -> Iterator:
+            for one in extract(_texts(arguments.files)):
+                yield one
+                bar.advance(task)
+
+        count = write_features(arguments.out, told(), arguments.layers)
+    seconds = time.perf_counter() - began
+    cut = f"; {extract.truncated:,} were cut to {extract.run.longest} tokens" if extract.truncated else ""
+    print(
+        f"{count:,} texts in {seconds:.1f} s, {count / max(seconds, 1e-9):,.0f} a second{cut}. Written: {arguments.out}"
+    )
+    return 0
+
+
+def _texts(files: tuple[Path, ...]) -> Iterator[Text]:
+    for file in files:
+        handle = sys.stdin.buffer if str(file) == "-" else file.open("rb")
+        with handle:
+            for number, line in enumerate(handle):
+                try:
+                    text = line.decode("utf-8-sig" if number == 0 else "utf-8").rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    raise ValueError(
+                        f"features: {file}, line {number + 1} is not UTF-8; expected text, got byte "
+                        f"0x{error.object[error.start]:02x}. Convert the file."
+                    ) from None
+                first, between, second = text.partition(_PAIR)
+                yield (first, second) if between else first

@@ -1,0 +1,183 @@
+"""Texts -> vectors: hidden states of any layers, of every token or pooled.
+
+Letters: `N texts, L layers asked for, T tokens of a text, D width`.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from funcnet import text as text_
+from funcnet.models import bert
+from funcnet.models.bert.buckets import Bucketed
+
+__all__ = ["FeatureExtractor", "Features", "Pool"]
+
+Pool = Literal["mean", "max", "cls", "none"]
+Text = str | tuple[str, str]
+WINDOW = 4096  # texts that are sorted by length at a time: enough for full batches, little enough to stream
+
+
+class Features(NamedTuple):
+    """The vectors of one text.
+
+    Attributes:
+        tokens: `[CLS]`, the words' pieces, `[SEP]`; T of them.
+        values: float32, (L, D) pooled, or (L, T, D).
+    """
+
+    tokens: list[str]
+    values: NDArray[np.float32]
+
+
+class FeatureExtractor:
+    """A pretrained encoder, and what to take out of it.
+
+    The weights are on the device once, texts of about one length go together, and one program is compiled for each of
+    eleven padded lengths at most. Layers above the highest one asked for are not run.
+
+    Args:
+        path: a directory as `bert.from_pretrained` takes it, with its vocabulary.
+        layers: hidden states: -1 is the last layer's output, 0 the embeddings', as transformers numbers them.
+        pool: "mean" or "max" over the tokens (`[CLS]` and `[SEP]` among them, as sentence-transformers does), "cls" the
+            first token's vector, "none" every token's.
+        max_length: longer texts are cut to so many tokens, the longer of a pair first; None: the position table's.
+        tokens: in a batch, padding included.
+
+    Attributes:
+        truncated: how many texts were cut so far.
+        width: D.
+
+    Raises:
+        FileNotFoundError, ValueError: as `bert.from_pretrained` and `text.load_tokenizer`; a layer that is not there,
+            another pool, a `max_length` out of range, a vocabulary that does not fit the model's table.
+
+    Example:
+        >>> import jax, tempfile
+        >>> from funcnet import text
+        >>> from funcnet.models import bert
+        >>> tokenizer = text.train_wordpiece(["the cat sat on the mat"] * 3, vocab_size=40)
+        >>> model = bert.BertModel(bert.BertConfig.preset("tiny", vocab_size=tokenizer.get_vocab_size()))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     bert.save_pretrained(folder, model, *model.init(jax.random.key(0)))
+        ...     text.save_tokenizer(tokenizer, folder)
+        ...     extract = FeatureExtractor(folder, layers=(-1, 0), pool="none")
+        >>> [(found.tokens, found.values.shape) for found in extract(["the cat", "the mat sat"])]
+        [(['[CLS]', 'the', 'cat', '[SEP]'], (2, 4, 128)), (['[CLS]', 'the', 'mat', 'sat', '[SEP]'], (2, 5, 128))]
+        >>> FeatureExtractor.array  # the same, pooled, as one array
+        <function FeatureExtractor.array at ...>
+
+    Reference: google-research/bert, `extract_features.py`; transformers.FeatureExtractionPipeline
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        layers: Sequence[int] = (-1,),
+        pool: Pool = "mean",
+        max_length: int | None = None,
+        tokens: int = 4096,
+    ):
+        if pool not in get_args(Pool):
+            raise ValueError(
+                f"features: pool is not known; expected one of {', '.join(get_args(Pool))}, got {pool!r}. Choose one."
+            )
+        model, params, state = bert.from_pretrained(path)
+        config: bert.BertConfig = vars(model)["config"]
+        self.layers = tuple(layers)
+        self.pool, self.width, self.truncated = pool, config.hidden_size, 0
+        states = config.num_hidden_layers + 1
+        taken = [_layer(layer, states) for layer in self.layers]
+        if not taken:
+            raise ValueError("features: layers is empty; expected at least one, got none. Name one: -1 is the last.")
+        longest = config.max_position_embeddings if max_length is None else max_length
+        if not 3 <= longest <= config.max_position_embeddings:
+            raise ValueError(
+                f"features: max_length; expected 3 to {config.max_position_embeddings}, the size of the position "
+                f"table, got {max_length}. Choose a length in between."
+            )
+        tokenizer = copy.deepcopy(text_.load_tokenizer(path))
+        text_.require_fit(tokenizer, config.vocab_size, where=f"features: {path}")
+        tokenizer.enable_truncation(longest)
+        self._tokenizer = tokenizer
+        net, params, state = _lower_part(model, params, state, max(max(taken), 1))
+
+        def run(params: Any, state: Any, batch: Any) -> jax.Array:
+            shown = batch["attention_mask"]
+            out, _ = net.apply(
+                params, state, batch["input_ids"], shown, batch["token_type_ids"], output_hidden_states=True
+            )
+            return _pooled(jnp.stack([out[2][layer] for layer in taken], 1), shown, pool)
+
+        self.run = Bucketed(
+            run, params, state, longest=longest, pad_id=text_.special_ids(tokenizer)["[PAD]"], tokens=tokens
+        )
+
+    def __call__(self, texts: Iterable[Text]) -> Iterator[Features]:
+        """The vectors of each text, in order; reads `texts` some thousand at a time."""
+        source = iter(texts)
+        while some := list(islice(source, WINDOW)):
+            encodings = self._tokenizer.encode_batch(some)
+            self.truncated += sum(bool(encoding.overflowing) for encoding in encodings)
+            values: list[Any] = [None] * len(some)
+            for indices, outputs in self.run(encodings):
+                for index, output in zip(indices, outputs, strict=True):
+                    values[index] = output[:, : len(encodings[index])] if self.pool == "none" else output
+            for encoding, value in zip(encodings, values, strict=True):
+                yield Features(encoding.tokens, value)
+
+    def array(self, texts: Iterable[Text]) -> NDArray[np.float32]:
+        """Pooled vectors as one array (N, L, D), or (N, D) for one layer.
+
+        Raises:
+            ValueError: every token's vectors were asked for, which are of many lengths.
+        """
+        if self.pool == "none":
+            raise ValueError(
+                "features: every token's vectors fit no array; expected a pool, got 'none'. Iterate instead."
+            )
+        values = [found.values for found in self(texts)]
+        stacked = np.stack(values) if values else np.zeros((0, len(self.layers), self.width), np.float32)
+        return stacked[:, 0] if len(self.layers) == 1 else stacked
+
+
+def _pooled(hidden: jax.Array, shown: jax.Array, pool: str) -> jax.Array:
+    """(B, L, T, D) -> (B, L, D), or as it is."""
+    hidden = hidden.astype(jnp.float32)
+    if pool == "none":
+        return hidden
+    if pool == "cls":
+        return hidden[:, :, 0]
+    seen = shown[:, None, :, None].astype(bool)
+    if pool == "max":
+        return jnp.where(seen, hidden, -jnp.inf).max(2)
+    return jnp.where(seen, hidden, 0).sum(2) / seen.sum(2, dtype=hidden.dtype)
+
+
+def _layer(layer: int, states: int) -> int:
+    if not -states <= layer < states:
+        raise ValueError(
+            f"features: there is no such layer; expected {-states} to {states - 1} (0 is the embeddings), got {layer}. "
+            "Name another."
+        )
+    return layer % states
+
+
+def _lower_part(model: Any, params: Any, state: Any, layers: int) -> tuple[bert.BertModel, Any, Any]:
+    """The same encoder without its pooler and the layers above the first so many."""
+    sd = model.state_dict(params, state)
+    config = dataclasses.replace(vars(model)["config"], num_hidden_layers=layers, scan_layers=False)
+    net = bert.BertModel(config, add_pooling_layer=False)
+    wanted = {name for name, _ in net.named_parameters()} | {name for name, _ in net.named_buffers()}
+    return net, *net.load_state_dict({name: array for name, array in sd.items() if name in wanted})

@@ -1,0 +1,157 @@
+"""Features as files, written as they come: Arrow, NumPy, or JSON lines as Google's script writes them.
+
+Letters: `N texts, L layers, T tokens of a text, D width`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from funcnet.files import replacing
+from funcnet.tasks.features.extract import Features
+
+__all__ = ["SUFFIXES", "write_features"]
+
+SUFFIXES = (".arrow", ".npy", ".jsonl")
+_ROWS = 1024  # texts in a batch of an Arrow file
+_HEADER = 128  # bytes kept free for the head of a .npy, whose number of rows is known at the end
+
+
+def write_features(path: str | Path, found: Iterable[Features], layers: Sequence[int]) -> int:
+    """Writes the vectors of texts as they come; the file is there whole or not at all.
+
+    - `.arrow`: an Arrow IPC file, a row a text: `tokens` (list of strings), and for each layer `layer_-1`, …: D
+      floats, or a list of T times D floats.
+    - `.npy`: pooled, (N, D) for one layer, (N, L, D) for several; else (sum of T, D) or (sum of T, L, D), and where
+      each text starts in `NAME.starts.npy` (N + 1,).
+    - `.jsonl`: as Google's `extract_features.py`; pooled, a line has `layers` in the place of `features`.
+
+    Args:
+        path: its suffix says the format.
+        found: as a `FeatureExtractor` gives them.
+        layers: as it was asked for them; they name the columns.
+
+    Returns:
+        N.
+
+    Raises:
+        ValueError: another suffix.
+        OSError: the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> found = [Features(["[CLS]", "[SEP]"], np.ones((1, 4), np.float32))] * 3
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_features(Path(folder, "a.npy"), found, [-1]), np.load(Path(folder, "a.npy")).shape
+        (3, (3, 4))
+
+    Reference: google-research/bert, `extract_features.py`
+    """
+    path = Path(path)
+    if path.suffix not in SUFFIXES:
+        raise ValueError(
+            f"features: {path}: the suffix says no format; expected {', '.join(SUFFIXES)}, got {path.suffix!r}. "
+            "Name another file."
+        )
+    write = {".arrow": _write_arrow, ".npy": _write_npy, ".jsonl": _write_json_lines}[path.suffix]
+    with replacing(path) as part:
+        count, starts = write(part, found, list(layers))
+    if starts is not None:
+        with replacing(path.with_suffix(".starts.npy")) as part, part.open("wb") as file:
+            np.save(file, starts)
+    return count
+
+
+def _write_arrow(part: Path, found: Iterable[Features], layers: list[int]) -> tuple[int, None]:
+    count, writer = 0, None
+    with contextlib.ExitStack() as stack:
+        for rows in _batches(found, _ROWS):
+            table = _record_batch(rows, layers)
+            if writer is None:
+                writer = stack.enter_context(pa.ipc.new_file(str(part), table.schema))
+            writer.write_batch(table)
+            count += len(rows)
+        if writer is None:
+            schema = pa.schema([("tokens", pa.list_(pa.string()))])
+            stack.enter_context(pa.ipc.new_file(str(part), schema))
+    return count, None
+
+
+def _record_batch(rows: list[Features], layers: list[int]) -> pa.RecordBatch:
+    columns: dict[str, pa.Array] = {"tokens": pa.array([row.tokens for row in rows], pa.list_(pa.string()))}
+    for place, layer in enumerate(layers):
+        values = [row.values[place] for row in rows]
+        width = values[0].shape[-1]
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate([v.reshape(-1) for v in values])), width)
+        if values[0].ndim == 2:
+            starts = np.cumsum([0, *map(len, values)]).astype(np.int32)
+            vectors = pa.ListArray.from_arrays(pa.array(starts), vectors)
+        columns[f"layer_{layer}"] = vectors
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _write_npy(part: Path, found: Iterable[Features], layers: list[int]) -> tuple[int, NDArray[np.int64] | None]:
+    rows, count, starts, tail, every_token = 0, 0, [0], (0,), False
+    with part.open("wb") as file:
+        file.write(b"\0" * _HEADER)
+        for one in found:
+            every_token = one.values.ndim == 3
+            values = np.moveaxis(one.values, 1, 0) if every_token else one.values[None]  # (rows, L, D)
+            values = values[:, 0] if len(layers) == 1 else values
+            tail = values.shape[1:]
+            file.write(np.ascontiguousarray(values, np.float32).tobytes())
+            rows, count = rows + len(values), count + 1
+            starts.append(rows)
+        file.seek(0)
+        file.write(_npy_header((rows, *tail)))
+    return count, np.array(starts, np.int64) if every_token else None
+
+
+def _npy_header(shape: tuple[int, ...]) -> bytes:
+    """The head of a .npy of float32, version 1.0, filled with spaces to `_HEADER` bytes as the format allows."""
+    text = repr({"descr": "<f4", "fortran_order": False, "shape": shape}).encode()
+    magic = b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little")
+    return magic + text.ljust(_HEADER - 11) + b"\n"
+
+
+def _write_json_lines(part: Path, found: Iterable[Features], layers: list[int]) -> tuple[int, None]:
+    count = 0
+    with part.open("w", encoding="utf-8") as file:
+        for one in found:
+            _write_line(file, count, one, layers)
+            count += 1
+    return count, None
+
+
+def _write_line(file: IO[str], index: int, one: Features, layers: list[int]) -> None:
+    every_token = one.values.ndim == 3
+    of: Callable[[NDArray[Any]], list[Any]] = lambda vectors: [
+        {"index": layer, "values": [round(float(x), 6) for x in vector]}
+        for layer, vector in zip(layers, vectors, strict=True)
+    ]
+    if every_token:
+        features = [{"token": token, "layers": of(one.values[:, place])} for place, token in enumerate(one.tokens)]
+        line = {"linex_index": index, "features": features}
+    else:
+        line = {"linex_index": index, "layers": of(one.values)}
+    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def _batches(found: Iterable[Features], size: int) -> Iterator[list[Features]]:
+    some: list[Features] = []
+    for one in found:
+        some.append(one)
+        if len(some) == size:
+            yield some
+            some = []
+    if some:
+        yield some

@@ -1,0 +1,126 @@
+"""Rows of many lengths -> batches of few shapes, so that short texts are cheap and little is compiled.
+
+Rows go into the shortest of a few lengths that holds them. What does not fill a batch of its length goes on to the next
+one, so that an epoch has ceil(N / B) batches, each row once, and every epoch the same shapes: after the first nothing
+is compiled. The batch of a step follows from (seed, step) alone.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from funcnet.data import permute
+from funcnet.tasks.finetuning.encoding import Encoded
+
+__all__ = ["BucketLoader", "Planned", "bucket_lengths"]
+
+STEP = 8  # lengths are multiples of it
+
+
+class Planned(NamedTuple):
+    """A batch to be: its rows, and the length that they are padded to."""
+
+    rows: NDArray[np.int64]
+    length: int
+
+
+class BucketLoader:
+    """The batches of encoded rows.
+
+    Args:
+        rows: N of them.
+        batch_size: B, over all devices; the last batch is filled with rows that count for nothing.
+        lengths: of `bucket_lengths`, ascending; the last holds every row.
+        pad_id: of empty places.
+        shuffle: another order every epoch; else by length and then in order.
+        seed: of the orders.
+
+    Example:
+        >>> starts = np.cumsum([0, 3, 9, 4, 3])
+        >>> rows = Encoded(np.arange(19, dtype=np.int32), np.zeros(19, np.uint8), starts)
+        >>> loader = BucketLoader(rows, 2, lengths=[4, 16], pad_id=0)
+        >>> [(batch.rows.tolist(), batch.length) for batch in loader.plan(0)]
+        [([0, 2], 4), ([3, 1], 16)]
+    """
+
+    def __init__(
+        self,
+        rows: Encoded,
+        batch_size: int,
+        lengths: list[int],
+        *,
+        pad_id: int,
+        shuffle: bool = False,
+        seed: int = 0,
+    ):
+        self.rows, self.batch_size, self.lengths = rows, batch_size, lengths
+        self.pad_id, self.shuffle, self.seed = pad_id, shuffle, seed
+        self._bucket = np.searchsorted(lengths, rows.lengths)
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+        return -(-len(self.rows) // self.batch_size)
+
+    def plan(self, epoch: int) -> list[Planned]:
+        """All batches of an epoch."""
+        size = self.batch_size
+        order = np.arange(len(self.rows))
+        if self.shuffle:
+            order = permute(order, len(order), seed=self.seed, epoch=epoch)
+        planned: list[Planned] = []
+        left = order[:0]
+        for number, length in enumerate(self.lengths):
+            left = np.concatenate([left, order[self._bucket[order] == number]])
+            whole = len(left) // size * size
+            planned += [Planned(rows, length) for rows in left[:whole].reshape(-1, size)]
+            left = left[whole:]
+        if len(left):
+            planned.append(Planned(left, int(self.lengths[self._bucket[left].max()])))
+        if not self.shuffle:
+            return planned
+        return [planned[i] for i in permute(range(len(planned)), len(planned), seed=self.seed + 1, epoch=epoch)]
+
+    def batches(self, start: int = 0) -> Iterator[dict[str, NDArray[Any]]]:
+        """The batches of the steps from `start` on, for ever."""
+        epoch, number = divmod(start, len(self))
+        while True:
+            for planned in self.plan(epoch)[number:]:
+                yield self.fill(planned)
+            epoch, number = epoch + 1, 0
+
+    def fill(self, planned: Planned) -> dict[str, NDArray[Any]]:
+        """The arrays of a batch; see `Encoded.fill`."""
+        return self.rows.fill(planned.rows, planned.length, self.batch_size, self.pad_id)
+
+
+def bucket_lengths(lengths: NDArray[np.int64], longest: int, most: int = 4) -> list[int]:
+    """Up to `most` lengths, multiples of 8, that pad the rows with the fewest tokens; the last holds every row.
+
+    Args:
+        lengths: (N,) of the rows.
+        longest: none is longer, a multiple of 8 or not.
+        most: as many programs are compiled.
+
+    Returns:
+        Ascending.
+
+    Example:
+        >>> bucket_lengths(np.array([5, 6, 7, 7, 30, 31, 60]), 64, most=2)
+        [8, 64]
+        >>> bucket_lengths(np.array([5, 6, 7, 7, 30, 31, 60]), 64, most=3)
+        [8, 32, 64]
+    """
+    rounded = np.minimum(-(-np.maximum(lengths, 1) // STEP) * STEP, longest)
+    sizes, counts = np.unique(rounded, return_counts=True)
+    total = np.concatenate([[0], np.cumsum(counts)])
+    # best[j]: (tokens, lengths chosen) for the rows of the j shortest sizes, the last chosen being sizes[j - 1]
+    nothing: list[int] = []
+    best = [(0.0, nothing)] + [(float("inf"), nothing)] * len(sizes)
+    for _ in range(min(most, len(sizes))):
+        best = [best[0]] + [
+            min((best[i][0] + sizes[j - 1] * (total[j] - total[i]), [*best[i][1], int(sizes[j - 1])]) for i in range(j))
+            for j in range(1, len(sizes) + 1)
+        ]
+    return best[-1][1]

@@ -1,0 +1,162 @@
+"""What a fine-tuning run learns from: its files, read, split and encoded."""
+
+import dataclasses
+import hashlib
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from funcnet import text
+from funcnet.data import permute
+from funcnet.models import bert
+from funcnet.tasks.finetuning.answer_task import AnswerTask
+from funcnet.tasks.finetuning.batches import bucket_lengths
+from funcnet.tasks.finetuning.choice_task import ChoiceTask
+from funcnet.tasks.finetuning.configuration import FinetuningConfig
+from funcnet.tasks.finetuning.encoding import Encoded, check_fit, describe_cut
+from funcnet.tasks.finetuning.examples import Columns
+from funcnet.tasks.finetuning.glue import glue_task
+from funcnet.tasks.finetuning.squad import Question
+from funcnet.tasks.finetuning.task import Task
+from funcnet.tasks.finetuning.text_task import TextTask
+from funcnet.tasks.finetuning.token_task import TokenTask
+
+__all__ = ["Part", "Prepared", "make_task", "prepare", "split"]
+
+MEASURED_BY = {"classify": "accuracy", "pairs": "accuracy", "regress": "pearson"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Examples and their rows."""
+
+    examples: Sequence[Any]
+    rows: Encoded
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """All that a run reads. `lengths`: what rows are padded to, the same for all parts."""
+
+    task: Task
+    tokenizer: Tokenizer
+    train: Part
+    validation: Part | None
+    test: Part | None
+    lengths: list[int]
+
+    def fingerprint(self) -> dict[str, str]:
+        """SHA-256 of the rows and labels, for a resumed run to compare."""
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: _digest(part.rows) for name, part in parts.items() if part is not None}
+
+
+def prepare(config: FinetuningConfig) -> Prepared:
+    """Reads the files, learns the classes, holds out the validation examples, and encodes all.
+
+    Says how many examples there are, and how many were cut.
+
+    Raises:
+        FileNotFoundError: a file or the model's directory is not there.
+        ValueError: something in a file is wrong; names file, line and column.
+    """
+    model = bert.BertConfig.load(config.model)
+    tokenizer = text.load_tokenizer(config.model)
+    check_fit(tokenizer, model.vocab_size, model.max_position_embeddings, config.seq_len, str(config.model))
+    task = make_task(config)
+    train_file, validation_file = _files(config)
+    examples: Sequence[Any] = task.read(train_file, labelled=True)
+    task = task.learn(examples)
+    held_out: Sequence[Any] | None = None
+    if validation_file is not None:
+        held_out = task.read(validation_file, labelled=True)
+    elif config.split:
+        examples, held_out = split(examples, config.split, seed=config.seed)
+    tested = task.read(config.test, labelled=True) if config.test is not None else None
+    parts = {"training": examples, "validation": held_out, "test": tested}
+    encoded = {
+        name: Part(part, task.encode(part, tokenizer, config.seq_len, labelled=True))
+        for name, part in parts.items()
+        if part is not None
+    }
+    for name, part in encoded.items():
+        print(_told(name, part, config.seq_len))
+    lengths = np.concatenate([part.rows.lengths for part in encoded.values()])
+    buckets = bucket_lengths(lengths, config.seq_len, config.buckets)
+    return Prepared(task, tokenizer, encoded["training"], encoded.get("validation"), encoded.get("test"), buckets)
+
+
+def make_task(config: FinetuningConfig) -> Task:
+    """The task that the settings describe, before it has seen any example."""
+    columns = Columns(config.text_column, config.second_column, config.label_column, config.label_separator)
+    if config.task == "tokens":
+        return TokenTask(columns)
+    if config.task == "choice":
+        return ChoiceTask(columns)
+    if config.task == "answer":
+        return AnswerTask(config.doc_stride, config.n_best, config.max_answer, config.null_threshold)
+    glue = glue_task(config.train)
+    return TextTask(config.task, columns, metric=glue.metric if glue else MEASURED_BY[config.task])
+
+
+def split(examples: Sequence[Any], share: float, *, seed: int) -> tuple[list[Any], list[Any]]:
+    """(to train on, held out): about `share` of the examples, whole groups of those that share their text.
+
+    Raises:
+        ValueError: there are fewer than two different texts.
+    """
+    groups: dict[Hashable, list[int]] = {}
+    for number, example in enumerate(examples):
+        groups.setdefault(_group(example), []).append(number)
+    if len(groups) < 2:
+        raise ValueError(
+            f"finetune: {len(groups)} different text(s) to train on; expected at least two to hold one out. "
+            "Give more, or name a --validation file, or use --split 0."
+        )
+    order = permute(range(len(groups)), len(groups), seed=seed, epoch=0)
+    members, wanted = list(groups.values()), max(1, round(share * len(examples)))
+    chosen: set[int] = set()
+    for number in order[:-1]:
+        if len(chosen) >= wanted:
+            break
+        chosen.update(members[number])
+    return (
+        [example for number, example in enumerate(examples) if number not in chosen],
+        [example for number, example in enumerate(examples) if number in chosen],
+    )
+
+
+def _group(example: Any) -> Hashable:
+    if isinstance(example, Question):
+        return example.context
+    values = [getattr(example, name, None) for name in ("text", "second", "words", "choices")]
+    return tuple(tuple(value) if isinstance(value, list) else value for value in values)
+
+
+def _files(config: FinetuningConfig) -> tuple[Path, Path | None]:
+    """A GLUE folder means its train.tsv and its dev file."""
+    if not config.train.is_dir():
+        return config.train, config.validation
+    glue = glue_task(config.train)
+    if glue is None or not (config.train / "train.tsv").is_file():
+        raise ValueError(
+            f"finetune: --train {config.train}; expected a file, or a folder of GLUE's with its name and a train.tsv, "
+            "got another folder. Name the file in it."
+        )
+    return config.train / "train.tsv", config.validation or config.train / glue.dev
+
+
+def _told(name: str, part: Part, seq_len: int) -> str:
+    rows = f" in {len(part.rows):,} windows" if part.rows.windows is not None else ""
+    cut = describe_cut(part.rows, seq_len)
+    return f"{len(part.examples):,} {name} examples{rows}, {len(part.rows.tokens):,} tokens{cut and '; '}{cut}."
+
+
+def _digest(rows: Encoded) -> str:
+    sha = hashlib.sha256()
+    for array in (rows.tokens, rows.types, rows.starts, rows.labels):
+        sha.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()

@@ -1,0 +1,269 @@
+"""Rows of files -> examples of the tasks, each with the place it came from, for messages.
+
+Columns have names: `text`, `text_b` (the second of a pair) and `label` unless told otherwise; of sentences of tagged
+words `tokens` and `tags`; of multiple choice `choices`, a list, or one column each (`choice0`, `ending0`, …).
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from funcnet.tasks.finetuning.tables import Row, Table, read_table, read_text
+
+__all__ = [
+    "DEFAULT",
+    "ChoiceExample",
+    "Columns",
+    "TextExample",
+    "TokenExample",
+    "read_choices",
+    "read_texts",
+    "read_tokens",
+]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of columns; None: the task's own."""
+
+    text: str | None = None
+    second: str | None = None
+    label: str | None = None
+    separator: str | None = None
+    """what stands between several labels in one cell"""
+
+
+DEFAULT = Columns()
+
+
+@dataclass(frozen=True)
+class TextExample:
+    """A text or a pair of texts. `label`: a class, a tuple of classes, a number, or None."""
+
+    text: str
+    second: str | None
+    label: Any
+    where: str
+
+
+@dataclass(frozen=True)
+class TokenExample:
+    """Words with a tag each; `tags` is None where the file tells none."""
+
+    words: list[str]
+    tags: list[str] | None
+    where: str
+
+
+@dataclass(frozen=True)
+class ChoiceExample:
+    """A text and what may follow it. `label` counts the choices from 0."""
+
+    text: str
+    choices: list[str]
+    label: int | None
+    where: str
+
+
+def read_texts(
+    path: str | Path, columns: Columns, *, pairs: bool | None = False, numbers: bool = False, labelled: bool = True
+) -> list[TextExample]:
+    """The texts, or pairs of texts, of a file of rows.
+
+    Args:
+        path: a file of `read_table`.
+        columns: their names.
+        pairs: whether there is a second text; None: where the file has that column.
+        numbers: labels are numbers.
+        labelled: whether every row must have a label; otherwise none is read.
+
+    Raises:
+        ValueError: as `read_table`; a column is not there; a label is missing, or no number.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "a.tsv")
+        ...     _ = file.write_text("text\\tlabel\\nfine\\tgood\\n")
+        ...     example, = read_texts(file, Columns())
+        >>> example.text, example.label
+        ('fine', 'good')
+    """
+    table = read_table(path)
+    is_plain = table.columns == ["text"]  # lines of text have no names for columns
+    text, second = columns.text if columns.text and not is_plain else "text", columns.second or "text_b"
+    if pairs is None:
+        pairs = second in table.columns
+    label = columns.label or "label"
+    _require_columns(table, [text, *([second] if pairs else []), *([label] if labelled else [])])
+    examples = []
+    for row in table.rows:
+        value = _label(table.file, row, label, columns.separator, numbers) if labelled else None
+        one = _text(table.file, row, text)
+        other = _text(table.file, row, second) if pairs else None
+        examples.append(TextExample(one, other, value, place(table.file, row.line)))
+    return examples
+
+
+def read_tokens(path: str | Path, columns: Columns, *, labelled: bool = True) -> list[TokenExample]:
+    """Sentences of words: JSON lines with two lists, or CoNLL's columns; without labels also plain lines of text.
+
+    CoNLL's columns: a word a line, its tag the last of the columns that white space parts, an empty line between
+    sentences, `-DOCSTART-` between documents. Without labels a `.txt` holds a sentence a line, and words are what
+    white space parts.
+
+    Raises:
+        ValueError: as `read_table`; ragged columns; lists of different lengths.
+    """
+    path = Path(path)
+    if path.suffix.lower() in (".jsonl", ".json", ".ndjson"):
+        return _token_objects(read_table(path), columns, labelled)
+    if path.suffix.lower() == ".txt" and not labelled:
+        rows = read_table(path).rows
+        return [TokenExample(row.values["text"].split(), None, place(path, row.line)) for row in rows]
+    return _conll(path, labelled)
+
+
+def read_choices(path: str | Path, columns: Columns, *, labelled: bool = True) -> list[ChoiceExample]:
+    """Texts with a choice of what may follow: a list in `choices`, or columns `choice0`, `choice1`, … (`ending0`, …).
+
+    A second text (column `text_b`, or the one named) is put before each choice, as SWAG begins its endings.
+
+    Raises:
+        ValueError: as `read_table`; rows with another number of choices than the first; a label that is none of them.
+    """
+    table = read_table(path)
+    text, label = columns.text or "text", columns.label or "label"
+    second = columns.second if columns.second else "text_b" if "text_b" in table.columns else None
+    _require_columns(table, [text, *([second] if second else []), *([label] if labelled else [])])
+    numbered = [name for name in table.columns if re.fullmatch(r"(choice|ending)_?\d+", name)]
+    if "choices" not in table.columns and len(numbered) < 2:
+        raise ValueError(
+            f"read_choices: {table.file}: no choices; expected a column 'choices' (a list) or choice0, choice1, …, got "
+            f"{', '.join(table.columns)}. Rename them."
+        )
+    examples: list[ChoiceExample] = []
+    for row in table.rows:
+        where = place(table.file, row.line)
+        found = row.values.get("choices") if "choices" in table.columns else [row.values[name] for name in numbered]
+        expected = len(examples[0].choices) if examples else None
+        if not isinstance(found, list) or len(found) < 2 or len(found) != (expected or len(found)):
+            got = f"{len(found)} choices" if isinstance(found, list) else repr(found)
+            raise ValueError(f"read_choices: {where}: expected {expected or 'at least 2'} choices, got {got}. Mend it.")
+        begin = f"{_text(table.file, row, second)} " if second else ""
+        choices = [f"{begin}{choice}" for choice in found]
+        which = _choice(where, row.values.get(label), len(choices)) if labelled else None
+        examples.append(ChoiceExample(_text(table.file, row, text), choices, which, where))
+    return examples
+
+
+def place(path: Path, line: int) -> str:
+    """How messages name a row.
+
+    >>> place(Path("a.csv"), 3)
+    'a.csv, line 3'
+    """
+    return f"{path}, line {line}"
+
+
+def _require_columns(table: Table, names: Sequence[str]) -> None:
+    missing = [name for name in names if name not in table.columns]
+    if missing:
+        raise ValueError(
+            f"read_table: {table.file}, line 1: no column {missing[0]!r}; expected {', '.join(map(repr, names))}, got "
+            f"{', '.join(map(repr, table.columns))}. Name the columns: --text-column, --second-column, --label-column."
+        )
+
+
+def _text(path: Path, row: Row, column: str) -> str:
+    value = row.values.get(column)
+    if not isinstance(value, str):
+        raise ValueError(
+            f"read_table: {place(path, row.line)}, column {column!r}: expected a text, got "
+            f"{'nothing' if value is None else repr(value)[:40]}. Mend the line."
+        )
+    return value
+
+
+def _label(path: Path, row: Row, column: str, separator: str | None, numbers: bool) -> Any:
+    value = row.values.get(column)
+    where = f"read_table: {place(path, row.line)}, column {column!r}"
+    if isinstance(value, list):
+        return tuple(str(one) for one in value)
+    if separator is not None and isinstance(value, str):
+        return tuple(one.strip() for one in value.split(separator) if one.strip())
+    if value is None or value == "":
+        raise ValueError(f"{where}: expected a label, got nothing. Give every row one.")
+    if not numbers:
+        return str(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{where}: expected a finite number, got {value!r}. Mend the line, or use `classify`.")
+    return number
+
+
+def _choice(where: str, value: Any, count: int) -> int:
+    try:
+        which = int(value)
+    except (TypeError, ValueError):
+        which = -1
+    if not 0 <= which < count:
+        raise ValueError(f"read_choices: {where}: expected a label from 0 to {count - 1}, got {value!r}. Mend it.")
+    return which
+
+
+def _token_objects(table: Table, columns: Columns, labelled: bool) -> list[TokenExample]:
+    words, tags = columns.text or "tokens", columns.label or "tags"
+    _require_columns(table, [words, *([tags] if labelled else [])])
+    examples = []
+    for row in table.rows:
+        where = place(table.file, row.line)
+        lists = [row.values.get(name) for name in ([words, tags] if labelled else [words])]
+        for name, value in zip((words, tags), lists, strict=False):
+            if not isinstance(value, list):
+                raise ValueError(f"read_tokens: {where}, column {name!r}: expected a list, got {value!r}. Mend it.")
+        filled = [[str(one) for one in value or []] for value in lists]
+        if len(filled[0]) != len(filled[-1]):
+            raise ValueError(
+                f"read_tokens: {where}: expected a tag a word, got {len(filled[0])} words and {len(filled[-1])} tags. "
+                "Mend it."
+            )
+        examples.append(TokenExample(filled[0], filled[1] if labelled else None, where))
+    return examples
+
+
+def _conll(path: Path, labelled: bool) -> list[TokenExample]:
+    examples: list[TokenExample] = []
+    sentence: list[list[str]] = []
+    width = begin = 0
+    for number, line in enumerate([*read_text(path).split("\n"), ""], start=1):
+        cells = line.split()
+        if not cells:
+            if sentence and sentence[0][0] != "-DOCSTART-":
+                tags = [row[-1] for row in sentence] if labelled else None
+                examples.append(TokenExample([row[0] for row in sentence], tags, place(path, begin)))
+            sentence = []
+            continue
+        if not sentence:
+            begin = number
+        width = width or len(cells)
+        if labelled and width < 2:
+            raise ValueError(
+                f"read_tokens: {place(path, number)}: expected a word and its tag, got {line!r}. Write both, "
+                "with a tab or a space between."
+            )
+        if len(cells) != width:
+            raise ValueError(
+                f"read_tokens: {place(path, number)}: a ragged row; expected {width} columns, got {len(cells)}: "
+                f"{line[:60]!r}. Mend the line."
+            )
+        sentence.append(cells)
+    if not examples:
+        raise ValueError(f"read_tokens: {path} holds no sentences; expected at least one, got none. Name another file.")
+    return examples

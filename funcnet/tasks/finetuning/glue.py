@@ -1,0 +1,112 @@
+"""GLUE's folders, as its script unpacks them: which column of which file is what, task by task.
+
+`CoLA SST-2 MRPC STS-B QQP MNLI QNLI RTE WNLI AX`: a folder holds `train.tsv`, `dev.tsv` (of MNLI
+`dev_matched.tsv` and `dev_mismatched.tsv`) and `test.tsv` without labels; AX is a test alone (`diagnostic.tsv`).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from funcnet.tasks.finetuning.examples import TextExample, place
+from funcnet.tasks.finetuning.tables import read_text, tab_rows
+
+__all__ = ["GlueTask", "glue_task", "read_glue"]
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """Columns by name, and the figure that GLUE reports first."""
+
+    name: str
+    text: str
+    second: str | None
+    label: str
+    metric: str
+    dev: str = "dev.tsv"
+    is_number: bool = False
+
+
+TASKS = (
+    GlueTask("CoLA", "sentence", None, "label", "matthews"),
+    GlueTask("SST-2", "sentence", None, "label", "accuracy"),
+    GlueTask("MRPC", "#1 String", "#2 String", "Quality", "accuracy"),
+    GlueTask("STS-B", "sentence1", "sentence2", "score", "spearman", is_number=True),
+    GlueTask("QQP", "question1", "question2", "is_duplicate", "accuracy"),
+    GlueTask("MNLI", "sentence1", "sentence2", "gold_label", "accuracy", dev="dev_matched.tsv"),
+    GlueTask("QNLI", "question", "sentence", "label", "accuracy"),
+    GlueTask("RTE", "sentence1", "sentence2", "label", "accuracy"),
+    GlueTask("WNLI", "sentence1", "sentence2", "label", "accuracy"),
+    GlueTask("AX", "sentence1", "sentence2", "label", "matthews", dev="diagnostic.tsv"),
+)
+COLA_COLUMNS = ["source", "label", "star", "sentence"]  # its train.tsv and dev.tsv have no line of names
+
+
+def glue_task(path: str | Path) -> GlueTask | None:
+    """The task whose name the folder, or the folder that the file lies in, carries; None for no such name.
+
+    >>> glue_task("glue_data/CoLA/dev.tsv").metric
+    'matthews'
+    """
+    path = Path(path)
+    folder = path.name if path.suffix.lower() != ".tsv" else path.parent.name
+    plain = "".join(folder.lower().split("-"))
+    return next((task for task in TASKS if "".join(task.name.lower().split("-")) == plain), None)
+
+
+def read_glue(path: str | Path, task: GlueTask, *, labelled: bool = True) -> tuple[list[TextExample], list[int]]:
+    """The examples of one of GLUE's files.
+
+    QQP's own files hold lines with too few columns, which every reader of GLUE leaves out; so does this one, and tells
+    which.
+
+    Args:
+        path: the file.
+        task: from `glue_task`.
+        labelled: whether to read labels; test files have none.
+
+    Returns:
+        (the examples, the lines of QQP that were left out).
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a ragged row, a column that is not there, a label that is no number in STS-B.
+    """
+    path = Path(path)
+    rows = list(tab_rows(read_text(path)))
+    headless = task.name == "CoLA" and rows and len(rows[0][1]) == 4 and rows[0][1][0] != "index"
+    columns = COLA_COLUMNS if headless else rows[0][1] if rows else []
+    wanted = [task.text, *([task.second] if task.second else []), *([task.label] if labelled else [])]
+    missing = [name for name in wanted if name not in columns]
+    if missing:
+        raise ValueError(
+            f"read_glue: {path}, line 1: no column {missing[0]!r} of {task.name}; expected {', '.join(wanted)}, got "
+            f"{', '.join(columns)}. Name a file of {task.name}{'' if not labelled else ' with labels'}."
+        )
+    at = {name: columns.index(name) for name in wanted}
+    examples, left_out = [], []
+    for line, cells in rows if headless else rows[1:]:
+        if len(cells) != len(columns):
+            if task.name != "QQP":
+                raise ValueError(
+                    f"read_glue: {place(path, line)}: a ragged row; expected {len(columns)} columns "
+                    f"({', '.join(columns)}), got {len(cells)}. Mend the line."
+                )
+            left_out.append(line)
+            continue
+        second = cells[at[task.second]] if task.second else None
+        label = _label(path, line, cells[at[task.label]], task) if labelled else None
+        examples.append(TextExample(cells[at[task.text]], second, label, place(path, line)))
+    return examples, left_out
+
+
+def _label(path: Path, line: int, cell: str, task: GlueTask) -> str | float:
+    if not cell:
+        raise ValueError(f"read_glue: {place(path, line)}, column {task.label!r}: expected a label, got nothing.")
+    if not task.is_number:
+        return cell
+    try:
+        return float(cell)
+    except ValueError:
+        raise ValueError(
+            f"read_glue: {place(path, line)}, column {task.label!r}: expected a number, got {cell!r}. Mend the line."
+        ) from None

@@ -1,0 +1,129 @@
+"""A fine-tuned model on files: `predict` tells what it says, `evaluate` how right it is."""
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import jax
+
+from funcnet.files import replacing, write_json
+from funcnet.parallel import data_parallel
+from funcnet.tasks.finetuning import directory
+from funcnet.tasks.finetuning.batches import BucketLoader, bucket_lengths
+from funcnet.tasks.finetuning.encoding import describe_cut
+from funcnet.tasks.finetuning.examples import TextExample
+from funcnet.tasks.finetuning.outputs import Runner
+from funcnet.text import special_ids
+from funcnet.train import compilation_cache
+
+__all__ = ["evaluate", "predict", "write_figures", "write_predictions"]
+
+
+def predict(
+    path: str | Path, file: str | Path, *, batch_size: int = 32, labelled: bool = False
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """What the model in a directory says of a file's examples.
+
+    Args:
+        path: a run of `funcnet finetune`, or a directory of Hugging Face with a fine-tuned BERT.
+        file: in the form that the task trains on, labels or not; of texts also plain lines (`.txt`).
+        batch_size: rows at a time.
+        labelled: whether to read labels and measure.
+
+    Returns:
+        (a dict for each example, in order, the figures; empty without labels). The dicts hold
+
+        - classify, pairs: label, probability, probabilities {label: p}; with several labels, labels and probabilities;
+        - regress: value; choice: choice, text, probabilities;
+        - tokens: tokens, tags, and entities {type, first, last, text} where the tags are those of entities;
+        - answer: id, answer, start, n_best, and no_answer, the score of none over the best one's.
+
+    Raises:
+        FileNotFoundError: the directory or the file is not there.
+        ValueError: no fine-tuned BERT, or something in the file is wrong: names file, line and column.
+    """
+    model = directory.load(path)
+    examples = model.task.read(Path(file), labelled=labelled)
+    rows = model.task.encode(examples, model.tokenizer, model.seq_len, labelled=labelled)
+    if cut := describe_cut(rows, model.seq_len):
+        print(f"{cut}.", file=sys.stderr)
+    plan = data_parallel("jit", 1 if jax.default_backend() == "cpu" else None)
+    size = -(-batch_size // plan.count) * plan.count
+    lengths = bucket_lengths(rows.lengths, model.seq_len)
+    loader = BucketLoader(rows, size, lengths, pad_id=special_ids(model.tokenizer)["[PAD]"])
+    compilation_cache.enable()
+    run = Runner(model.net, model.task, plan)
+    outputs, loss = run(plan.place((model.params, model.state)), loader)
+    predictions = model.task.predictions(outputs, examples, rows)
+    if not labelled:
+        return [_with_text(e, p) for e, p in zip(examples, predictions, strict=True)], {}
+    return predictions, {
+        "loss": float(loss or 0.0),
+        **model.task.scores(examples, predictions),
+        "examples": len(examples),
+    }
+
+
+def evaluate(path: str | Path, file: str | Path, *, batch_size: int = 32) -> dict[str, float]:
+    """The figures of the model in a directory on a labelled file; see `predict`.
+
+    Returns:
+        loss, examples, and: accuracy, f1_macro, matthews and of two classes f1; of several labels f1_micro; pearson,
+        spearman, mse; of entities precision, recall, f1; of questions exact and f1 in percent.
+    """
+    return predict(path, file, batch_size=batch_size, labelled=True)[1]
+
+
+def write_predictions(predictions: Sequence[Mapping[str, Any]], out: Path | None) -> None:
+    """Writes JSON lines, or with the suffix `.csv` a table; to standard output where `out` is None.
+
+    In a table the probabilities of classes are columns of their own; other lists and objects are JSON in a cell.
+
+    Raises:
+        OSError: the file cannot be written; it is as it was.
+    """
+    if out is None:
+        _write_lines(predictions, sys.stdout)
+        return
+    with replacing(out) as part, open(part, "w", encoding="utf-8", newline="") as file:
+        if out.suffix.lower() == ".csv":
+            _write_table(predictions, file)
+        else:
+            _write_lines(predictions, file)
+
+
+def write_figures(figures: Mapping[str, float], out: Path | None) -> None:
+    """Prints the figures as JSON, and writes them where a file is named."""
+    print(json.dumps(figures, indent=2))
+    if out is not None:
+        write_json(out, figures)
+
+
+def _with_text(example: Any, prediction: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(example, TextExample):
+        return prediction
+    second = {} if example.second is None else {"text_b": example.second}
+    return {"text": example.text, **second, **prediction}
+
+
+def _write_lines(predictions: Sequence[Mapping[str, Any]], file: TextIO) -> None:
+    for prediction in predictions:
+        file.write(json.dumps(prediction, ensure_ascii=False) + "\n")
+
+
+def _write_table(predictions: Sequence[Mapping[str, Any]], file: TextIO) -> None:
+    rows = []
+    for prediction in predictions:
+        row: dict[str, Any] = {}
+        for name, value in prediction.items():
+            if name == "probabilities" and isinstance(value, dict):
+                row |= {f"probability of {label}": chance for label, chance in value.items()}
+            else:
+                row[name] = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+        rows.append(row)
+    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)

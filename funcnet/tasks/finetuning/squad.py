@@ -1,0 +1,252 @@
+"""Questions with answers in a text: SQuAD 1.1's and 2.0's files, and their official measures.
+
+An answer is a stretch of its context, so its text and the place where it begins must agree; where they do not, the
+question is named and nothing is trained.
+"""
+
+import collections
+import json
+import re
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from funcnet.tasks.finetuning.tables import read_text
+
+__all__ = ["Question", "exact_match", "f1_score", "normalize_answer", "read_squad", "squad_scores"]
+
+SHOWN = 5  # wrong answers that a message lists
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a context.
+
+    Attributes:
+        answers: (text, first character) of each; empty for one without answer.
+        has_answer: what the file says (`is_impossible`); None where it is SQuAD 1.1, in which every question has one.
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[tuple[str, int], ...]
+    has_answer: bool | None
+    where: str
+
+
+def read_squad(path: str | Path, *, labelled: bool = True) -> list[Question]:
+    """The questions of a file in SQuAD's format.
+
+    Args:
+        path: JSON, `{"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}`.
+        labelled: whether every question must have an answer (or be marked `is_impossible`).
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: no JSON, another form, a question without an answer, an id that is there twice, or answers that are
+            not at their offsets, each named with its line and what stands there instead.
+
+    Reference: Rajpurkar et al., 2016 and 2018
+    """
+    path = Path(path)
+    text = read_text(path)
+    try:
+        articles = json.loads(text)["data"]
+        questions = [
+            _question(path, text, paragraph, qa)
+            for article in articles
+            for paragraph in article["paragraphs"]
+            for qa in paragraph["qas"]
+        ]
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"read_squad: {path}, line {error.lineno}, character {error.colno}: no JSON; expected SQuAD's format, got "
+            f"'{error.msg}'. Mend it."
+        ) from None
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"read_squad: {path}: not SQuAD's format; expected data, paragraphs, context, qas, id and question, got "
+            f"none of {error}. Write it so."
+        ) from None
+    if not questions:
+        raise ValueError(f"read_squad: {path} holds no questions; expected at least one, got none. Name another file.")
+    twice = [q for q, count in collections.Counter(q.id for q in questions).items() if count > 1]
+    if twice:
+        raise ValueError(f"read_squad: {path}: question {twice[0]!r} is there {_times(questions, twice[0])} times.")
+    if labelled:
+        _check(path, questions)
+    return questions
+
+
+def squad_scores(
+    questions: Sequence[Question],
+    answers: Mapping[str, str],
+    no_answer: Mapping[str, tuple[str, float]] | None = None,
+) -> dict[str, float]:
+    """The official figures, in percent: of SQuAD 1.1, or of 2.0 where the file marks questions without answer.
+
+    Args:
+        questions: with their answers.
+        answers: {id: text}, empty where the model sees no answer.
+        no_answer: {id: (the best answer that is not empty, how much more "no answer" scores than it)}, for the best
+            threshold of 2.0.
+
+    Returns:
+        {"exact", "f1", "total"}, and for 2.0 the two apart for questions with and without answer ("HasAns_exact", …),
+        and with `no_answer` also "best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh".
+
+    Raises:
+        ValueError: a question has no prediction.
+
+    Example:
+        >>> question = Question("1", "Who?", "The cat sat.", (("The cat", 0),), None, "")
+        >>> squad_scores([question], {"1": "cat."})
+        {'exact': 100.0, 'f1': 100.0, 'total': 1}
+
+    Reference: SQuAD's evaluate-v1.1.py and evaluate-v2.0.py
+    """
+    missing = [question.id for question in questions if question.id not in answers]
+    if missing:
+        raise ValueError(f"squad_scores: {len(missing)} questions have no prediction; the first is {missing[0]!r}.")
+    second = any(question.has_answer is not None for question in questions)
+    gold = {q.id: _gold(q, second) for q in questions}
+    exact, f1 = _each(gold, answers, second)
+    scores = _means("", exact, f1, [q.id for q in questions])
+    if second:
+        for name, has_answer in (("HasAns_", True), ("NoAns_", False)):
+            ids = [q.id for q in questions if bool(q.answers) is has_answer]
+            if ids:
+                scores |= _means(name, exact, f1, ids)
+        if no_answer is not None:
+            texts = {i: text for i, (text, _) in no_answer.items()}
+            odds = {i: score for i, (_, score) in no_answer.items()}
+            for name, raw in zip(("exact", "f1"), _each(gold, texts, second), strict=True):
+                scores |= _best(name, raw, texts, gold, odds)
+    return scores
+
+
+def exact_match(true: str, predicted: str) -> float:
+    """1 where both are the same when normalised.
+
+    >>> exact_match("the Cat", "cat!")
+    1.0
+    """
+    return float(normalize_answer(true) == normalize_answer(predicted))
+
+
+def f1_score(true: str, predicted: str, *, empty_is_right: bool = True) -> float:
+    """F1 of the words that both have, counted as often as both have them.
+
+    Args:
+        empty_is_right: as SQuAD 2.0: two answers that are empty when normalised score 1; in 1.1 0.
+
+    >>> round(f1_score("the black cat", "a cat"), 4)
+    0.6667
+    """
+    gold, guessed = normalize_answer(true).split(), normalize_answer(predicted).split()
+    if empty_is_right and not (gold and guessed):
+        return float(gold == guessed)
+    same = (collections.Counter(gold) & collections.Counter(guessed)).total()
+    return 2 * same / (len(gold) + len(guessed)) if same else 0.0
+
+
+def normalize_answer(text: str) -> str:
+    """Lower-cased, without ASCII punctuation, without a, an and the, white space as single blanks.
+
+    >>> normalize_answer("  The U.S.A., an  example ")
+    'usa example'
+    """
+    letters = "".join(letter for letter in text.lower() if letter not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", letters).split())
+
+
+def _question(path: Path, text: str, paragraph: Mapping[str, Any], qa: Mapping[str, Any]) -> Question:
+    impossible = qa.get("is_impossible")
+    found = [] if impossible else qa.get("answers") or []
+    answers = tuple((answer["text"], int(answer["answer_start"])) for answer in found)
+    has_answer = None if impossible is None else not impossible
+    where = f"{path}, question {qa['id']!r}"
+    return Question(str(qa["id"]), qa["question"], paragraph["context"], answers, has_answer, where)
+
+
+def _check(path: Path, questions: Sequence[Question]) -> None:
+    lines: list[str] = []
+    wrong = 0
+    for question in questions:
+        problems = []
+        for answer, start in question.answers:
+            there = question.context[start : start + len(answer)] if start >= 0 else ""
+            if there != answer or not answer:
+                problems.append(f"expected {answer!r} at character {start} of its context, got {there!r}")
+        if not question.answers and question.has_answer is not False:
+            problems.append("expected an answer, got none")
+        wrong += bool(problems)
+        if problems and len(lines) < SHOWN:
+            lines.append(f"  {_line_of(path, question.id)}question {question.id!r}: {problems[0]}")
+    if wrong:
+        more = f"\n  and {wrong - len(lines)} more" if wrong > len(lines) else ""
+        raise ValueError(
+            f"read_squad: {path}: {wrong} questions whose answer is not at its offset; expected the answer's text "
+            "there. Mend them, or leave them out:\n" + "\n".join(lines) + more
+        )
+
+
+def _line_of(path: Path, identity: str) -> str:
+    text = read_text(path)
+    found = re.search(r'"id"\s*:\s*' + re.escape(json.dumps(identity)), text)
+    if found is None:
+        return ""
+    line = text.count("\n", 0, found.start()) + 1
+    return f"line {line}, character {found.start() - text.rfind(chr(10), 0, found.start())}, "
+
+
+def _times(questions: Sequence[Question], identity: str) -> int:
+    return sum(question.id == identity for question in questions)
+
+
+def _gold(question: Question, second: bool) -> list[str]:
+    texts = [text for text, _ in question.answers]
+    if second:
+        texts = [text for text in texts if normalize_answer(text)]
+    return texts or [""]
+
+
+def _each(
+    gold: Mapping[str, list[str]], answers: Mapping[str, str], second: bool
+) -> tuple[dict[str, float], dict[str, float]]:
+    """(exact match, F1) of every question with its best true answer."""
+    exact = {i: max(exact_match(true, answers[i]) for true in texts) for i, texts in gold.items()}
+    f1 = {i: max(f1_score(true, answers[i], empty_is_right=second) for true in texts) for i, texts in gold.items()}
+    return exact, f1
+
+
+def _means(name: str, exact: Mapping[str, float], f1: Mapping[str, float], ids: Sequence[str]) -> dict[str, float]:
+    share = 100.0 / len(ids)
+    return {
+        f"{name}exact": share * sum(exact[i] for i in ids),
+        f"{name}f1": share * sum(f1[i] for i in ids),
+        f"{name}total": len(ids),
+    }
+
+
+def _best(
+    name: str,
+    scores: Mapping[str, float],
+    answers: Mapping[str, str],
+    gold: Mapping[str, list[str]],
+    no_answer: Mapping[str, float],
+) -> dict[str, float]:
+    """The threshold of "no answer" that would have scored best: questions in the order of it, answered one by one."""
+    current = float(sum(gold[i] == [""] for i in scores))
+    best, threshold = current, 0.0
+    for i in sorted(scores, key=lambda i: no_answer[i]):
+        if gold[i] != [""]:
+            current += scores[i]
+        elif answers[i]:
+            current -= 1
+        if current > best:
+            best, threshold = current, no_answer[i]
+    return {f"best_{name}": 100.0 * best / len(scores), f"best_{name}_thresh": threshold}

@@ -1,0 +1,210 @@
+"""Files of rows -> dicts: CSV, TSV, JSON lines, plain lines of text. What is wrong is named by file, line and column.
+
+- `.csv`: RFC 4180: commas, quotes doubled inside quotes, line breaks inside quotes; the first line names the columns.
+- `.tsv`, `.tab`: tabs, and quotes are letters like others (as GLUE's files are written); the first line names the
+  columns. Orange's three lines of head are known and passed over.
+- `.jsonl`, `.ndjson`, `.json`: one object a line.
+- any other: one text a line.
+
+All are UTF-8, with or without a byte-order mark; line ends of any kind.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Row", "Table", "read_table", "read_text", "tab_rows"]
+
+TABS, OBJECTS = (".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
+csv.field_size_limit(2**31 - 1)  # 128 kB by default, less than a long article
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record: {column: value} and the line, from 1, at which it begins. Values are strings but for JSON."""
+
+    values: dict[str, Any]
+    line: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file and the names of its columns, in their order."""
+
+    file: Path
+    columns: list[str]
+    rows: list[Row]
+
+
+def read_table(path: str | Path) -> Table:
+    """Reads a file of rows, by its suffix.
+
+    Args:
+        path: see the head of this file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not UTF-8, holds no row, has ragged rows, broken quotes or broken JSON; names file, line and
+            column.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "a.csv")
+        ...     _ = file.write_text('text,label\\n"Yes, really",good\\nno,bad\\n')
+        ...     [row.values for row in read_table(file).rows]
+        [{'text': 'Yes, really', 'label': 'good'}, {'text': 'no', 'label': 'bad'}]
+    """
+    path = Path(path)
+    text = read_text(path)
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        table = _named(path, list(_csv_records(path, text)))
+    elif suffix in TABS:
+        table = _named(path, _without_orange_head(list(tab_rows(text))))
+    elif suffix in OBJECTS:
+        table = _objects(path, text)
+    else:
+        lines = [Row({"text": line}, number) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        table = Table(path, ["text"], lines)
+    if not table.rows:
+        raise ValueError(f"read_table: {path} holds no rows; expected at least one, got none. Name another file.")
+    return table
+
+
+def read_text(path: Path) -> str:
+    """The file's text with `\\n` for every line end, without a byte-order mark.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not UTF-8.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"read_table: {path} is not there; expected a file, got nothing. Check the path.")
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        raise ValueError(
+            f"read_table: {path}, line {line}, byte {column}: not UTF-8; expected UTF-8 text, got byte "
+            f"0x{data[error.start]:02x}. Convert it (for example `iconv -f latin1 -t utf-8`)."
+        ) from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:
+    """(line, cells) of every line that is not empty; no quoting."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line:
+            yield number, line.split("\t")
+
+
+def _csv_records(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    begin = 1
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            line, column, reason = _broken_quote(text, begin)
+            raise ValueError(
+                f"read_table: {path}, line {line}, character {column}: wrong quoting; expected a field in quotes to "
+                f"end before a comma or the line's end, got {reason}. Double the quotes inside a field."
+            ) from None
+        if cells:
+            yield begin, cells
+        begin = reader.line_num + 1
+
+
+def _broken_quote(text: str, begin: int) -> tuple[int, int, str]:
+    """(line, character, what is wrong) of the first wrong quote in the record that begins at a line."""
+    start = 0
+    for _ in range(begin - 1):
+        start = text.index("\n", start) + 1
+    inside, opened, at_start = False, start, True
+    place = start
+    while place < len(text):
+        letter = text[place]
+        if inside:
+            if letter == '"' and text[place + 1 : place + 2] == '"':
+                place += 1
+            elif letter == '"':
+                inside = False
+                after = text[place + 1 : place + 2]
+                if after not in ("", ",", "\n"):
+                    return *_line_and_column(text, place + 1), f"{after!r} behind the closing quote"
+        elif letter == '"' and at_start:
+            inside, opened = True, place
+        at_start = not inside and letter in ",\n"
+        place += 1
+    return *_line_and_column(text, opened), "a quote that never closes"
+
+
+def _line_and_column(text: str, place: int) -> tuple[int, int]:
+    return text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
+
+
+def _named(path: Path, records: list[tuple[int, list[str]]]) -> Table:
+    if not records:
+        return Table(path, [], [])
+    head_line, columns = records[0]
+    twice = [name for name in columns if columns.count(name) > 1]
+    if twice:
+        raise ValueError(
+            f"read_table: {path}, line {head_line}: column {twice[0]!r} is there twice; expected each name once. "
+            "Rename one."
+        )
+    for line, cells in records[1:]:
+        if len(cells) != len(columns):
+            wrong = (
+                f"nothing in column {columns[len(cells)]!r}"
+                if len(cells) < len(columns)
+                else f"{cells[len(columns)][:40]!r} in column {len(columns) + 1}"
+            )
+            raise ValueError(
+                f"read_table: {path}, line {line}: a ragged row; expected {len(columns)} columns "
+                f"({', '.join(columns)}), got {len(cells)}: {wrong}. Mend the line."
+            )
+    rows = [Row(dict(zip(columns, cells, strict=True)), line) for line, cells in records[1:]]
+    return Table(path, columns, rows)
+
+
+def _without_orange_head(records: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    """Orange writes names, then types, then flags, of which the last may be an empty line."""
+    kinds = {"d", "discrete", "c", "continuous", "string", "s", "t", "time", "m", "meta", "class", "i", "ignore", ""}
+    flags = [cells for _, cells in records[1:3]]
+    if not flags or not all(cell in kinds - {""} for cell in flags[0]):
+        return records
+    second = len(flags) > 1 and len(flags[1]) <= len(records[0][1]) and all(cell in kinds for cell in flags[1])
+    return [records[0], *records[3 if second else 2 :]]
+
+
+def _objects(path: Path, text: str) -> Table:
+    rows: list[Row] = []
+    columns: dict[str, None] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"read_table: {path}, line {number}, character {error.colno}: no JSON; expected an object a line, got "
+                f"'{error.msg}'. Mend the line."
+            ) from None
+        if not isinstance(value, dict):
+            raise ValueError(
+                f"read_table: {path}, line {number}: expected a JSON object, got {type(value).__name__}. "
+                'Write {"text": …, "label": …}.'
+            )
+        rows.append(Row(value, number))
+        columns.update(dict.fromkeys(value))
+    return Table(path, list(columns), rows)

@@ -1,0 +1,179 @@
+"""A class, several classes or a number for a text or a pair of texts: `classify`, `pairs`, `regress`. C classes."""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from funcnet.models import bert
+from funcnet.models.bert import losses
+from funcnet.tasks.finetuning import metrics
+from funcnet.tasks.finetuning.encoding import Encoded, encode
+from funcnet.tasks.finetuning.examples import DEFAULT, Columns, TextExample, read_texts
+from funcnet.tasks.finetuning.glue import glue_task, read_glue
+from funcnet.tasks.finetuning.task import Batch, Sums, softmax
+
+__all__ = ["TextTask", "learn_labels", "right"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TextTask:
+    """`classify` a text, compare `pairs` of texts, or give either a number (`regress`).
+
+    Attributes:
+        name: which of the three.
+        columns: of the files.
+        labels: the classes, in their order; none for numbers.
+        several: whether a text may have any number of classes.
+        metric: the figure that tells the best model.
+    """
+
+    name: Literal["classify", "pairs", "regress"] = "classify"
+    columns: Columns = DEFAULT
+    labels: tuple[str, ...] = ()
+    several: bool = False
+    metric: str = "accuracy"
+
+    @property
+    def model(self) -> Callable[[bert.BertConfig], Any]:
+        return bert.BertForSequenceClassification
+
+    def read(self, path: Path, *, labelled: bool) -> list[TextExample]:
+        glue = glue_task(path) if path.suffix.lower() == ".tsv" and self.columns.text is None else None
+        if glue is None:
+            pairs = True if self.name == "pairs" or self.columns.second else None
+            numbers = self.name == "regress"
+            return read_texts(path, self.columns, pairs=pairs, numbers=numbers, labelled=labelled)
+        expected = "regress" if glue.is_number else "pairs" if glue.second else "classify"
+        if self.name != expected:
+            raise ValueError(
+                f"finetune: {path} is GLUE's {glue.name}; expected `{expected}`, got `{self.name}`. Use `{expected}`."
+            )
+        examples, left_out = read_glue(path, glue, labelled=labelled)
+        if left_out:
+            lines = ", ".join(map(str, left_out[:5])) + (", …" if len(left_out) > 5 else "")
+            said = f"{path}: {len(left_out)} lines with too few or too many columns were left out: {lines}."
+            print(said, file=sys.stderr)
+        return examples
+
+    def learn(self, examples: Sequence[TextExample]) -> "TextTask":
+        if self.name == "regress":
+            return self
+        several = any(isinstance(example.label, tuple) for example in examples)
+        labels = learn_labels([example.label if several else (example.label,) for example in examples])
+        if len(labels) < 2:
+            raise ValueError(
+                f"finetune: {examples[0].where}: one class, {labels[0]!r}, in all {len(examples)} training examples; "
+                "expected at least two. Name the right --label-column, or add examples of another class."
+                if labels
+                else f"finetune: {examples[0].where}: no training example has a label; expected some. Add them."
+            )
+        return dataclasses.replace(self, labels=labels, several=several, metric="f1_micro" if several else self.metric)
+
+    def config(self) -> dict[str, Any]:
+        if self.name == "regress":
+            return {"num_labels": 1, "id2label": {}, "problem_type": "regression"}
+        kind = "multi_label_classification" if self.several else "single_label_classification"
+        return {"num_labels": len(self.labels), "id2label": dict(enumerate(self.labels)), "problem_type": kind}
+
+    def encode(self, examples: Sequence[TextExample], tokenizer: Tokenizer, seq_len: int, *, labelled: bool) -> Encoded:
+        texts = [e.text if e.second is None else (e.text, e.second) for e in examples]
+        rows = encode(tokenizer, texts, seq_len)
+        return dataclasses.replace(rows, labels=self._label_array(examples) if labelled else None)
+
+    def _label_array(self, examples: Sequence[TextExample]) -> NDArray[Any]:
+        if self.name == "regress":
+            return np.array([example.label for example in examples], np.float32)
+        known = {name: number for number, name in enumerate(self.labels)}
+        given = [e.label if isinstance(e.label, tuple) else (e.label,) for e in examples]
+        for example, names in zip(examples, given, strict=True):
+            unseen = [name for name in names if name not in known]
+            if unseen:
+                raise ValueError(
+                    f"finetune: {example.where}: label {unseen[0]!r} was never seen in training; expected one of "
+                    f"{', '.join(map(repr, self.labels))}. Train with it, or leave the row out."
+                )
+        if not self.several:
+            return np.array([known[names[0]] for names in given], np.int32)
+        array = np.zeros((len(given), len(self.labels)), np.float32)
+        for row, names in enumerate(given):
+            array[row, [known[name] for name in names]] = 1
+        return array
+
+    def counts(self, batch: Batch) -> dict[str, jax.Array]:
+        each = len(self.labels) if self.several else 1
+        return {"label": each * jnp.sum(batch["counted"].astype(jnp.float32))}
+
+    def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
+        kind = self.config()["problem_type"]
+        loss = losses.sequence_classification(outputs, batch["labels"], kind, batch["counted"]).sum
+        if kind != "single_label_classification":
+            return {"label": {"loss": loss}}
+        return {"label": {"loss": loss, "accuracy": right(outputs, batch["labels"])}}
+
+    def predictions(
+        self, outputs: Sequence[NDArray[np.float32]], examples: Sequence[TextExample], rows: Encoded
+    ) -> list[dict[str, Any]]:
+        logits = np.stack(outputs).astype(np.float64)
+        if self.name == "regress":
+            return [{"value": float(value)} for value in logits[:, 0]]
+        chances = 1 / (1 + np.exp(-logits)) if self.several else softmax(logits)
+        out: list[dict[str, Any]] = []
+        for row in chances:
+            all_of_them = dict(zip(self.labels, row.tolist(), strict=True))
+            if self.several:
+                out.append({"labels": [n for n, p in all_of_them.items() if p > 0.5], "probabilities": all_of_them})
+            else:
+                best = self.labels[int(row.argmax())]
+                out.append({"label": best, "probability": all_of_them[best], "probabilities": all_of_them})
+        return out
+
+    def scores(self, examples: Sequence[TextExample], predictions: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        labels = self._label_array(examples)
+        if self.name == "regress":
+            values = np.array([prediction["value"] for prediction in predictions])
+            correlations = {"pearson": metrics.pearson(labels, values), "spearman": metrics.spearman(labels, values)}
+            return {**correlations, "mse": float(np.mean((values - labels) ** 2))}
+        known = {name: number for number, name in enumerate(self.labels)}
+        if self.several:
+            chosen = np.zeros(labels.shape, bool)
+            for row, prediction in enumerate(predictions):
+                chosen[row, [known[name] for name in prediction["labels"]]] = True
+            macro, micro = metrics.f1_macro(labels > 0, chosen), metrics.f1_micro(labels > 0, chosen)
+            return {"accuracy": metrics.accuracy(labels > 0, chosen), "f1_macro": macro, "f1_micro": micro}
+        guessed = [known[prediction["label"]] for prediction in predictions]
+        figures = {
+            "accuracy": metrics.accuracy(labels, guessed),
+            "f1_macro": metrics.f1_macro(labels, guessed),
+            "matthews": metrics.matthews(labels, guessed),
+        }
+        return figures | ({"f1": metrics.f1_binary(labels, guessed)} if len(self.labels) == 2 else {})
+
+
+def learn_labels(given: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The labels that occur, whole numbers by value, everything else by name.
+
+    >>> learn_labels([("10",), ("9",)]), learn_labels([("b", "a"), ("a",)])
+    (('9', '10'), ('a', 'b'))
+    """
+    seen = {name for names in given for name in names}
+    if all(name.lstrip("-").isdecimal() for name in seen):
+        return tuple(sorted(seen, key=int))
+    return tuple(sorted(seen))
+
+
+def right(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """How many labels (…) have the largest of their logits (…, C); those of -100 do not count.
+
+    >>> right(jnp.array([[0.0, 1.0], [2.0, 1.0]]), jnp.array([1, -100]))
+    Array(1., dtype=float32)
+    """
+    best = jnp.argmax(logits, axis=-1).astype(labels.dtype)
+    return jnp.sum((best == labels).astype(jnp.float32))

@@ -1,0 +1,122 @@
+"""A tag for every word: `tokens`. The first token of a word speaks for it."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from funcnet.models import bert
+from funcnet.models.bert import losses
+from funcnet.tasks.finetuning.encoding import Encoded, encode
+from funcnet.tasks.finetuning.entities import entities, entity_scores
+from funcnet.tasks.finetuning.examples import DEFAULT, Columns, TokenExample, read_tokens
+from funcnet.tasks.finetuning.task import Batch, Sums
+from funcnet.tasks.finetuning.text_task import learn_labels, right
+
+__all__ = ["TokenTask"]
+
+OUTSIDE = "O"
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenTask:
+    """Tags of words; where they are those of entities (`B-PER`), whole entities are measured."""
+
+    columns: Columns = DEFAULT
+    labels: tuple[str, ...] = ()
+    name: str = "tokens"
+
+    @property
+    def metric(self) -> str:
+        return "f1" if self._is_entities else "accuracy"
+
+    @property
+    def model(self) -> Callable[[bert.BertConfig], Any]:
+        return bert.BertForTokenClassification
+
+    @property
+    def _is_entities(self) -> bool:
+        return all(tag == OUTSIDE or (len(tag) > 2 and tag[0] in "BIES" and tag[1] == "-") for tag in self.labels)
+
+    def read(self, path: Path, *, labelled: bool) -> list[TokenExample]:
+        return read_tokens(path, self.columns, labelled=labelled)
+
+    def learn(self, examples: Sequence[TokenExample]) -> "TokenTask":
+        labels = learn_labels([example.tags or () for example in examples])
+        if len(labels) < 2:
+            raise ValueError(
+                f"finetune: {examples[0].where}: one tag, {labels[0] if labels else ''!r}, in all training sentences; "
+                "expected at least two. Name the right --label-column, or add sentences with another tag."
+            )
+        return dataclasses.replace(self, labels=labels)
+
+    def config(self) -> dict[str, Any]:
+        return {"num_labels": len(self.labels), "id2label": dict(enumerate(self.labels)), "problem_type": None}
+
+    def encode(
+        self, examples: Sequence[TokenExample], tokenizer: Tokenizer, seq_len: int, *, labelled: bool
+    ) -> Encoded:
+        rows = encode(tokenizer, [example.words for example in examples], seq_len, words=True)
+        if not labelled:
+            return rows
+        assert rows.word_ids is not None
+        known = {name: number for number, name in enumerate(self.labels)}
+        labels = np.full(len(rows.tokens), losses.IGNORE, np.int32)
+        for number, example in enumerate(examples):
+            for place, word in _first_tokens(rows.word_ids[number]):
+                tag = (example.tags or [])[word]
+                if tag not in known:
+                    raise ValueError(
+                        f"finetune: {example.where}, word {word + 1}: tag {tag!r} was never seen in training; expected "
+                        f"one of {', '.join(map(repr, self.labels))}. Train with it, or leave the sentence out."
+                    )
+                labels[rows.starts[number] + place] = known[tag]
+        return dataclasses.replace(rows, labels=labels, by_token=True)
+
+    def counts(self, batch: Batch) -> dict[str, jax.Array]:
+        return {"tag": jnp.sum((batch["labels"] != losses.IGNORE).astype(jnp.float32))}
+
+    def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
+        loss = losses.cross_entropy(outputs, batch["labels"]).sum
+        return {"tag": {"loss": loss, "accuracy": right(outputs, batch["labels"])}}
+
+    def predictions(
+        self, outputs: Sequence[NDArray[np.float32]], examples: Sequence[TokenExample], rows: Encoded
+    ) -> list[dict[str, Any]]:
+        assert rows.word_ids is not None
+        default = OUTSIDE if OUTSIDE in self.labels else self.labels[0]
+        out = []
+        for logits, example, word_ids in zip(outputs, examples, rows.word_ids, strict=True):
+            tags = [default] * len(example.words)  # of words that were cut off, or that no token stands for
+            for place, word in _first_tokens(word_ids):
+                tags[word] = self.labels[int(logits[place].argmax())]
+            prediction: dict[str, Any] = {"tokens": example.words, "tags": tags}
+            if self._is_entities:
+                prediction["entities"] = [
+                    {**entity._asdict(), "text": " ".join(example.words[entity.first : entity.last + 1])}
+                    for entity in entities(tags)
+                ]
+            out.append(prediction)
+        return out
+
+    def scores(self, examples: Sequence[TokenExample], predictions: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        true, guessed = [e.tags or [] for e in examples], [p["tags"] for p in predictions]
+        pairs = [a == b for t, g in zip(true, guessed, strict=True) for a, b in zip(t, g, strict=True)]
+        accuracy = {"accuracy": float(np.mean(pairs))}
+        return accuracy | (entity_scores(true, guessed) if self._is_entities else {})
+
+
+def _first_tokens(word_ids: Sequence[int | None]) -> list[tuple[int, int]]:
+    """(place, word) of the first token of every word.
+
+    >>> _first_tokens([None, 0, 0, 1, None])
+    [(1, 0), (3, 1)]
+    """
+    before = [None, *word_ids]
+    return [(p, w) for p, (w, last) in enumerate(zip(word_ids, before, strict=False)) if w is not None and w != last]

@@ -1,0 +1,158 @@
+"""What lies where in a data directory, and its manifest.
+
+    manifest.json               settings, sources with their digests, the vocabulary's digest, every file's size
+    vocab.txt, tokenizer*.json  the vocabulary
+    documents-SSSSS.arrow       of each document of a shard: length, digest, sentences
+    tokens-SSSSS.arrow          the training documents' ids, one after the other
+    sentences-SSSSS.arrow       the length of each sentence, and the document that it is in
+    pairs-TTT-PP-SSSSS.arrow    the pairs of a pass for rows of T tokens
+    held-out-tokens.arrow, held-out-pairs-TTT.arrow
+    counts.arrow                how often each token occurs in the training documents
+    report.json, report.txt     what a person wants to know; report.png too where the command built
+    work/                       while it is built: sentences as text, and pairs before partners are drawn
+
+A shard is some 16 million characters of the corpus, wherever they lie.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from funcnet.files import read_json, write_json
+from funcnet.tasks.pretraining.shards import digest_of
+from funcnet.text import is_lower_case, vocabulary
+
+FORMAT = 2  # of the files and of how pairs are drawn; another number and a directory is built anew
+POLL = 0.2  # seconds between looks at whether another build has ended
+VOCABULARY = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+REPORTS = ("report.json", "report.txt")
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Directory:
+    """The names of the files in a data directory."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        return self.path / "manifest.json"
+
+    @property
+    def work(self) -> Path:
+        return self.path / "work"
+
+    @property
+    def counts(self) -> Path:
+        return self.path / "counts.arrow"
+
+    @property
+    def held_out_tokens(self) -> Path:
+        return self.path / "held-out-tokens.arrow"
+
+    @property
+    def held_out_sentences(self) -> Path:
+        return self.work / "held-out.txt"
+
+    def documents(self, shard: int) -> Path:
+        return self.path / f"documents-{shard:05}.arrow"
+
+    def tokens(self, shard: int) -> Path:
+        return self.path / f"tokens-{shard:05}.arrow"
+
+    def sentences(self, shard: int) -> Path:
+        return self.path / f"sentences-{shard:05}.arrow"
+
+    def text(self, shard: int) -> Path:
+        return self.work / f"text-{shard:05}.txt"
+
+    def cuts(self, seq_len: int, number: int, shard: int) -> Path:
+        return self.work / f"cuts-{seq_len}-{number:02}-{shard:05}.arrow"
+
+    def pairs(self, seq_len: int, number: int, shard: int) -> Path:
+        return self.path / f"pairs-{seq_len}-{number:02}-{shard:05}.arrow"
+
+    def held_out_pairs(self, seq_len: int) -> Path:
+        return self.path / f"held-out-pairs-{seq_len}.arrow"
+
+    def shards(self, told: Mapping[str, Any]) -> list[Path]:
+        """Every file of columns that a complete directory with this manifest has."""
+        settings, shards = told["settings"], range(told["shards"])
+        each = [[self.documents(shard), self.tokens(shard), self.sentences(shard)] for shard in shards]
+        pairs = [
+            self.pairs(seq_len, number, shard)
+            for seq_len in settings["seq_len"]
+            for number in range(settings["passes"])
+            for shard in shards
+        ]
+        held = [self.held_out_pairs(seq_len) for seq_len in settings["seq_len"]]
+        held_out = [self.held_out_tokens, *held] if settings["held_out"] else []
+        return [*(file for files in each for file in files), *pairs, *held_out, self.counts]
+
+    def files(self, told: Mapping[str, Any]) -> list[Path]:
+        """Every file but the manifest."""
+        return [*self.shards(told), *(self.path / name for name in (*VOCABULARY, *REPORTS))]
+
+
+def plan_digest(settings: Mapping[str, Any], sources: Sequence[Mapping[str, Any]], layout: str) -> str:
+    """What every byte of a directory follows from, but for a vocabulary that is trained."""
+    names = [(source["name"], source["sha256"]) for source in sources]
+    return digest_of({"format": FORMAT, "settings": settings, "sources": names, "layout": layout})
+
+
+def vocabulary_digest(tokenizer: Tokenizer) -> str:
+    """SHA-256 of the tokens and of whether capitals are kept."""
+    return digest_of({"tokens": vocabulary(tokenizer), "lower_case": is_lower_case(tokenizer)})
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest, or None where there is none.
+
+    Raises:
+        ValueError: something lies there that is no manifest of this format.
+    """
+    path = Directory(folder).manifest
+    if not path.exists():
+        return None
+    told = read_json(path)
+    if not isinstance(told, dict) or told.get("format") != FORMAT:
+        got = told.get("format") if isinstance(told, dict) else "no JSON object"
+        raise ValueError(
+            f"data: {path} is no manifest of this version; expected format {FORMAT}, got {got}. Build the data again, "
+            "into another folder."
+        )
+    return told
+
+
+def write_manifest(folder: Path, told: Mapping[str, Any]) -> None:
+    """Replaces the manifest, in one step."""
+    write_json(Directory(folder).manifest, told)
+
+
+@contextlib.contextmanager
+def alone(folder: Path, progress: Progress | None) -> Iterator[None]:
+    """Makes the folder, and waits until no other process builds in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if progress is not None:
+                    progress("waiting for another build", 0, 1)
+                time.sleep(POLL)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,192 @@
+"""A data directory -> what a pretraining run reads, by memory map."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from funcnet.data import DataLoader, Joined
+from funcnet.tasks.pretraining.dataset import Masks, PretrainingDataset
+from funcnet.tasks.pretraining.directory import Directory, read_manifest, vocabulary_digest
+from funcnet.tasks.pretraining.masking import Masking, default_predictions, word_pieces
+from funcnet.tasks.pretraining.shards import digest_of, made_from, read_shard
+from funcnet.tasks.pretraining.statistics import unigram_log_probabilities
+from funcnet.text import load_tokenizer, special_ids
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What pretraining reads.
+
+    Attributes:
+        tokenizer: trained on the training documents, or the one given.
+        train: the training examples; see `PretrainingDataset`.
+        evaluation: the held-out examples with fixed masks; None where nothing was held out.
+        statistics: of the corpus, the documents, tokens and pairs, as JSON takes it.
+        fingerprint: digests of corpus and vocabulary, and the settings: what `train.pin` takes.
+        directory: the folder that holds it all.
+    """
+
+    tokenizer: Tokenizer
+    train: PretrainingDataset
+    evaluation: PretrainingDataset | None
+    statistics: dict[str, Any]
+    fingerprint: dict[str, Any]
+    directory: Path
+
+    def train_batches(self, batch_size: int) -> DataLoader:
+        """The shuffled training batches; read them with `Prefetcher(prepared.train_batches(32).batches(step))`.
+
+        Raises:
+            ValueError: there are fewer examples than one batch.
+        """
+        if len(self.train) < batch_size:
+            raise ValueError(
+                f"train_batches: the corpus is smaller than one batch; expected at least {batch_size} training "
+                f"examples, got {len(self.train)}. Lower the batch size, or give more text."
+            )
+        return DataLoader(self.train, batch_size, shuffle=True, seed=self.train.seed, drop_last=True)
+
+    def unigram(self) -> NDArray[np.float32]:
+        """(V,) float32 log-probabilities of the training documents' tokens; see `unigram_log_probabilities`."""
+        return unigram_log_probabilities(read_shard(Directory(self.directory).counts)[0]["count"])
+
+
+def open_data(folder: str | Path, *, seq_len: int | None = None, seed: int = 0) -> Prepared:
+    """Opens a data directory that `build` made; nothing of it is read into memory.
+
+    Args:
+        folder: with a manifest.
+        seq_len: T, one of those that it was built for; None where there is one alone.
+        seed: of masks and order.
+
+    Raises:
+        FileNotFoundError: there is no such folder, or no manifest in it.
+        ValueError: it is not complete, has no rows of this length, or a file in it is cut short, missing, or made with
+            another vocabulary; the message names it.
+    """
+    folder = Path(folder)
+    told = check_data(folder)
+    lengths = told["settings"]["seq_len"]
+    if seq_len is None and len(lengths) == 1:
+        seq_len = lengths[0]
+    if seq_len is None or seq_len not in lengths:
+        raise ValueError(
+            f"data: {folder} has no rows of {seq_len} tokens; expected one of {lengths}, got {seq_len}. Give such a "
+            "--seq-len, or build with this one."
+        )
+    tokenizer = load_tokenizer(folder)
+    if vocabulary_digest(tokenizer) != told["vocabulary"]:
+        raise ValueError(
+            f"data: {folder}/vocab.txt is not the vocabulary that the data were made with; expected digest "
+            f"{told['vocabulary'][:12]}, got {vocabulary_digest(tokenizer)[:12]}. Put the old one back, or run "
+            "`funcnet data build` again: it makes it."
+        )
+    train, evaluation = datasets(Directory(folder), told, tokenizer, seq_len, seed)
+    return Prepared(tokenizer, train, evaluation, _statistics(folder, seq_len), _fingerprint(told, seq_len), folder)
+
+
+def check_data(folder: Path) -> dict[str, Any]:
+    """The manifest of a complete data directory, whose files all have their sizes and were made for each other.
+
+    Raises:
+        FileNotFoundError, ValueError: as `open_data`.
+    """
+    told = read_manifest(folder)
+    if told is None:
+        raise FileNotFoundError(
+            f"data: {folder} holds no data; expected a folder that `funcnet data build` made, got no manifest.json "
+            "there. Check the path."
+        )
+    if told["files"] is None:
+        raise ValueError(
+            f"data: {folder} is not complete; expected a build that ended, got one that was cut off. Run the same "
+            "`funcnet data build` again: it goes on."
+        )
+    expected = {"plan": told["plan"], "vocabulary": told["vocabulary"]}
+    for name, described in told["files"].items():
+        path, size = folder / name, described["bytes"]
+        found = path.stat().st_size if path.is_file() else None
+        if found != size:
+            got = "no file" if found is None else f"{found:,}"
+            raise ValueError(
+                f"data: {path} is {'missing' if found is None else 'cut short or changed'}; expected {size:,} bytes, "
+                f"got {got}. Run the same `funcnet data build` again: it makes what is damaged."
+            )
+        if path.suffix == ".arrow" and (other := made_from(path)) != {one: expected[one] for one in other}:
+            what = "vocabulary" if other["plan"] == told["plan"] else "corpus"
+            raise ValueError(
+                f"data: {path} was made with another {what} than {folder}'s; expected "
+                f"{expected['vocabulary' if what == 'vocabulary' else 'plan'][:12]}, got "
+                f"{other['vocabulary' if what == 'vocabulary' else 'plan'][:12]}. Run the same `funcnet data build` "
+                "again: it makes it anew."
+            )
+    return told
+
+
+def datasets(
+    files: Directory, told: Mapping[str, Any], tokenizer: Tokenizer, seq_len: int, seed: int
+) -> tuple[PretrainingDataset, PretrainingDataset | None]:
+    special, settings = special_ids(tokenizer), told["settings"]
+    masking = Masking(
+        mask_id=special["[MASK]"],
+        never=tuple(special[token] for token in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")),
+        vocab_size=tokenizer.get_vocab_size(),
+        max_predictions=settings["max_predictions"] or default_predictions(seq_len),
+        pieces=word_pieces(tokenizer) if settings["whole_words"] else None,
+    )
+
+    def dataset(tokens: Joined, pairs: list[dict[str, Joined]], masks: Masks) -> PretrainingDataset:
+        ids = {"cls_id": special["[CLS]"], "sep_id": special["[SEP]"], "pad_id": special["[PAD]"]}
+        return PretrainingDataset(tokens, pairs, seq_len, masking, **ids, seed=seed, masks=masks)
+
+    shards = range(told["shards"])
+    tokens = Joined([read_shard(files.tokens(shard))[0]["token"] for shard in shards])
+    pairs = joined_pairs(files, seq_len, settings["passes"], told["shards"])
+    train = dataset(tokens, pairs, "of the pass" if settings["static_masks"] else "of the visit")
+    if not settings["held_out"]:
+        return train, None
+    held_tokens = Joined([read_shard(files.held_out_tokens)[0]["token"]])
+    columns = read_shard(files.held_out_pairs(seq_len))[0]
+    held_pairs = [{name: Joined([values]) for name, values in columns.items()}]
+    return train, dataset(held_tokens, held_pairs, "of the pass")
+
+
+def joined_pairs(files: Directory, seq_len: int, passes: int, shards: int) -> list[dict[str, Joined]]:
+    """Of each pass the columns of all shards; of a shard each pass is cut to what its shortest has, at most a percent
+    less, so that epochs have one length."""
+    columns = [[read_shard(files.pairs(seq_len, p, shard))[0] for shard in range(shards)] for p in range(passes)]
+    sizes = [min(len(columns[p][shard]["a_start"]) for p in range(passes)) for shard in range(shards)]
+    return [
+        {name: Joined([one[name][:size] for one, size in zip(found, sizes, strict=True)]) for name in found[0]}
+        for found in columns
+    ]
+
+
+def _statistics(folder: Path, seq_len: int) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((folder / "report.json").read_text("utf-8"))
+    pairs = told["pairs"][str(seq_len)]
+    found = {"corpus": told["corpus"], "train": {**told["train"], **pairs["train"]}}
+    if "evaluation" in told:
+        found["evaluation"] = {**told["evaluation"], **pairs["evaluation"]}
+    return found
+
+
+def _fingerprint(told: Mapping[str, Any], seq_len: int) -> dict[str, Any]:
+    settings = told["settings"]
+    return {
+        "format": told["format"],
+        "corpus": digest_of([one["sha256"] for one in told["sources"]]),
+        **{name: settings[name] for name in sorted(settings) if name not in ("vocab", "vocab_size")},
+        "seq_len": seq_len,
+        "max_predictions": settings["max_predictions"] or default_predictions(seq_len),
+        "layout": told["layout"],
+        "vocabulary": told["vocabulary"],
+    }

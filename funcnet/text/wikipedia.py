@@ -1,0 +1,95 @@
+"""A Wikipedia dump (`pages-articles.xml`, `.bz2` too) -> articles without markup.
+
+The XML is read by the standard library's expat, a page at a time. The markup is stripped by a dozen regular
+expressions, innermost brackets first: templates, tables, references, files and categories go, links leave their words.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from funcnet.text.readers import BROKEN, broken
+
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+HIDDEN = re.compile(
+    r"<(ref|math|chem|gallery|timeline|score|syntaxhighlight|source|code|pre|imagemap|templatestyles)\b"
+    r"(?:[^<>]*/>|[^<>]*>.*?</\1\s*>)",
+    re.DOTALL | re.IGNORECASE,
+)
+TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
+TABLE = re.compile(r"\{\|(?:(?!\{\||\|\}).)*\|\}", re.DOTALL)
+LINK = re.compile(r"\[\[([^\[\]]*)\]\]")
+WEB = re.compile(r"\[(?:https?:|ftp:)?//[^\s\]]*\s?([^\]]*)\]")
+TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+HEADING = re.compile(r"^=+\s*(.*?)\s*=+[ \t]*$", re.MULTILINE)
+LIST = re.compile(r"^[*#:;]+\s*", re.MULTILINE)
+QUOTES = re.compile(r"'{2,5}")
+SWITCH = re.compile(r"__[A-Z]+__")
+BLANK_LINES = re.compile(r"\n\s*\n")
+NAMESPACES = re.compile(
+    r"\s*:?\s*(?:file|image|category|media|datei|bild|kategorie|fichier|catégorie)\s*:", re.IGNORECASE
+)
+DEEPEST = 20  # brackets within brackets
+
+
+def read_pages(stream: IO[bytes], path: Path) -> Iterator[tuple[str, str]]:
+    """The (title, wikitext) of every article; redirects and pages about pages are left out.
+
+    Raises:
+        ValueError: the file is no XML, or cut short; the message has the place.
+    """
+    try:
+        root = None
+        for event, element in ElementTree.iterparse(stream, events=("start", "end")):
+            root = element if root is None else root
+            if event == "end" and _name(element) == "page":
+                page = {_name(part): part.text or "" for part in element.iter()}
+                if page.get("ns", "0") == "0" and "redirect" not in page:
+                    yield page.get("title", ""), page.get("text", "")
+                root.clear()
+    except ElementTree.ParseError as error:
+        raise ValueError(
+            f"read_corpus: {path} is no whole XML; expected a dump of pages-articles, got '{error}'. Fetch it again."
+        ) from error
+    except (*BROKEN, OSError) as error:
+        raise broken(path, error) from error
+
+
+def plain_text(wikitext: str) -> str:
+    """An article without markup: paragraphs and headings with blank lines between them.
+
+    Example:
+        >>> plain_text("'''Anna''' was {{lang|la|b}} a [[Roman|citizen]].<ref>x</ref>\\n== Life ==\\n* She [[lived]].")
+        'Anna was a citizen.\\n\\nLife\\n\\nShe lived.'
+    """
+    text = HIDDEN.sub("", COMMENT.sub("", wikitext))
+    text = _innermost(TEMPLATE, "", text)
+    text = _innermost(TABLE, "", text)
+    text = _innermost(LINK, _words_of_link, text)
+    text = TAG.sub("", WEB.sub(r"\1", text))
+    text = HEADING.sub(r"\n\n\1\n\n", text)
+    text = SWITCH.sub("", QUOTES.sub("", LIST.sub("", text)))
+    paragraphs = (" ".join(paragraph.split()) for paragraph in BLANK_LINES.split(html.unescape(text)))
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def _innermost(pattern: re.Pattern[str], replacement: str | Callable[[re.Match[str]], str], text: str) -> str:
+    for _ in range(DEEPEST):
+        text, count = pattern.subn(replacement, text)
+        if not count:
+            break
+    return text
+
+
+def _words_of_link(match: re.Match[str]) -> str:
+    inside = match[1]
+    return "" if NAMESPACES.match(inside) else inside.rsplit("|", 1)[-1]
+
+
+def _name(element: ElementTree.Element) -> str:
+    return element.tag.rsplit("}", 1)[-1]
