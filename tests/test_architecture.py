@@ -13,6 +13,7 @@ RANKS = {
     "tree": 0,
     "random": 0,
     "files": 0,
+    "table": 0,
     "functional": 1,
     "text": 1,
     "data": 1,
@@ -20,6 +21,8 @@ RANKS = {
     "nn": 2,
     "weights": 2,
     "parallel": 3,
+    "bridges": 3,
+    "comparison": 3,
     "models": 4,
     "train": 4,
     "tasks": 5,
@@ -86,7 +89,9 @@ def test_ranks_are_those_of_the_design():
 def test_no_file_is_too_long_and_no_folder_is_a_drawer():
     long = {str(f.relative_to(ROOT)): n for f in FILES if (n := len(f.read_text(encoding="utf-8").splitlines())) > 600}
     assert not long, f"past 600 lines there are two ideas in one file: {long}"
-    assert not [f for f in FILES if {"utils", "utils.py", "helpers", "common", "misc"} & set(f.relative_to(ROOT).parts)]
+    drawers = {"utils", "utils.py", "helpers", "common", "misc"}
+    torchs = ROOT / "funcnet" / "nn" / "utils"  # torch.nn.utils: its name is part of the promise
+    assert not [f for f in FILES if f.parent != torchs and drawers & set(f.relative_to(ROOT).parts)]
 
 
 def test_the_law_can_be_broken(tmp_path, monkeypatch):

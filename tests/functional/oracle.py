@@ -1,11 +1,14 @@
 """One comparison for all: value and gradient against torch in float64, for inputs in float64 and in float32."""
 
+import functools
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+
+from tests.database.differences import compare
 
 # Rounding alone: float32 results are compared with torch's float64 ones on the same float32 inputs.
 TOLERANCE = {np.float64: 1e-11, np.float32: 3e-6}
@@ -38,11 +41,49 @@ def agrees(
             close(got, want, TOLERANCE[dtype], f"gradient {number}")
 
 
+def agrees_reduced(ours: Callable, theirs: Callable, *inputs: np.ndarray, dtypes: tuple = (np.float64,)) -> None:
+    """As `agrees`, of losses: all three reductions in one compilation. float32 is for the table of layers."""
+
+    def joined(concatenate: Callable, function: Callable) -> Callable:
+        each = lambda *arrays: [function(*arrays, reduction=r).reshape(-1) for r in ("mean", "sum", "none")]
+        return lambda *arrays: concatenate(each(*arrays))
+
+    agrees(joined(jnp.concatenate, ours), joined(torch.cat, theirs), *inputs, dtypes=dtypes)
+
+
 def close(got: jax.Array, want: np.ndarray, tolerance: float, what: str) -> None:
     assert got.shape == want.shape, f"{what}: {got.shape} is not {want.shape}"
     if want.size:
         scale = np.nanmax(np.abs(want), initial=1.0, where=np.isfinite(want))
         np.testing.assert_allclose(np.asarray(got), want, rtol=tolerance, atol=tolerance * scale, err_msg=what)
+
+
+def as_near_as_torch(ours: Callable, theirs: Callable, *inputs: np.ndarray) -> None:
+    """Value and gradients in float32, of numbers however large or small: by the rule of `tests.database.differences`.
+
+    `ours` is compiled anew unless it is the same function as before.
+    """
+    arrays = [a.astype(np.float32) for a in inputs]
+    narrow, wide = (_torchs(theirs, arrays, dtype) for dtype in (torch.float32, torch.float64))
+    cotangent = normal(*narrow[0].shape, seed=9).astype(np.float32)
+    value, *gradients = zip(jax.device_get(_value_and_gradients(ours, cotangent, *arrays)), narrow, wide, strict=True)
+    compare("value", "float32", {"": value})
+    compare("gradient of input", "float32", {str(i): trio for i, trio in enumerate(gradients)})
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _value_and_gradients(function: Callable, cotangent: jax.Array, *arrays: jax.Array) -> list[jax.Array]:
+    value, pull = jax.vjp(function, *arrays)
+    return [value, *pull(cotangent)]
+
+
+def _torchs(function: Callable, arrays: list, dtype: torch.dtype) -> list[np.ndarray]:
+    leaves = [torch.tensor(a, dtype=dtype, requires_grad=True) for a in arrays]
+    value = function(*leaves)
+    gradients = torch.autograd.grad(
+        value, leaves, torch.tensor(normal(*value.shape, seed=9).astype(np.float32)).to(dtype)
+    )
+    return [value.detach().numpy(), *(g.numpy() for g in gradients)]
 
 
 def _ours(function: Callable, arrays: list, jit: bool) -> tuple[jax.Array, list, jax.Array]:

@@ -369,6 +369,9 @@ X, V = jnp.zeros((4, 3, 2)), jnp.zeros(3)
     ("arguments", "options", "error", "text"),
     [
         ((X[:1, :, :1], V, V), {"training": True}, ValueError, r"expected more than 1 value per channel in training"),
+        ((X[:1, :0, :1], V[:0], V[:0]), {"training": True}, ValueError, r"expected more than 1 value per channel"),
+        ((X, V, V), {"training": True, "eps": 0.0}, ValueError, r"eps does not keep the variance from 0; .* got 0.0"),
+        ((X, V, V), {"eps": -1.0}, ValueError, r"expected a positive one in training, at least 0 otherwise, got -1.0"),
         ((X[:, 0, 0], V, V), {}, ValueError, r"input has too few dimensions; expected \(batch, channel, \*spatial\)"),
         ((X, V[:2], V), {}, ValueError, r"running_mean has the wrong shape; expected \(3,\), got \(2,\)"),
         ((X, V, V, V[:2]), {}, ValueError, r"weight has the wrong shape; expected \(3,\), got \(2,\)"),
@@ -382,3 +385,10 @@ X, V = jnp.zeros((4, 3, 2)), jnp.zeros(3)
 def test_refusals(arguments, options, error, text):
     with pytest.raises(error, match=text):
         F.batch_norm(*arguments, **options)
+
+
+def test_what_torch_lets_pass():
+    np.testing.assert_array_equal(F.batch_norm(X, V + 1, V + 1, eps=0.0)[0], X - 1)
+    none = jnp.zeros(0)
+    assert F.batch_norm(none, none, none, training=True)[0].shape == (0,)
+    assert F.batch_norm(jnp.zeros((4, 0)), none, none, training=True)[0].shape == (4, 0)

@@ -70,6 +70,12 @@ def test_edges_of_p(function):
 
 
 @pytest.mark.parametrize("function", ALL)
+def test_what_is_no_number_is_seen_though_it_is_dropped(function):
+    x = jnp.full_like(example(function), jnp.nan)
+    assert np.isnan(function(x, 0.5, True, rng=KEY)).all() and np.isnan(function(x, 1.0, True)).all()
+
+
+@pytest.mark.parametrize("function", ALL)
 def test_bfloat16_and_empty(function):
     x = example(function).astype(jnp.bfloat16)
     assert function(x, 0.5, True, rng=KEY).dtype == jnp.bfloat16
@@ -82,17 +88,29 @@ def test_refusals(function):
     name = f"F.{function.__name__}"
     with pytest.raises(ValueError, match=f"{name}: p is no probability; expected 0 to 1, got 1.5"):
         function(x, 1.5)
-    with pytest.raises(ValueError, match=f"{name}: random in training; expected a key, got rng=None"):
+    with pytest.raises(ValueError, match=f"{name}: needs randomness; expected a key, got rng=None"):
         function(x, 0.5, True)
     with pytest.raises(TypeError, match=f"{name}: input must hold floating-point numbers"):
         function(x.astype(int), 0.5, True, rng=KEY)
 
 
+@pytest.mark.parametrize("kind", ["int32", "bool", "complex64"])
+@pytest.mark.parametrize("function", ALL)
+def test_where_nothing_is_random_any_dtype_is_taken(function, kind):
+    x = example(function).astype(kind)
+    theirs = getattr(torch.nn.functional, function.__name__)
+    for p, training in ((0.5, False), (0.0, True), (1.0, True)):
+        want = theirs(torch.tensor(np.asarray(x)), p, training).numpy()
+        np.testing.assert_array_equal(function(x, p, training), want)
+        assert function(x, p, training).dtype == want.dtype
+
+
 def test_ranks():
+    assert F.feature_alpha_dropout(jnp.ones(3)).tolist() == [1, 1, 1]  # nothing is dropped, no rank is asked for
     with pytest.raises(ValueError, match=r"F.dropout1d: input has the wrong rank"):
         F.dropout1d(jnp.ones((1, 2, 3, 4)), rng=KEY)
     with pytest.raises(ValueError, match=r"F.dropout3d: input has the wrong rank"):
         F.dropout3d(jnp.ones((1, 2, 3)), rng=KEY)
     for function in (F.dropout2d, F.feature_alpha_dropout):
         with pytest.raises(ValueError, match=f"F.{function.__name__}: input has too few dimensions"):
-            function(jnp.ones(3), rng=KEY)
+            function(jnp.ones(3), 0.5, True, rng=KEY)

@@ -19,6 +19,11 @@ def test_linear_of_one_output_has_no_dimension():
     agrees(F.linear, T.linear, normal(5, 3), normal(3))
 
 
+@pytest.mark.parametrize("bias", [(1,), ()])
+def test_one_bias_for_all_outputs(bias):
+    agrees(F.linear, T.linear, normal(5, 3), normal(4, 3), normal(*bias, seed=1))
+
+
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3)])
 def test_bilinear(shape):
     agrees(F.bilinear, T.bilinear, normal(*shape, 3), normal(*shape, 4), normal(2, 3, 4), normal(2))

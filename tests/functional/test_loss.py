@@ -1,4 +1,6 @@
-"""Losses against torch."""
+"""What all losses share: their names, `reduction` and its old names, bfloat16."""
+
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -9,223 +11,164 @@ import torch.nn.functional as T
 
 from funcnet import functional as F
 from funcnet import nn
+from funcnet.functional import loss
 
-from .oracle import agrees, integers, normal
+from .oracle import integers, normal
 
-SHAPES = [(6, 4), (3, 4, 5), (2, 4, 3, 2), (4,)]
-REDUCTIONS = ["mean", "sum", "none"]
+X, Y, Z = normal(4, 3), normal(4, 3, seed=1), normal(4, 3, seed=2)
+UNIT = np.abs(np.sin(X))
+IDS, SIGNS, LISTS = integers(0, 3, 4), 2 * integers(0, 2, 4, 3) - 1, np.array([[0, 1, -1]] * 4)
 
-
-def class_ids(shape):
-    spatial = shape[:1] + shape[2:] if len(shape) > 1 else ()
-    ids = integers(0, shape[1] if len(shape) > 1 else shape[0], *spatial)
-    if ids.size > 2:
-        ids.flat[1] = -100
-    return np.asarray(ids)
-
-
-def classes(shape):
-    return shape[0] if len(shape) == 1 else shape[1]
-
-
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_cross_entropy_of_ids(shape, smoothing, reduction):
-    options = {"reduction": reduction, "label_smoothing": smoothing}
-    x, ids, weight = normal(*shape), class_ids(shape), np.abs(normal(classes(shape))).astype(np.float32)
-    ours, theirs = (lambda x, t, lib=lib: lib.cross_entropy(x, t, **options) for lib in (F, T))
-    agrees(ours, theirs, x, ids)
-    agrees(
-        lambda x, t: F.cross_entropy(x, t, jnp.asarray(weight, x.dtype), **options),
-        lambda x, t: T.cross_entropy(x, t, torch.tensor(weight, dtype=x.dtype), **options),
-        x,
-        ids,
-        dtypes=(np.float32,),
-    )
-
-
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_cross_entropy_of_probabilities(smoothing, reduction):
-    options = {"reduction": reduction, "label_smoothing": smoothing}
-    shares = np.abs(normal(3, 4, 5))
-    weight = np.abs(normal(4))
-    agrees(
-        lambda x, t: F.cross_entropy(x, t, jnp.asarray(weight, x.dtype), **options),
-        lambda x, t: T.cross_entropy(x, t, torch.tensor(weight), **options),
-        normal(3, 4, 5),
-        shares,
-        dtypes=(np.float64,),
-    )
-    agrees(
-        lambda x, t: F.cross_entropy(x, t, **options),
-        lambda x, t: T.cross_entropy(x, t, **options),
-        normal(3, 4, 5),
-        shares,
-    )
-
-
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_nll_loss(shape, reduction):
-    weight = np.abs(normal(classes(shape)))
-    agrees(
-        lambda x, t: F.nll_loss(x, t, jnp.asarray(weight, x.dtype), reduction=reduction),
-        lambda x, t: T.nll_loss(x, t, torch.tensor(weight, dtype=x.dtype), reduction=reduction),
-        normal(*shape),
-        class_ids(shape),
-        dtypes=(np.float64,),
-    )
-
-
-def test_another_ignore_index_and_large_logits():
-    x = np.array([[1e4, -1e4, 0.0], [3.0, 1.0, 2.0]])
-    agrees(
-        lambda x, t: F.cross_entropy(x, t, ignore_index=2),
-        lambda x, t: T.cross_entropy(x, t, ignore_index=2),
-        x,
-        np.array([1, 2], np.int32),
-    )
-
-
-@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.uint32], ids=lambda d: d.__name__)
-def test_narrow_labels(name, dtype):
-    """-100 is 156 in uint8, and 300 classes are more than int8 or uint8 can count."""
-    x, ids = normal(6, 300), np.array([0, 1, 44, 100, 127, 127 if dtype == np.int8 else 156], dtype)
-    agrees(getattr(F, name), getattr(T, name), x, ids)
-    skipped = {"ignore_index": 127}
-    agrees(*(lambda x, t, lib=lib: getattr(lib, name)(x, t, **skipped) for lib in (F, T)), x, ids)
-
-
-def test_ignored_narrow_labels():
-    ids = np.array([3, -100], np.int8)
-    agrees(F.cross_entropy, T.cross_entropy, normal(2, 200), ids)
-
-
+# Of each loss: its tensors by name.
+CALLS = {
+    "binary_cross_entropy": {"input": UNIT, "target": UNIT[::-1].copy()},
+    "binary_cross_entropy_with_logits": {"input": X, "target": UNIT},
+    "cosine_embedding_loss": {"input1": X, "input2": Y, "target": SIGNS[:, 0]},
+    "cross_entropy": {"input": X, "target": IDS},
+    "gaussian_nll_loss": {"input": X, "target": Y, "var": UNIT + 0.1},
+    "hinge_embedding_loss": {"input": X, "target": SIGNS},
+    "huber_loss": {"input": X, "target": Y},
+    "kl_div": {"input": X, "target": UNIT},
+    "l1_loss": {"input": X, "target": Y},
+    "linear_cross_entropy": {"input": X, "linear_weight": Y, "target": IDS},
+    "margin_ranking_loss": {"input1": X, "input2": Y, "target": SIGNS},
+    "mse_loss": {"input": X, "target": Y},
+    "multi_margin_loss": {"input": X, "target": IDS},
+    "multilabel_margin_loss": {"input": X, "target": LISTS},
+    "multilabel_soft_margin_loss": {"input": X, "target": UNIT},
+    "nll_loss": {"input": X, "target": IDS},
+    "poisson_nll_loss": {"input": X, "target": IDS[:, None]},
+    "smooth_l1_loss": {"input": X, "target": Y},
+    "soft_margin_loss": {"input": X, "target": SIGNS},
+    "triplet_margin_loss": {"anchor": X, "positive": Y, "negative": Z},
+    "triplet_margin_with_distance_loss": {"anchor": X, "positive": Y, "negative": Z},
+}
+OLD = sorted(name for name in CALLS if "reduce" in inspect.signature(getattr(T, name)).parameters)
 # torch's table of the old names: reduce=False is 'none', whatever size_average says.
-OLD = [(a, r) for a in (None, True, False) for r in (None, True, False) if (a, r) != (None, None)]
+TABLE = [(a, r) for a in (None, True, False) for r in (None, True, False) if (a, r) != (None, None)]
+
+
+def ours(name, dtype=jnp.float32):
+    cast = lambda a: jnp.asarray(a, dtype) if a.dtype.kind == "f" else jnp.asarray(a)
+    return {key: cast(a) for key, a in CALLS[name].items()}
+
+
+def theirs(name):
+    return {key: torch.tensor(a) if a.dtype.kind == "f" else torch.tensor(a).long() for key, a in CALLS[name].items()}
+
+
+def test_every_loss_of_torch_is_here():
+    named = {name for name in dir(T) if name.endswith(("_loss", "_entropy", "_logits", "kl_div")) and name[0] != "_"}
+    assert named == set(loss.__all__) == {*CALLS, "ctc_loss"}
+    assert {name for name in dir(torch.nn) if name.endswith(("Loss", "Loss2d", "WithLoss"))} <= set(dir(nn))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CALLS)
+def test_half_precisions_are_summed_in_float32(name):
+    """A thousand copies of a term: a sum in bfloat16 would stop growing at 256 of them."""
+    halves = (jnp.bfloat16, jnp.float16)
+
+    def both(half):
+        given = {k: v[:1] if k != "linear_weight" else v for k, v in ours(name, half).items()}
+        copies = {k: jnp.concatenate([v] * 1000) if k != "linear_weight" else v for k, v in given.items()}
+        return getattr(F, name)(**copies), getattr(F, name)(**given, reduction="none").mean()
+
+    for half, (mean, term) in zip(halves, jax.jit(lambda: [both(h) for h in halves])(), strict=True):
+        assert mean.dtype == half and abs(float(mean) / float(term) - 1) < 2 * float(jnp.finfo(half).eps)
+
+
+def said_in_old_names(name, size_average, reduce):
+    old = {"size_average": size_average, "reduce": reduce, "reduction": "sum"}
+    want = getattr(T, name)(**theirs(name), **old)
+    with pytest.warns(DeprecationWarning, match=f"F.{name}: size_average and reduce are torch's old name") as caught:
+        got = getattr(F, name)(**ours(name), **old)
+    assert caught[0].filename == __file__
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:size_average and reduce args")
+@pytest.mark.parametrize("name", OLD)
+def test_the_old_names_of_reduction(name):
+    said_in_old_names(name, None, False)
 
 
 @pytest.mark.filterwarnings("ignore:size_average and reduce args")
-@pytest.mark.parametrize(("size_average", "reduce"), OLD)
-@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss", "mse_loss", "binary_cross_entropy_with_logits"])
-def test_the_old_names_of_reduction(name, size_average, reduce):
-    function, labels = getattr(F, name), name in ("cross_entropy", "nll_loss")
-    x, t, weight = normal(4, 3), integers(0, 3, 4) if labels else normal(4, 3, seed=1), np.abs(normal(3))
-    order = {
-        "cross_entropy": (weight, size_average, 1, reduce, "sum"),
-        "nll_loss": (weight, size_average, 1, reduce, "sum"),
-        "mse_loss": (size_average, reduce, "sum"),
-        "binary_cross_entropy_with_logits": (weight, size_average, reduce, "sum", weight),
-    }[name]
-    tensors = [torch.tensor(a) if isinstance(a, np.ndarray) else a for a in order]
-    want = getattr(T, name)(torch.tensor(x), torch.tensor(t).long() if labels else torch.tensor(t), *tensors)
-    arrays = [jnp.asarray(a, jnp.float32) if isinstance(a, np.ndarray) else a for a in order]
-    with pytest.warns(DeprecationWarning, match=f"F.{name}: size_average and reduce are torch's old names") as caught:
-        got = function(jnp.asarray(x, jnp.float32), jnp.asarray(t) if labels else jnp.asarray(t, jnp.float32), *arrays)
-    assert caught[0].filename == __file__
-    np.testing.assert_allclose(got, want, rtol=1e-5)
+@pytest.mark.parametrize(("size_average", "reduce"), TABLE)
+def test_the_table_of_the_old_names(size_average, reduce):
+    said_in_old_names("mse_loss", size_average, reduce)
 
 
-@pytest.mark.parametrize("kind", ["CrossEntropyLoss", "NLLLoss", "MSELoss", "BCEWithLogitsLoss"])
-def test_layers_warn_of_the_old_names_too(kind):
-    with pytest.warns(DeprecationWarning, match=f"{kind}: .* reduction='sum'") as caught:
-        layer = getattr(nn, kind)(size_average=False)
-    assert layer.reduction == "sum" and caught[0].filename == __file__
+@pytest.mark.parametrize("name", CALLS)
+def test_another_reduction_is_refused(name):
+    with pytest.raises(
+        ValueError, match=f"F.{name}: reduction is unknown; expected 'none', 'mean' or 'sum', got 'avg'"
+    ):
+        getattr(F, name)(**ours(name), reduction="avg")
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (2, 3)])
-def test_nothing_that_counts_is_nan(shape):
-    ids = jnp.full(shape[0], -100)
-    assert np.isnan(F.cross_entropy(jnp.zeros(shape), ids))
-    assert F.cross_entropy(jnp.zeros(shape), ids, reduction="sum") == 0
-    assert np.isnan(F.mse_loss(jnp.zeros(0), jnp.zeros(0)))
+@pytest.mark.filterwarnings("ignore:F.kl_div")
+@pytest.mark.parametrize("name", CALLS)
+def test_integers_are_refused(name):
+    first, *_ = CALLS[name]
+    with pytest.raises(TypeError, match=f"F.{name}: {first} must hold floating-point numbers"):
+        getattr(F, name)(**{**ours(name), first: jnp.zeros((4, 3), int)})
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_mse_loss(reduction):
-    x, t, w = normal(4, 3), normal(4, 3, seed=1), np.abs(normal(4, 3, seed=2))
-    ours, theirs = (lambda x, t, lib=lib: lib.mse_loss(x, t, reduction=reduction) for lib in (F, T))
-    agrees(ours, theirs, x, t)
-    ours, theirs = (lambda x, t, w, lib=lib: lib.mse_loss(x, t, reduction=reduction, weight=w) for lib in (F, T))
-    agrees(ours, theirs, x, t, w)
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CALLS)
+def test_the_mean_of_nothing_is_nan_and_the_sum_0(name):
+    nothing = {k: v[:0] if k != "linear_weight" else v for k, v in ours(name).items()}
+    mean, total = jax.jit(lambda: [getattr(F, name)(**nothing, reduction=r) for r in ("mean", "sum")])()
+    assert np.isnan(mean) and total == 0
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_binary_cross_entropy_with_logits(reduction):
-    x, t = 3 * normal(4, 3), integers(0, 2, 4, 3).astype(float)
-    x[0] = [0.0, 200.0, -200.0]
-    name = "binary_cross_entropy_with_logits"
-    ours, theirs = (lambda x, t, lib=lib: getattr(lib, name)(x, t, reduction=reduction) for lib in (F, T))
-    agrees(ours, theirs, x, t)
-    weight, positive = np.abs(normal(4, 1)), np.abs(normal(3))
-    agrees(
-        lambda x, t: F.binary_cross_entropy_with_logits(
-            x, t, *_arrays(x, weight), reduction=reduction, pos_weight=_arrays(x, positive)[0]
-        ),
-        lambda x, t: T.binary_cross_entropy_with_logits(
-            x, t, torch.tensor(weight), reduction=reduction, pos_weight=torch.tensor(positive)
-        ),
-        x,
-        t,
-        dtypes=(np.float64,),
-    )
-
-
-def _arrays(like, *constants):
-    return [jnp.asarray(c, like.dtype) for c in constants]
-
-
-def test_bfloat16_sums_in_float32():
-    x, ids = jnp.zeros((5000, 4), jnp.bfloat16), jnp.zeros(5000, int)
-    loss = F.cross_entropy(x, ids, reduction="sum")
-    assert loss.dtype == jnp.bfloat16 and abs(float(loss) / (5000 * np.log(4)) - 1) < 2**-8
-    assert F.mse_loss(x, x).dtype == F.binary_cross_entropy_with_logits(x, x).dtype == jnp.bfloat16
-
-
-def test_an_id_out_of_range_is_seen():
-    x, ids = jnp.zeros((2, 3)), jnp.array([0, 3])
-    with pytest.raises(ValueError, match=r"F.cross_entropy: target is out of range; expected 0 to 2, got 0 to 3"):
-        F.cross_entropy(x, ids)
-    assert np.isnan(jax.jit(F.cross_entropy)(x, ids))
-
-
-X, IDS = jnp.zeros((2, 3)), jnp.zeros(2, int)
+class Mine(nn.NLLLoss):
+    def __init__(self, size_average=None):
+        super().__init__(None, size_average)
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "text"),
-    [
-        (lambda: F.cross_entropy(X, IDS, reduction="avg"), ValueError, "reduction is unknown; expected 'none', 'mean'"),
-        (
-            lambda: F.cross_entropy(X, IDS[:1]),
-            ValueError,
-            r"F.cross_entropy: target has the wrong shape; expected \(2,\)",
-        ),
-        (
-            lambda: F.cross_entropy(X, X[:1]),
-            ValueError,
-            r"F.cross_entropy: target has the wrong shape; expected \(2, 3\)",
-        ),
-        (lambda: F.cross_entropy(X, IDS, jnp.ones(2)), ValueError, "F.cross_entropy: weight has the wrong shape"),
-        (lambda: F.cross_entropy(X, IDS, label_smoothing=2.0), ValueError, "label_smoothing is no share"),
-        (lambda: F.cross_entropy(jnp.zeros(()), IDS), ValueError, "F.cross_entropy: input has no classes"),
-        (lambda: F.cross_entropy(X.astype(int), IDS), TypeError, "F.cross_entropy: input must hold floating-point"),
-        (lambda: F.cross_entropy(X, IDS > 0), TypeError, "F.cross_entropy: target must hold integers"),
-        (lambda: F.nll_loss(X, X), TypeError, "F.nll_loss: target must hold integers"),
-        (lambda: F.mse_loss(X, X[:, :2]), ValueError, r"F.mse_loss: target does not fit input; expected \(2, 3\)"),
-        (lambda: F.mse_loss(X, X.astype(jnp.bfloat16)), TypeError, "F.mse_loss: the dtypes differ"),
-        (lambda: F.mse_loss(X, X, weight=X[0]), ValueError, "F.mse_loss: weight has the wrong shape"),
-        (lambda: F.binary_cross_entropy_with_logits(X, X[0]), ValueError, "target has the wrong shape"),
-    ],
+    "kind",
+    [nn.CrossEntropyLoss, nn.NLLLoss, nn.MSELoss, nn.BCEWithLogitsLoss, nn.BCELoss, nn.KLDivLoss, nn.HuberLoss, Mine],
 )
-def test_refusals(call, error, text):
+def test_layers_warn_of_the_old_names_where_they_are_built(kind):
+    if kind is nn.HuberLoss:  # it never had them
+        with pytest.raises(TypeError, match="unexpected keyword argument 'size_average'"):
+            kind(size_average=False)
+        return
+    with pytest.warns(DeprecationWarning, match=f"{kind.__name__}: .* reduction='sum'") as caught:
+        layer = kind(size_average=False)
+    assert layer.reduction == "sum" and caught[0].filename == __file__
+
+
+def test_nllloss2d_is_an_old_name():
+    with pytest.warns(FutureWarning, match="NLLLoss2d is an old name; write NLLLoss") as caught:
+        layer = nn.NLLLoss2d(reduction="sum")
+    assert caught[0].filename == __file__ and repr(layer) == "NLLLoss2d()"
+    assert layer.apply({}, {}, jnp.ones((1, 2, 1, 1)), jnp.zeros((1, 1, 1), int))[0] == -1
+
+
+REFUSALS = [
+    (lambda: nn.MSELoss(reduction="avg"), ValueError, "MSELoss: reduction is unknown"),
+    (lambda: nn.HuberLoss(delta="1"), TypeError, "HuberLoss: delta is no number; expected float or int, got str"),
+    (lambda: nn.MultiMarginLoss(p=3), ValueError, "MultiMarginLoss: p is not supported; expected 1 or 2, got 3"),
+    (lambda: nn.MultiMarginLoss(weight=jnp.ones((1, 2))), ValueError, "MultiMarginLoss: weight has the wrong rank"),
+    (lambda: nn.TripletMarginLoss(margin=0), ValueError, "TripletMarginLoss: margin is not positive"),
+    (
+        lambda: nn.TripletMarginWithDistanceLoss(margin=-1.0),
+        ValueError,
+        "DistanceLoss: margin is not positive; .* -1.0",
+    ),
+    (lambda: nn.LinearCrossEntropyLoss(3, 4, weight=jnp.ones(3)), ValueError, r"weight has the wrong shape; .*\(4,\)"),
+    (lambda: nn.LinearCrossEntropyLoss(3, 4, label_smoothing=1.5), ValueError, "label_smoothing is no share; .* 1.5"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "text"), REFUSALS, ids=[text for *_, text in REFUSALS])
+def test_layers_refuse(call, error, text):
     with pytest.raises(error, match=text):
         call()
-
-
-def test_mse_loss_warns_when_it_broadcasts():
-    with pytest.warns(UserWarning, match=r"F.mse_loss: target has shape"):
-        assert F.mse_loss(jnp.ones((2, 1)), jnp.zeros(2)) == 1

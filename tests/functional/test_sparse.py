@@ -127,6 +127,7 @@ def test_one_hot():
         got = F.one_hot(jnp.array(ids, int), classes)
         np.testing.assert_array_equal(got, T.one_hot(torch.tensor(ids, dtype=torch.int64), classes))
         assert jnp.issubdtype(got.dtype, jnp.integer)
+    assert jax.jit(F.one_hot, static_argnums=1)(jnp.array([3, -1, 1]), 3).tolist() == [[0] * 3, [0] * 3, [0, 1, 0]]
 
 
 def test_refusals():

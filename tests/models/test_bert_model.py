@@ -7,7 +7,7 @@ import pytest
 
 from funcnet import tree
 from funcnet.models import bert
-from funcnet.models.bert.encoder import activation
+from funcnet.models.bert.activation import activation
 
 
 @pytest.fixture
@@ -140,7 +140,15 @@ def test_presets_are_googles(name, layers, width, heads):
         ({"num_hidden_layers": 0}, "num_hidden_layers is too small; expected at least 1, got 0"),
         ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob is a probability; expected 0 to 1, got 1.5"),
         ({"pad_token_id": 99999}, "pad_token_id is no row of the word table"),
-        ({"position_embedding_type": "relative_key"}, "expected 'absolute', got 'relative_key'"),
+        (
+            {"position_embedding_type": "rotary"},
+            "position_embedding_type is not known; expected 'absolute' or .* 'rotary'",
+        ),
+        ({"problem_type": "ranking"}, "problem_type is not known; expected None or 'regression' .*, got 'ranking'"),
+        ({"hidden_act": "mish"}, "hidden_act is not known; expected one of gelu, .*, got 'mish'"),
+        ({"classifier_dropout": 2}, "classifier_dropout is a probability; expected 0 to 1, got 2"),
+        ({"vocab_padding": -1}, "vocab_padding is a number of rows; expected 0 or more, got -1"),
+        ({"num_labels": 3, "id2label": {0: "ham", 1: "spam"}}, "id2label does not name each label; .*2, got 0, 1"),
     ],
 )
 def test_configs_that_cannot_be(change, message):

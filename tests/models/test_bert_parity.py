@@ -135,15 +135,29 @@ def test_names_shapes_and_ties_are_transformers(sizes):
 def test_config_has_transformers_names_and_defaults():
     theirs = transformers.BertConfig().to_dict()
     ours = dataclasses.asdict(bert.BertConfig())
-    assert ours.pop("scan_layers") is False
+    assert ours.pop("scan_layers") is False and ours.pop("vocab_padding") == 0
+    assert ours.pop("num_labels") == transformers.BertConfig().num_labels
     assert ours == {name: theirs[name] for name in ours}
+    assert bert.BertConfig().label2id == transformers.BertConfig().label2id
 
 
 def test_config_makes_the_way_to_transformers_and_back(tmp_path, sizes):
-    config = bert.BertConfig(**sizes, hidden_act="gelu_new", pad_token_id=3, scan_layers=True)
+    config = bert.BertConfig(
+        **sizes,
+        hidden_act="gelu_new",
+        pad_token_id=3,
+        scan_layers=True,
+        position_embedding_type="relative_key",
+        classifier_dropout=0.25,
+        num_labels=3,
+        id2label={0: "no", 1: "perhaps", 2: "yes"},
+        problem_type="single_label_classification",
+    )
     (tmp_path / "config.json").write_text(json.dumps(config.to_dict("BertForPreTraining")))
     theirs = transformers.BertConfig.from_pretrained(tmp_path)
     assert theirs.hidden_act == "gelu_new" and theirs.pad_token_id == 3
     assert theirs.architectures == ["BertForPreTraining"]
+    assert theirs.num_labels == 3 and theirs.id2label == config.id2label and theirs.label2id == config.label2id
+    assert theirs.classifier_dropout == 0.25 and theirs.problem_type == "single_label_classification"
     theirs.save_pretrained(tmp_path)
     assert bert.BertConfig.load(tmp_path) == bert.BertConfig.load(tmp_path / "config.json") == config

@@ -44,8 +44,15 @@ def test_names_and_shapes_are_torchvisions(name):
     assert {"conv1.weight", "layer2.0.downsample.0.weight", "layer2.0.downsample.1.running_var", "fc.bias"} <= set(ours)
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
-@pytest.mark.parametrize("name", ["resnet18", pytest.param("resnet50", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("name", "training"),
+    [
+        pytest.param("resnet18", True, id="resnet18, train"),
+        pytest.param("resnet18", False, id="resnet18, eval", marks=pytest.mark.slow),
+        pytest.param("resnet50", True, id="resnet50, train", marks=pytest.mark.slow),
+        pytest.param("resnet50", False, id="resnet50, eval", marks=pytest.mark.slow),
+    ],
+)
 def test_values_gradients_and_running_statistics(name, training):
     with jax.enable_x64(True):
         theirs, model, params, state = pair(name, "float64", num_classes=5)
@@ -111,9 +118,8 @@ def trained():
     return model.state_dict()
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [pytest.param("float64", 1e-8, marks=pytest.mark.slow), ("float32", 1e-3)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-8), ("float32", 1e-3)])
 def test_twenty_steps_on_the_digits(dtype, tolerance, trained):
     """Losses, parameters and running statistics after 20 SGD steps from torch's weights, in torch and here."""
     images, labels = batches(20, first=30)

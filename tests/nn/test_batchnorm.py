@@ -8,9 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from funcnet import nn, tree
+from tests.examples import torch_says
+from tests.tracing import traced
 
 KEY = jax.random.key(0)
 
@@ -31,7 +35,7 @@ SEQUENCES = [{}, {"momentum": None}, {"momentum": 0.5}, {"track_running_stats": 
 def test_twenty_steps_of_running_statistics(options):
     theirs = torch.nn.BatchNorm2d(3, **options)
     net, params, state = carried(theirs)
-    step = jax.jit(functools.partial(net.apply, training=True))
+    step, traces = traced(functools.partial(net.apply, training=True))
     random = np.random.default_rng(0)
     for i in range(20):
         x = (random.normal(size=(4, 3, 2, 5)) * (1 + i % 3) + i).astype(np.float32)
@@ -40,11 +44,59 @@ def test_twenty_steps_of_running_statistics(options):
         np.testing.assert_allclose(out, expected, atol=5e-6)
         for name, buffer in theirs.named_buffers():
             np.testing.assert_allclose(state[name], buffer.numpy(), rtol=2e-6, err_msg=f"{name} after step {i}")
-    assert step._cache_size() == 1
+    assert len(traces) == 1
     theirs.eval()
     out, after = net.apply(params, state, x)
     np.testing.assert_allclose(out, theirs(torch.tensor(x)).detach().numpy(), atol=5e-6)
     assert all(a is b for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(state), strict=True))
+
+
+@functools.cache
+def compiled(*options):
+    """(torch's layer, ours, our step): one program for all sequences under these options."""
+    kind, *rest = options
+    theirs = getattr(torch.nn, kind)(3, **dict(rest))
+    net, _, _ = carried(theirs)
+
+    @functools.partial(jax.jit, static_argnames="training")
+    def step(params, state, x, cotangent, training):
+        run = lambda params, x: net.apply(params, state, x, training=training)
+        out, pull, state = jax.vjp(run, params, x, has_aux=True)
+        return out, state, pull(cotangent)
+
+    return theirs, net, step
+
+
+@pytest.mark.slow
+@torch_says
+@given(
+    st.sampled_from([("BatchNorm1d", (4, 3)), ("BatchNorm1d", (2, 3, 5)), ("BatchNorm2d", (2, 3, 2, 1))]),
+    st.sampled_from([{"momentum": m, "affine": a} for m in (0.1, None, 0.0, 1.0) for a in (True, False)]),
+    st.booleans(),
+    st.lists(st.booleans(), min_size=20, max_size=20),
+    st.lists(st.floats(-100, 100), min_size=20, max_size=20),
+    st.integers(0, 99),
+)
+def test_hypothesis_twenty_steps(layer, options, tracked, modes, means, seed):
+    """Twenty steps, some in eval, about a mean that wanders: output, gradients and buffers after each, in float64."""
+    kind, shape = layer
+    with jax.enable_x64(True):
+        theirs, net, step = compiled(kind, *options.items(), ("track_running_stats", tracked))
+        theirs.reset_parameters()
+        theirs.double()
+        params, state = (tree.cast(part, "float64") for part in net.load_state_dict(theirs.state_dict()))
+        random = np.random.default_rng(seed)
+        for training, mean in zip(modes, means, strict=True):
+            x, cotangent = random.normal(size=shape) + mean, random.normal(size=shape)
+            leaf = torch.tensor(x, requires_grad=True)
+            expected = theirs.train(training)(leaf)
+            gradients = torch.autograd.grad(expected, [*theirs.parameters(), leaf], torch.tensor(cotangent))
+            out, state, (d_params, d_x) = step(params, state, x, cotangent, training=training)
+            found = [d_params[name] for name, _ in theirs.named_parameters()] + [d_x]
+            for ours, want in zip([out, *found], [expected, *gradients], strict=True):
+                np.testing.assert_allclose(ours, want.detach(), rtol=1e-10, atol=1e-10)
+            for name, buffer in theirs.named_buffers():
+                np.testing.assert_allclose(state[name], buffer, rtol=1e-12, atol=1e-12)
 
 
 def test_momentum_none_is_the_plain_average_and_skips_what_is_masked_out():

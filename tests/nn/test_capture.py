@@ -79,6 +79,38 @@ def test_each_call_has_its_name_also_of_a_shared_module():
     assert list(seen) == ["shared.fc", "shared", "shared.fc:1", "shared:1"]
 
 
+class Graph(nn.ModuleDict):
+    """Its modules one after the other."""
+
+    def forward(self, x):
+        for module in self.values():
+            x = module(x)
+        return x
+
+
+class Twice(Graph):
+    def forward(self, x):
+        return super().forward(super().forward(x))
+
+
+@pytest.mark.parametrize("wrap", [lambda m: m, nn.remat, lambda m: nn.Repeat(m, 2, scan=True)])
+def test_a_name_may_hold_what_numbers_the_calls(wrap):
+    net = Twice({"a[0]": wrap(Graph({"user:buys:item": nn.Linear(2, 2), "a:7": nn.Dropout(0.1)}))})
+    params, state = net.init(KEY)
+    how = {"training": {"**": True}, "rng": RNG}
+    _, _, seen = nn.capture(net, "**")(params, state, jnp.ones((1, 2)), **how)
+    names = [name for name, _ in net.named_modules() if name]
+    assert set(seen) == {"", *names, *(f"{name}:1" for name in names)}
+    _, gradients = nn.capture_gradients(net, "**", jnp.sum)(params, state, jnp.ones((1, 2)), **how)
+    assert set(gradients) == set(seen) and all(bool(g.any()) for g in gradients.values())
+
+
+def test_two_calls_of_one_name_are_refused():
+    net = Twice({"a": nn.Tanh(), "a:1": nn.Tanh()})
+    with pytest.raises(ValueError, match=r"nn\.capture: two calls have the name 'a:1'"):
+        nn.capture(net, "**")({}, net.init(KEY)[1], jnp.ones(2))
+
+
 class Mixed(nn.Module):
     """An output that is not floats alone."""
 

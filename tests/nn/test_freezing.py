@@ -76,6 +76,13 @@ def test_the_ways_agree_and_frozen_gradients_are_zero():
     assert tree.flatten(results["net.partition"]).keys() == {"1.weight", "1.bias"}
 
 
+def test_partition_goes_by_names_and_not_by_patterns():
+    net = nn.ModuleDict({"a*": nn.Linear(1, 1), "ab": nn.Linear(1, 1)})
+    net["ab"].requires_grad_(False)
+    trainable, frozen = net.partition(net.init(KEY)[0])
+    assert set(tree.flatten(trainable)) == {"a*.weight", "a*.bias"} and set(frozen["ab"]) == {"weight", "bias"}
+
+
 def test_partition_by_marks():
     net = make(frozen=True)
     params, _ = net.init(KEY)
@@ -88,5 +95,5 @@ def test_partition_by_marks():
     stack = nn.Repeat(nn.Linear(2, 2), 3, scan=True)
     stack.get_parameter("*.bias").requires_grad_(False)
     assert set(tree.flatten(stack.partition(stack.init(KEY)[0])[0])) == {"*.weight"}
-    with pytest.raises(ValueError, match=r"Sequential\.partition: pattern '1\.weight' matches nothing"):
+    with pytest.raises(ValueError, match=r"Sequential\.partition: the tree has no '1\.bias', '1\.weight'; expected"):
         make(frozen=True).partition({"0": params["0"]})

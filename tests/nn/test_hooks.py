@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from funcnet import nn
+from tests.tracing import traced
 
 KEY = jax.random.key(0)
 X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
@@ -126,18 +127,18 @@ def test_hooks_argument_of_another_type():
 
 
 def test_a_changed_set_traces_anew_and_an_unchanged_one_does_not():
-    net, hooks, traces = nn.Linear(2, 2), nn.Hooks(), []
+    net, hooks, seen = nn.Linear(2, 2), nn.Hooks(), []
     params, _ = net.init(KEY)
-    apply = jax.jit(functools.partial(net.apply, training=True))
+    apply, traces = traced(functools.partial(net.apply, training=True))
     x = jnp.ones((1, 2))
     plain = apply(params, {}, x, hooks=hooks)[0]
-    handle = hooks.register_forward_hook("", lambda m, args, out: traces.append(out) or out * 0)
+    handle = hooks.register_forward_hook("", lambda m, args, out: seen.append(out) or out * 0)
     for _ in range(2):
         assert not apply(params, {}, x, hooks=hooks)[0].any()
-    assert len(traces) == 1 and isinstance(traces[0], jax.core.Tracer)
+    assert len(seen) == 1 and isinstance(seen[0], jax.core.Tracer)
     handle.remove()
     np.testing.assert_array_equal(apply(params, {}, x, hooks=hooks)[0], plain)
-    assert apply._cache_size() == 2
+    assert len(traces) == 2
 
 
 def test_a_set_is_no_static_argument():

@@ -163,3 +163,28 @@ def test_inputs_that_nothing_is_differentiated_by_show_none_as_in_torch():
     jax.grad(loss)(log.params)
     check_logs(log)
     assert log.entries["ours"][0][2] == [None]
+
+
+def test_an_output_that_nothing_uses_shows_none_as_in_torch():
+    def run(library):
+        class Two(library.Module):
+            def forward(self, x):
+                return 2 * x, 3 * x, 5 * x
+
+        return Two()
+
+    theirs, net, hooks, seen, expected = run(torch.nn), run(nn), nn.Hooks(), [], []
+    look = lambda into: lambda *given: into.append([as_numpy(g) for g in given[1:]])
+    replace = lambda _, grads: (None, grads[1] * 7, None)
+    theirs.register_full_backward_pre_hook(look(expected))
+    theirs.register_full_backward_pre_hook(replace)
+    theirs.register_full_backward_hook(look(expected))
+    hooks.register_full_backward_pre_hook("", look(seen))
+    hooks.register_full_backward_pre_hook("", replace)
+    hooks.register_full_backward_hook("", look(seen))
+    x = torch.tensor(X, requires_grad=True)
+    theirs(x)[1].sum().backward()
+    gradient = jax.grad(lambda x: net.apply({}, {}, x, hooks=hooks)[0][1].sum())(jnp.asarray(X))
+    np.testing.assert_array_equal(gradient, x.grad.numpy())
+    jax.tree.map(np.testing.assert_array_equal, seen, expected)
+    assert [g is None for g in seen[0][0]] == [True, False, True]

@@ -4,6 +4,7 @@ import copy
 import functools
 import pickle
 import types
+from collections import deque
 
 import jax
 import jax.numpy as jnp
@@ -57,17 +58,26 @@ def refuses(text, attempt, error=ValueError):
     [
         (lambda m: setattr(m, "fc", 3), TypeError, "Whole.fc: expected a Module or None, got int. Give a module"),
         (lambda m: setattr(m, "scale", np.ones(2)), TypeError, "expected a Parameter or None, got ndarray. Wrap an"),
+        (lambda m: setattr(m, "scale", nn.ReLU()), TypeError, "scale: expected a Parameter or None, got ReLU. Wrap an"),
+        (lambda m: setattr(m, "scale", nn.Buffer(2)), TypeError, "scale: expected a Parameter or None, got Buffer."),
+        (lambda m: setattr(m, "fc", nn.Buffer(2)), TypeError, "fc: expected a Module or None, got Buffer. Give a"),
+        (lambda m: setattr(m, "init", nn.ReLU()), KeyError, "Whole: a part is not called 'init', which is the method"),
+        (lambda m: setattr(m, "apply", nn.ReLU()), KeyError, "Whole: a part is not called 'apply', which is the met"),
         (lambda m: setattr(m, "count", 3), TypeError, "Whole.count: expected a Buffer or None, got int. Give an array"),
         (lambda m: m.register_parameter("p", np.ones(2)), TypeError, "Whole.p: expected a Parameter or None, got"),
         (lambda m: m.register_buffer("b", 3.0), TypeError, "Whole.b: expected a Buffer or None, got float"),
         (lambda m: m.add_module("m", 3), TypeError, "Whole.m: expected a Module or None, got int"),
         (lambda m: m.add_module("a.b", nn.Tanh()), KeyError, "a part's name holds no dot and is not empty, got 'a.b'"),
         (lambda m: m.add_module("", nn.Tanh()), KeyError, "a part's name holds no dot and is not empty, got ''"),
+        (lambda m: setattr(m, "*", nn.Tanh()), KeyError, "Whole: a part is not called '*', which stands for the"),
         (lambda m: m.add_module(3, nn.Tanh()), TypeError, "Whole: expected a string as name, got int"),
         (lambda m: m.register_buffer("fc", None), KeyError, "Whole: the attribute 'fc' is taken. Choose another name"),
         (lambda m: m.add_module("forward", nn.Tanh()), KeyError, "the attribute 'forward' is taken"),
         (lambda m: m.add_module("training", nn.Tanh()), KeyError, "the attribute 'training' is taken"),
-        (lambda m: nn.Parameter("x"), TypeError, "Parameter: expected a shape (a tuple of ints) or an array, got str"),
+        (lambda m: nn.Parameter("x"), TypeError, "Parameter: expected a shape (a tuple of ints) or an array, got 'x'"),
+        (lambda m: nn.Parameter(4, 4), TypeError, "Parameter: init is none; expected a function of"),
+        (lambda m: nn.Linear(-2, 2), ValueError, "Parameter: sizes are at least 0, got (2, -2)"),
+        (lambda m: m.load_state_dict("x.pt"), TypeError, "names and arrays, got str. Read it: funcnet.weights.load"),
         (lambda m: nn.Parameter(np.ones(2), nn.init.ones()), TypeError, "Parameter: an array is its own start"),
         (lambda m: m.get_submodule("fd"), AttributeError, "Whole: no module 'fd'. Nearest names: 'fc'"),
         (lambda m: m.get_parameter("fc.wait"), AttributeError, "Linear: no parameter 'fc.wait'. It has 'weight', "),
@@ -107,10 +117,12 @@ def test_a_method_kept_as_attribute_is_the_bound_copys():
         def forward(self, x):
             return self.act(x)
 
-    net = Choice()
-    params, state = net.init(KEY)
-    np.testing.assert_allclose(net.apply(params, state, X)[0], 2 * F.linear(X, **params["fc"]), rtol=1e-6)
-    assert isinstance(net.act, types.MethodType) and net.act.__self__ is net
+    plain = Choice()
+    for net in (plain, nn.remat(plain)):
+        params, state = net.init(KEY)
+        np.testing.assert_allclose(net.apply(params, state, X)[0], 2 * F.linear(X, **params["fc"]), rtol=1e-6)
+        assert isinstance(net.act, types.MethodType) and net.act.__self__ is net
+    assert plain.act.__self__ is plain
 
 
 # ------------------------------------------------------------------------------------------------- initialising
@@ -160,6 +172,10 @@ def test_parameters_read_as_torchs():
     refuses("expected an array of shape (4, 3), got (5,)", lambda: p.copy_(np.ones(5)))
     refuses("give the whole an init before a part", lambda: nn.Parameter((2,))[0].zero_())
     refuses("its shape is not known before `init` sees an example", lambda: nn.Parameter(None).numel())
+    for whole in (jnp.arange(3), np.ones(3, bool)):
+        refuses("Parameter: only floating and complex numbers have gradients; expected such a dtype, got",
+                lambda whole=whole: nn.Parameter(whole), TypeError)  # fmt: skip
+        assert nn.Parameter(whole, requires_grad=False).dtype == whole.dtype
     assert nn.Parameter(3).shape == (3,) and nn.Buffer(np.ones(2)).shape == (2,)
 
 
@@ -381,17 +397,56 @@ def test_plain_lists_and_dicts_are_copied_so_that_nothing_leaks():
         def __init__(self):
             super().__init__()
             self.seen, self.sizes, self.tags = [], {}, set()
+            self.last, self.nested = deque(maxlen=2), {"a": [[], deque()], "self": None}
+            self.nested["self"] = self.nested
 
         def forward(self, x):
             self.seen.append(x)
             self.sizes["x"] = x
             self.tags.add("x")
+            self.last.append(x)
+            self.nested["self"]["a"][0].append(x)
+            self.nested["a"][1].append(x)
+            assert self.nested["a"][0] and self.last.maxlen == 2
             return self.seen[-1] + self.sizes["x"]
 
     net = Keeps()
     with jax.checking_leaks():
         np.testing.assert_array_equal(jax.jit(net.apply)({}, {}, X)[0], 2 * X)
-    assert (net.seen, net.sizes, net.tags) == ([], {}, set())
+    assert (net.seen, net.sizes, net.tags, net.last) == ([], {}, set(), deque())
+    assert net.nested["a"] == [[], deque()] and net.nested["self"] is net.nested
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (lambda m: m.train(), "Whole.train does not exist here. The mode is an argument. Use net.apply(…, training=Tr"),
+        (lambda m: m.fc.to("cuda"), "Linear.to does not exist here. A description holds no arrays. Use jax.device_put"),
+        (lambda m: m.double(), "Use tree.cast(params, jnp.float64)"),
+        (lambda m: m.register_forward_hook(print), "Use hooks = nn.Hooks(), hooks.register_forward_hook(pattern, fn)"),
+        (lambda m: m.nothing, "'Whole' object has no attribute 'nothing'"),
+    ],
+)
+def test_torchs_methods_that_do_not_exist_are_told(whole, use, text):
+    refuses(text, lambda: use(whole[0]), AttributeError)
+    assert not hasattr(whole[0], "train")
+
+
+def test_all_of_torchs_methods_exist_or_are_told():
+    torch = pytest.importorskip("torch")
+    net = nn.Module()
+    for name in [name for name in dir(torch.nn.Module) if not name.startswith("_")]:
+        if not hasattr(net, name):
+            refuses(f"Module.{name} does not exist here. ", lambda name=name: getattr(net, name), AttributeError)
+
+
+def test_a_property_that_fails_fails_as_ever():
+    class Net(nn.Module):
+        @property
+        def to(self):
+            return self.nothing
+
+    refuses("'Net' object has no attribute", lambda: Net().to, AttributeError)
 
 
 def test_descriptions_alone_do_not_run(whole):
@@ -400,6 +455,9 @@ def test_descriptions_alone_do_not_run(whole):
     refuses("Whole.make_rng: only inside forward, on the copy that apply binds", net.make_rng, TypeError)
     refuses("Whole.subtree: a description holds no arrays. Give params and state", lambda: net.subtree("fc"), TypeError)
     refuses("the tree given has no 'scale'. Give the one of this net", lambda: list(net.named_parameters({})))
+    text = "Whole: params or state come first; expected a dict as `init` gives it, got "
+    refuses(f"{text}bool. Name the others: prefix=…, recurse=…", lambda: list(net.parameters(False)), TypeError)
+    refuses(f"{text}str. Name the others: prefix=…, recurse=…", lambda: list(net.named_buffers("p")), TypeError)
     assert not hasattr(net, "weight") and params
 
 
@@ -442,7 +500,7 @@ def test_a_slice_inside_forward_runs_and_takes_no_hooks():
     hooks.register_forward_hook("seq", lambda *_: seen.append(1))
     (parts, whole), _ = net.apply(*net.init(KEY), X, hooks=hooks, training={"seq": True})
     np.testing.assert_array_equal(parts, whole)
-    assert seen == [1] and repr(net.seq[1:]) == repr(nn.Sequential(nn.Tanh(), nn.Linear(2, 2)))
+    assert seen == [1] and repr(net.seq[1:]) == repr(nn.Sequential({"1": nn.Tanh(), "2": nn.Linear(2, 2)}))
 
 
 # ----------------------------------------------------------------------------------------------------- ties
@@ -557,7 +615,17 @@ def test_an_argument_that_apply_keeps_for_itself_is_told():
         def forward(self, x, training=False):
             return x + 1 if training else x
 
+        def plain(self, x):
+            return x
+
     net, x = Net(), jnp.zeros(2)
     with pytest.raises(TypeError, match=r"Net.apply: forward has an argument 'training', .* Give it as input 2, or"):
         net.apply({}, {}, x, training=True)
-    assert net.apply({}, {}, x, True)[0][0] == 1
+    for run in (nn.capture(net, ""), nn.capture_gradients(net, "", jnp.sum)):
+        with pytest.raises(
+            TypeError, match=r"Net.apply: forward has an argument 'training', .* Give it as input 2, or"
+        ):
+            run({}, {}, x, training=True)
+    with pytest.raises(TypeError, match=r"Net.summary: forward has an argument 'training', which summary keeps for"):
+        net.summary(x, training=True)
+    assert net.apply({}, {}, x, True)[0][0] == 1 and net.apply({}, {}, x, training=True, method="plain")[0][0] == 0

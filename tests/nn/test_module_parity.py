@@ -3,6 +3,7 @@
 import collections
 
 import jax.numpy as jnp
+import pytest
 import torch
 
 from funcnet import nn
@@ -56,6 +57,38 @@ def test_parts_are_registered_in_torchs_order():
         assert float(sd[name][0]) == float(reference.state_dict()[name][0])
 
 
+def set_in(library, target, make, strict):
+    net = library.Sequential(library.Linear(1, 1), library.Sequential(library.Tanh()))
+    net.register_module("empty", None)
+    net.set_submodule(target, make(library), strict=strict)
+    return repr(net), names(net.named_parameters())
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("target", ["0", "1.0", "1.new", "new", "2.0", "0.weight", "1.forward", "empty"])
+def test_set_submodule(target, strict):
+    ours, reference = [], []
+    for library, out in ((nn, ours), (torch.nn, reference)):
+        try:
+            out += set_in(library, target, lambda library: library.Linear(1, 2), strict)
+        except AttributeError:
+            out.append("refused")
+    assert ours == reference
+
+
+def test_what_set_submodule_refuses():
+    with pytest.raises(
+        ValueError, match=r"Sequential\.set_submodule: the target is empty; expected the name of a part"
+    ):
+        nn.Sequential().set_submodule("", nn.Tanh())
+    with pytest.raises(TypeError, match=r"Sequential\.set_submodule: expected a Module, got int"):
+        nn.Sequential().set_submodule("0", 3)
+    with pytest.raises(
+        AttributeError, match=r"Sequential\.set_submodule: '0' is no module; expected one to replace, got N"
+    ):
+        nn.Sequential().set_submodule("0", nn.Tanh(), strict=True)
+
+
 def test_apply_with_one_callable_visits_as_torch():
     order = {"ours": [], "torch": []}
     net, reference = ours(), theirs()
@@ -100,3 +133,30 @@ def test_repr_is_torchs():
         pass
 
     assert repr(type("Empty", (nn.Module,), {})()) == repr(Empty())
+
+
+# ------------------------------------------------------------------------------------------- an import was forgotten
+
+
+def test_a_torch_module_is_told_from_ours():
+    net = ours()
+    with pytest.raises(TypeError, match=r"\.extra: is torch's own Linear; expected a module of funcnet\.nn"):
+        net.extra = torch.nn.Linear(2, 2)
+    with pytest.raises(TypeError, match=r"Sequential: .* got ReLU\. It is torch's own: import it from funcnet"):
+        nn.Sequential(torch.nn.ReLU())
+    with pytest.raises(TypeError, match=r"Linear\.load_state_dict: .* got Linear\. Give its \.state_dict\(\)"):
+        nn.Linear(2, 2).load_state_dict(torch.nn.Linear(2, 2))
+    with pytest.raises(ValueError, match=r"The names are in sd\['model'\]: load that"):
+        nn.Linear(2, 2).load_state_dict({"model": torch.nn.Linear(2, 2).state_dict(), "epoch": 3})
+
+
+def test_torchs_paths_import():
+    import funcnet
+    import funcnet.nn.functional as F
+    from funcnet.nn.functional import gelu
+
+    assert gelu is funcnet.functional.gelu and funcnet.nn.functional is F is nn.functional
+    with pytest.raises(AttributeError, match="has no attribute 'distributed'"):
+        _ = funcnet.distributed
+    with pytest.raises(AttributeError, match=r"F\.relu_ does not exist here"):
+        _ = F.relu_

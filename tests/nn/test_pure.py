@@ -10,6 +10,7 @@ from jax.sharding import AxisType, PartitionSpec
 
 from funcnet import nn, tree
 from tests.nn.nested import IDS, KEY, ours
+from tests.tracing import traced
 
 RNG = jax.random.key(7)
 both = pytest.mark.parametrize("scan", [False, True], ids=["loop", "scan"])
@@ -31,7 +32,7 @@ def model(scan):
 
 @functools.cache
 def train(scan):
-    return jax.jit(functools.partial(model(scan)[0].apply, training=True))
+    return traced(functools.partial(model(scan)[0].apply, training=True))
 
 
 def test_same_in_same_out_and_the_inputs_are_left_alone():
@@ -47,15 +48,15 @@ def test_same_in_same_out_and_the_inputs_are_left_alone():
 def test_jit_equals_eager_and_traces_once(scan):
     net, params, state = model(scan)
     eager = net.apply(params, state, IDS, training=True, rng=RNG)
-    same(train(scan)(params, state, IDS, rng=RNG), eager)
-    train(scan)(*jax.tree.map(jnp.array, (params, state)), IDS, rng=jax.random.key(8))
-    assert train(scan)._cache_size() == 1
+    same(train(scan)[0](params, state, IDS, rng=RNG), eager)
+    train(scan)[0](*jax.tree.map(jnp.array, (params, state)), IDS, rng=jax.random.key(8))
+    assert len(train(scan)[1]) == 1
 
 
 @both
 def test_state_keeps_structure_shapes_and_dtypes(scan):
     _, params, state = model(scan)
-    _, after = train(scan)(params, state, IDS, rng=RNG)
+    _, after = train(scan)[0](params, state, IDS, rng=RNG)
     assert jax.tree.structure(after) == jax.tree.structure(state)
     signature = lambda s: [(a.shape, a.dtype, a.weak_type) for a in jax.tree.leaves(s)]
     assert signature(after) == signature(state)
@@ -81,7 +82,7 @@ def test_grad_and_jvp_agree(scan):
 def test_grad_has_aux_gives_the_new_state():
     net, params, state = model(False)
     gradient, after = jax.jit(jax.grad(lambda p: _loss_and_state(net, p, state), has_aux=True))(params)
-    same(after, train(False)(params, state, IDS, rng=RNG)[1])
+    same(after, train(False)[0](params, state, IDS, rng=RNG)[1])
     assert jax.tree.structure(gradient) == jax.tree.structure(params)
 
 
@@ -98,7 +99,7 @@ def test_vmap_over_params_state_and_keys(scan):
     run = lambda p, s, key: net.apply(p, s, IDS, training=True, rng=key)
     together = jax.jit(jax.vmap(run))(*stacked, keys)
     for i in range(2):
-        same(jax.tree.map(lambda a, i=i: a[i], together), train(scan)(params, state, IDS, rng=keys[i]))
+        same(jax.tree.map(lambda a, i=i: a[i], together), train(scan)[0](params, state, IDS, rng=keys[i]))
 
 
 @both
@@ -113,7 +114,7 @@ def test_scan_over_training_steps_carries_the_state(scan):
     last, outs = jax.jit(lambda s: jax.lax.scan(step, s, keys))(state)
     stepped = state
     for i in range(3):
-        out, stepped = train(scan)(params, stepped, IDS, rng=keys[i])
+        out, stepped = train(scan)[0](params, stepped, IDS, rng=keys[i])
         same(outs[i], out)
     same(last, stepped)
 
@@ -132,7 +133,7 @@ def test_shard_map_runs_each_shard_on_its_own():
     keys = jax.random.split(RNG, 2)
     outs, states = jax.jit(sharded)(params, state, ids, keys)
     for i, part in enumerate((IDS, IDS[::-1])):
-        out, after = train(False)(params, state, part, rng=keys[i])
+        out, after = train(False)[0](params, state, part, rng=keys[i])
         same(outs.reshape(2, *out.shape)[i], out)
         same(jax.tree.map(lambda a, i=i: a[i], states), after)
 
@@ -140,7 +141,7 @@ def test_shard_map_runs_each_shard_on_its_own():
 @both
 def test_donated_state_and_params(scan):
     net, params, state = model(scan)
-    expected = train(scan)(params, state, IDS, rng=RNG)
+    expected = train(scan)[0](params, state, IDS, rng=RNG)
     given = jax.tree.map(jnp.array, (params, state))
     step = lambda p, s: (p, *net.apply(p, s, IDS, training=True, rng=RNG))
     kept, *got = jax.jit(step, donate_argnums=(0, 1))(*given)
@@ -247,6 +248,22 @@ def test_a_child_called_in_the_users_own_scan_is_refused_and_its_pure_apply_work
     _, after = net.apply(params, state, x, training=True, rng=RNG)
     if state["child"]:
         assert int(after["child"]["num_batches_tracked"]) == 2
+
+
+@pytest.mark.parametrize("wrap", [jax.checkpoint, jax.jit])
+def test_dropout_in_the_users_own_checkpoint_is_told_of_remat(wrap):
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.child = nn.Dropout(0.5)
+
+        def forward(self, x):
+            return wrap(self.child)(x)
+
+    with pytest.raises(
+        ValueError, match=r"child \(Dropout\): randomness .*nn\.remat\(layer\) in place of jax\.checkpo"
+    ):
+        Own().apply({}, Own().init(KEY)[1], jnp.ones(3), training=True, rng=RNG)
 
 
 def test_transformations_of_a_child_without_state_are_free():

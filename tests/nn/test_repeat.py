@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType, PartitionSpec
 
 from funcnet import nn, random, tree
 from tests.nn.nested import IDS, KEY, ours
@@ -201,6 +202,82 @@ def test_a_tie_across_the_edge_of_a_stack_is_refused():
         net.apply(*net.init(KEY), jnp.ones(2))
 
 
+class Half(nn.Module):
+    def forward(self, x):
+        return x.astype(jnp.bfloat16)
+
+
+class Attends(nn.Module):
+    """As a layer of a decoder: what runs through it starts as a parameter does, what it looks at is data."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x, memory=None, axis=None):
+        q, n = x
+        q = jnp.tanh(self.fc(q)) + (0.0 if memory is None else memory.mean(0))
+        return q if axis is None else jax.lax.psum(q, axis), n + 1
+
+
+@pytest.mark.parametrize(
+    ("spread", "kwargs"),
+    [("memory", {}), ("params", {}), ("x", {}), ("memory", {"axis": "data"})],
+)
+def test_what_runs_through_a_scan_varies_over_the_mesh_where_the_loops_does(spread, kwargs):
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
+    whole, parts = PartitionSpec(), PartitionSpec("data")
+    specs = tuple(parts if name in spread.split() else whole for name in ("params", "x", "memory"))
+
+    def run(scan):
+        net = nn.Repeat(Attends(), 3, scan=scan)
+        params, state = net.init(KEY)
+
+        def shard(params, x, memory):
+            local = jax.tree.map(lambda a: a[0] if "params" in spread else a, params)
+            run = lambda x: net.apply(local, state, (x, 0), memory, **kwargs)[0][0]
+            return run(x), jax.grad(lambda x: (run(x) ** 2).sum())(x)
+
+        params = jax.tree.map(lambda a: jnp.stack([a, 2 * a]), params) if "params" in spread else params
+        x, memory = jnp.arange(12.0).reshape(4, 3) / 9, jnp.arange(6.0).reshape(2, 3)
+        out = (whole if kwargs else parts, parts if spread == "x" else whole)  # a sum is the same everywhere
+        return jax.jit(jax.shard_map(shard, mesh=mesh, in_specs=specs, out_specs=out))(params, x, memory)
+
+    same(run(True), run(False))
+
+
+@pytest.mark.parametrize(
+    ("layer", "text"),
+    [
+        (nn.Linear(2, 3), r"\* \(Linear\): what a layer .* expected float32\[4,2\], got float32\[4,3\]\. Keep"),
+        (Half(), r"\* \(Half\): what a layer .* expected float32\[4,2\], got bfloat16\[4,2\]"),
+        (nn.LSTM(2, 2), r"\* \(LSTM\): what a layer .* expected float32\[4,2\], got \('float32\[4,2\]', "),
+    ],
+)
+def test_a_scanned_layer_gives_what_it_takes(layer, text):
+    net = nn.Sequential(nn.Repeat(layer, 2, scan=True))
+    with pytest.raises(ValueError, match=text):
+        net.apply(*net.init(KEY), jnp.ones((4, 2)))
+
+
+def test_what_stops_to_vary_on_the_way_is_refused():
+    """A sum over the mesh: from the second layer on the scan would count once for each device what counts once."""
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
+    net = nn.Repeat(Attends(), 3, scan=True)
+    params, state = net.init(KEY)
+    run = lambda x: net.apply(params, state, (x, 0), axis="data")[0][0]
+    with pytest.raises(
+        ValueError, match=r"\* \(Attends\): .*expected .*V:data.*Keep shape, dtype and the axes that it"
+    ):
+        jax.shard_map(run, mesh=mesh, in_specs=PartitionSpec("data"), out_specs=PartitionSpec())(jnp.ones((4, 3)))
+
+
+def test_a_scan_starts_from_a_python_number_too():
+    for scan in (False, True):
+        net = nn.Repeat(nn.Tanh(), 2, scan=scan)
+        assert net.apply({}, {"*": {}} if scan else {"0": {}, "1": {}}, 0.5)[0] == jnp.tanh(jnp.tanh(0.5))
+
+
 def test_layers_that_differ_cannot_be_stacked():
     net = nn.Repeat(nn.Linear(2, 2), 2)
     trainable, _ = tree.partition(net.init(KEY)[0], "0")
@@ -257,25 +334,6 @@ def test_remat_keeps_type_and_copies_and_pickles():
         assert type(made) is Block and repr(made) == repr(Block())
         params, state = made.init(KEY)
         assert rematerialised(jax.make_jaxpr(made.apply)(params, state, jnp.ones((2, 3))))
-
-
-def test_remat_keeps_a_method_that_is_an_attribute():
-    class Choice(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = nn.Linear(2, 2)
-            self.act = self.double
-
-        def double(self, x):
-            return 2 * self.fc(x)
-
-        def forward(self, x):
-            return self.act(x)
-
-    plain = Choice()
-    run = lambda net: net.apply(*net.init(KEY), jnp.ones(2))[0]
-    same(run(nn.remat(plain)), run(plain))
-    assert plain.act.__self__ is plain
 
 
 def test_remat_draws_and_captures_on_each_call():

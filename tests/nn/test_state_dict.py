@@ -111,7 +111,7 @@ def test_every_mismatch_in_one_error():
     with pytest.raises(ValueError) as error:
         net.load_state_dict(sd)
     for line in (
-        "Nested.load_state_dict: names differ.",
+        "Nested.load_state_dict: sd does not fit.",
         "missing: layers.0.fc.weight, again.1.weight",
         "unexpected: layers.0.fc.wieght (near layers.0.fc.weight)",
         "mis-shaped: shared.fc.bias expected (4,), got (9,)",
@@ -184,3 +184,113 @@ def test_buffers_that_are_not_saved_start_anew_or_come_from_into():
     assert net.load_state_dict({"saved": np.arange(3)})[1]["scratch"].tolist() == [1, 1]
     kept = {"saved": state["saved"], "scratch": jnp.full(2, 5.0)}
     assert net.load_state_dict({"saved": np.arange(3)}, into=({}, kept))[1]["scratch"].tolist() == [5, 5]
+
+
+# ------------------------------------------------------------------------------------------------- what does not fit
+
+
+class Counts(nn.Module):
+    def __init__(self, start=None):
+        super().__init__()
+        start = np.zeros(2, np.int64) if start is None else np.asarray(start, np.int64)
+        self.register_buffer("counts", nn.Buffer(start))
+
+
+def test_an_integer_that_jax_cannot_hold_is_refused_by_name():
+    large = np.array([2**40 + 7, 1])
+    for into in (None, Counts().init(KEY)):
+        with pytest.raises(ValueError, match=r"Counts.load_state_dict: 'counts' holds 1099511627783; .*jax_enable_x64"):
+            Counts().load_state_dict({"counts": large}, into=into)
+    with pytest.raises(ValueError, match=r"'0.counts' holds -2147483649"):
+        nn.Sequential(Counts()).load_state_dict({"0.counts": torch.tensor([-(2**31) - 1, 0])})
+    with pytest.raises(ValueError, match="init: 'counts' holds 1099511627783"):
+        Counts(large).init(KEY)
+    with jax.enable_x64(True):
+        assert Counts(large).init(KEY)[1]["counts"].tolist() == large.tolist()
+        assert Counts().load_state_dict({"counts": large})[1]["counts"].tolist() == large.tolist()
+    edges = [2**31 - 1, -(2**31)]
+    assert Counts().load_state_dict({"counts": np.array(edges)})[1]["counts"].tolist() == edges
+    scan = nn.Repeat(Counts(), 2, scan=True)
+    with pytest.raises(ValueError, match=r"'\*.counts' holds 1099511627783"):
+        scan.load_state_dict({f"{i}.counts": large for i in range(2)})
+
+
+def test_narrow_integers_wrap_as_in_torch():
+    net = nn.Sequential(Counts())
+    net[0].counts = np.zeros(2, np.int8)
+    target = torch.nn.Module()
+    target.register_buffer("counts", torch.zeros(2, dtype=torch.int8))
+    target.load_state_dict({"counts": torch.tensor([300, -1])})
+    _, state = net.load_state_dict({"0.counts": np.array([300, -1])})
+    assert state["0"]["counts"].tolist() == target.counts.tolist() == [44, -1]
+
+
+def test_values_that_are_no_arrays_are_told_with_the_others():
+    net = nn.Linear(2, 2)
+    for strict in (True, False):
+        with pytest.raises(
+            ValueError, match=r"mis-shaped: weight expected \(2, 2\), got int; bias expected \(2,\), got"
+        ):
+            net.load_state_dict({"weight": 3, "bias": "x"}, strict, into=net.init(KEY))
+    assert net.match_state_dict({"weight": 3, "bias": np.ones(2)}).mis_shaped == ["weight"]
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
+def test_the_small_floats_of_torch_load(dtype):
+    values = torch.tensor([[1.5, -2.0], [3.0, 0.125]]).to(getattr(torch, dtype))
+    target = torch.nn.Linear(2, 2, bias=False)
+    target.load_state_dict({"weight": values})
+    params, _ = nn.Linear(2, 2, bias=False).load_state_dict({"weight": values})
+    np.testing.assert_array_equal(params["weight"], target.weight.detach())
+
+
+def test_flagged_tensors_load_and_others_are_refused_by_name():
+    net = nn.Linear(2, 2, bias=False, dtype=jnp.complex64)
+    values = torch.tensor([[1 + 2j, 3], [4, 5 - 1j]])
+    np.testing.assert_array_equal(net.load_state_dict({"weight": values.conj()})[0]["weight"], values.numpy().conj())
+    net = nn.Linear(2, 2, bias=False)
+    negative = values.conj().imag
+    np.testing.assert_array_equal(net.load_state_dict({"weight": negative})[0]["weight"], -values.imag.numpy())
+    with pytest.raises(ValueError, match=r"Linear.load_state_dict: 'weight' is no array that numpy has; .*to_dense"):
+        net.load_state_dict({"weight": torch.ones(2, 2).to_sparse()})
+
+
+@pytest.mark.parametrize(
+    "metadata", ["abc", {"": "abc"}, {"": {"version": "a"}}], ids=["no dict", "no dict beneath", "no number"]
+)
+def test_metadata_that_is_none_is_refused(metadata):
+    net = nn.BatchNorm1d(2)
+    sd = net.state_dict(*net.init(KEY))
+    sd._metadata = metadata
+    with pytest.raises(ValueError, match=r"BatchNorm1d.load_state_dict: sd._metadata.*expected .*got"):
+        net.load_state_dict(sd)
+
+
+def test_one_layer_of_a_stack_may_lack_what_is_optional_or_excused():
+    net = nn.Repeat(nn.BatchNorm1d(2), 2, scan=True)
+    sd = net.state_dict(*net.init(KEY))
+    sd._metadata["0"]["version"] = 1
+    del sd["0.num_batches_tracked"]
+    sd["1.num_batches_tracked"] = np.array(5)
+    assert net.load_state_dict(sd)[1]["*"]["num_batches_tracked"].tolist() == [0, 5]
+    del sd["1.weight"]
+    net.register_load_state_dict_post_hook(lambda module, keys: keys.missing_keys.clear())
+    sd["0.weight"] = np.full(2, 3.0)
+    assert net.load_state_dict(sd)[0]["*"]["weight"].tolist() == [[3, 3], [1, 1]]
+
+
+def test_advice_is_what_helps():
+    net = nn.Linear(2, 2)
+    good = {"weight": np.ones((2, 2)), "bias": np.ones(2)}
+
+    def said(sd, strict=True):
+        with pytest.raises(ValueError) as error:
+            net.load_state_dict(sd, strict, into=net.init(KEY))
+        return str(error.value)
+
+    for strict in (True, False):
+        text = said({**good, "bias": np.ones(3)}, strict)
+        assert "Reshape or drop what is mis-shaped: strict=False does not excuse it." in text
+        assert "Rename" not in text
+    text = said({"weight": good["weight"]})
+    assert "Rename them, or take what fits: strict=False, into=(params, state)." in text and "Reshape" not in text

@@ -107,6 +107,16 @@ def test_rates_are_torchs_parameter_groups():
         np.testing.assert_allclose(a, b.detach().numpy(), rtol=2e-5, atol=2e-6)
 
 
+def test_rates_where_another_optimizer_has_the_rest():
+    params = {"dense": {"weight": jnp.ones(2), "bias": jnp.ones(2)}, "head": {"weight": jnp.ones(2)}}
+    labels = {"dense": {"weight": "bert", "bias": "bert"}, "head": {"weight": "other"}}
+    bert = optim.bert_adamw(0.1, no_decay="**.bias", max_norm=None, rates={"dense.bias": 0.0})
+    optimizer = optax.multi_transform({"bert": bert, "other": optax.sgd(0.5)}, labels)
+    updates, _ = optimizer.update(params, optimizer.init(params), params)
+    assert not updates["dense"]["bias"].any() and updates["head"]["weight"].tolist() == [-0.5, -0.5]
+    assert updates["dense"]["weight"].all()
+
+
 def test_a_pattern_that_matches_nothing_is_told_with_the_nearest_names():
     params = {"dense": {"weight": jnp.ones(1)}}
     optimizer = optim.bert_adamw(0.1, no_decay="**.LayerNrm")

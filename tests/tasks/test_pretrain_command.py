@@ -10,6 +10,7 @@ import numpy as np
 import platformdirs
 import pytest
 
+import funcnet.tasks.pretraining.phases as phases_module
 import funcnet.tasks.pretraining.run as run_module
 from funcnet.models import bert
 from funcnet.tasks.pretraining import prepare
@@ -152,7 +153,7 @@ def interrupt(monkeypatch, owner, name, *, when=lambda *args: True):
 @pytest.mark.parametrize("moment", ["preparing", "compiling", "training", "evaluating", "saving"])
 def test_sigterm(moment, corpus, finished, tmp_path, monkeypatch, capsys):
     where = {
-        "preparing": (run_module, "prepare"),
+        "preparing": (phases_module, "prepare"),
         "compiling": (run_module, "parallelize"),
         "training": (run_module.JsonLines, "write"),
         "evaluating": (run_module, "evaluate"),

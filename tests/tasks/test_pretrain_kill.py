@@ -74,10 +74,6 @@ def check(corpus, tmp_path, devices, kills, seed):
     assert [row["step"] for row in metrics(killed)] == list(range(1, STEPS + 1))
 
 
-def test_two_kills(corpus, tmp_path):
-    check(corpus, tmp_path, devices=1, kills=2, seed=1)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 8])
 def test_ten_kills(corpus, tmp_path, devices):

@@ -103,3 +103,56 @@ def test_edges(masking):
     empty = masking(np.zeros((0, 6), np.int32), np.zeros((0, 6), bool), seed=0, epoch=0, examples=np.zeros(0, np.int64))
     assert empty["input_ids"].shape == (0, 6)
     assert [default_predictions(length) for length in (5, 20, 64, 100, 128)] == [1, 3, 10, 15, 20]
+
+
+# ------------------------------------------------------------------------------------------------------- whole words
+
+
+def words_of(row, maskable, pieces):
+    """Google's rule, read off create_masked_lm_predictions: a piece joins the word before it, [CLS] and [SEP] none."""
+    words = []
+    for place in np.flatnonzero(maskable):
+        if words and pieces[row[place]] and place > 0 and words[-1][-1] == place - 1:
+            words[-1].append(int(place))
+        else:
+            words.append([int(place)])
+    return words
+
+
+@pytest.fixture(scope="module")
+def whole_words():
+    pieces = np.arange(V) % 3 == 0
+    return Masking(mask_id=4, never=SPECIAL, vocab_size=V, max_predictions=M, pieces=pieces)
+
+
+def test_whole_words_are_whole_and_as_many_as_fit(batch, whole_words):
+    tokens, maskable = batch
+    hidden = whole_words(tokens, maskable, seed=1, epoch=0, examples=np.arange(B))
+    most = np.clip(np.rint(maskable.sum(1) * 0.15), 1, M).astype(int)
+    chosen = 0
+    for row in range(300):
+        words = words_of(tokens[row], maskable[row], whole_words.pieces)
+        used = int(hidden["masked_weights"][row].sum())
+        taken = set(hidden["masked_positions"][row, :used].tolist())
+        assert all(taken.issuperset(word) or taken.isdisjoint(word) for word in words), "all pieces or none"
+        assert len(taken) == used <= most[row]
+        left = [word for word in words if taken.isdisjoint(word)]
+        assert not left or min(map(len, left)) > most[row] - used, "no word that would fit is left out"
+        np.testing.assert_array_equal(hidden["masked_ids"][row, :used], tokens[row, sorted(taken)])
+        assert (hidden["masked_weights"][row, used:] == 0).all()
+        chosen += used
+    assert 0.12 < chosen / maskable[:300].sum() < 0.16
+    again = whole_words(tokens[7:9], maskable[7:9], seed=1, epoch=0, examples=np.arange(7, 9))
+    np.testing.assert_array_equal(again["input_ids"], hidden["input_ids"][7:9])
+
+
+def test_whole_words_show_what_pieces_do(batch, whole_words):
+    tokens, maskable = batch
+    hidden = whole_words(tokens, maskable, seed=3, epoch=0, examples=np.arange(B))
+    taken = hidden["masked_weights"] == 1
+    shown = hidden["input_ids"][np.nonzero(taken)[0], hidden["masked_positions"][taken]]
+    counts = np.array([(shown == 4).sum(), (shown == hidden["masked_ids"][taken]).sum()]) / len(shown)
+    assert abs(counts - [0.8, 0.1]).max() < 4 * (0.16 / len(shown)) ** 0.5
+    outside = np.ones_like(maskable)
+    outside[np.nonzero(taken)[0], hidden["masked_positions"][taken]] = False
+    np.testing.assert_array_equal(hidden["input_ids"][outside], tokens[outside])

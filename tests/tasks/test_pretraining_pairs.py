@@ -1,5 +1,7 @@
 """Pairs of segments: what they are made of, that lengths tell nothing of the label, and what is held out."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,8 +10,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from funcnet.tasks.pretraining import TokenizedDocuments, build_pairs, tokenize_documents
-from funcnet.tasks.pretraining.heldout import drop_shared_sentences, split_documents
-from funcnet.text import train_wordpiece
+from funcnet.tasks.pretraining.heldout import drop_shared_sentences, plain_sentences, split_documents
+from funcnet.tasks.pretraining.pairs import cut_documents, join_partners
+from funcnet.text import BulkTokenizer, train_wordpiece
 
 
 def documents_of(lengths):
@@ -99,6 +102,31 @@ def test_lengths_do_not_tell_the_label():
         assert abs(length[label == 1].mean() - length[label == 0].mean()) < 3.5 * length.std() / (len(label) / 4) ** 0.5
 
 
+def test_shards_draw_their_random_partners_from_the_whole_corpus():
+    documents = random_documents(120)
+    bounds, shards = [0, 10, 10, 70, 120], []
+    for first, last in pairwise(bounds):
+        places = documents.sentences[documents.documents[first] : documents.documents[last] + 1]
+        inside = documents.documents[first : last + 1] - documents.documents[first]
+        shards.append(TokenizedDocuments(documents.tokens[places[0] : places[-1]], places - places[0], inside))
+    settings = {"seq_len": 64, "seed": 4, "number": 3}
+    tokens = np.cumsum([0, *(len(shard.tokens) for shard in shards)])
+    cuts = [
+        cut_documents(shard, **settings, shard=i, first_token=tokens[i], first_document=bounds[i])
+        for i, shard in enumerate(shards)
+    ]
+    parts = [join_partners(cuts, i, **settings) for i in range(len(shards))]
+    assert len(parts[1]["a_start"]) == 0, "a shard without documents"
+    pairs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    check(documents, pairs, 64)
+    partners = parts[0]["b_document"][parts[0]["is_random_next"] == 1]
+    sizes = [len(shard.tokens) for shard in shards]
+    share = (partners >= 10).mean()
+    expected = 1 - sizes[0] / sum(sizes)
+    assert abs(share - expected) < 4 * (expected * (1 - expected) / len(partners)) ** 0.5, "as much text, as many"
+    assert all((a["a_start"] != b["a_start"][: len(a["a_start"])]).any() for a, b in [(parts[0], parts[2])])
+
+
 def test_passes_differ_and_repeat_with_their_seed():
     documents = random_documents(20)
     first, again = (build_pairs(documents, seq_len=64, seed=1, number=2) for _ in range(2))
@@ -112,13 +140,11 @@ def test_passes_differ_and_repeat_with_their_seed():
 def test_tokens_are_those_of_each_sentence():
     tokenizer = train_wordpiece(["the cat sat on the mat"] * 3, 60)
     split = [["The cat.", "\u200b", "On the mat!"], ["Sat."]]
-    told = []
-    documents = tokenize_documents(split, tokenizer, progress=lambda *event: told.append(event))
+    documents = tokenize_documents(split, BulkTokenizer(tokenizer))
     pieces = np.split(documents.tokens, documents.sentences[1:-1])
     expected = [tokenizer.encode(text, add_special_tokens=False).ids for text in ("The cat.", "On the mat!", "Sat.")]
     assert [piece.tolist() for piece in pieces] == expected
     assert documents.documents.tolist() == [0, 2, 3] and documents.tokens.dtype == np.uint16
-    assert told == [("tokens", 4, 4)]
 
 
 def test_errors_of_pairs():
@@ -150,7 +176,6 @@ def test_too_few_documents(sizes, told):
 
 def test_copied_sentences_leave_the_held_out_documents():
     copied = "We hold that this sentence was copied from elsewhere."
-    kept, dropped = drop_shared_sentences(
-        [["Mine.", copied, "Thank you."]], [["Thank you.", copied.replace(" ", "  ")]]
-    )
+    shared = plain_sentences(["Thank you.", copied.upper().replace("hat", "HAT -")])
+    kept, dropped = drop_shared_sentences([["Mine.", copied, "Thank you."]], shared)
     assert kept == [["Mine.", "Thank you."]] and dropped == 1

@@ -1,4 +1,4 @@
-"""Files to documents: both layouts, what is guessed, and what is refused."""
+"""Files to documents: plain text in both layouts, what is guessed, and what is refused; sentences."""
 
 import os
 
@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from funcnet.text import Corpus, default_corpus, drop_duplicates, read_corpus, split_paragraphs, split_sentences
+from funcnet.text import default_corpus, open_corpus, read_corpus, readers, split_paragraphs, split_sentences
+from funcnet.text.corpus import BLANK_LINE
 
 
 def write(folder, **files):
@@ -16,32 +17,62 @@ def write(folder, **files):
 
 
 def test_the_default_corpus_is_one_document_a_file():
-    corpus = read_corpus()
-    assert corpus.layout == "file" and corpus.files == len(corpus.documents) == 249
-    assert sum(len(document.split()) for document in corpus.documents) > 2_000_000
-    assert corpus.names == sorted(corpus.names)
-    assert corpus.digest() == read_corpus(default_corpus()).digest()
+    corpus = open_corpus()
+    names = [document.name for document in corpus.documents()]
+    assert corpus.layout == "file" and len(names) == len(corpus.sources) == 249 and names == sorted(names)
+    documents = read_corpus(default_corpus())
+    assert sum(len(document.split()) for document in documents) > 2_000_000
 
 
 def test_one_file_is_split_at_blank_lines(tmp_path):
     write(tmp_path, a="\ufeffFirst.\r\nStill first.\r\n  \r\n\r\nSecond.\r\n")
-    corpus = read_corpus(tmp_path / "a.txt")
-    assert corpus.documents == ["First.\nStill first.", "Second."] and corpus.layout == "blank-line"
-    assert [name[-7:] for name in corpus.names] == ["a.txt:1", "a.txt:2"]
-    assert read_corpus(str(tmp_path / "a.txt"), documents="file").documents == ["First.\nStill first.\n  \n\nSecond."]
+    corpus = open_corpus(tmp_path / "a.txt")
+    found = [(document.name[-7:], document.text) for document in corpus.documents()]
+    assert found == [("a.txt:1", "First.\nStill first."), ("a.txt:2", "Second.")] and corpus.layout == "blank-line"
+    assert read_corpus(str(tmp_path / "a.txt"), documents="file") == ["First.\nStill first.\n  \n\nSecond."]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=st.text(st.sampled_from("ab.\n\r \t\u2028é你\x0c"), max_size=80),
+    block=st.integers(1, 7),
+)
+def test_documents_are_those_of_the_whole_text_wherever_blocks_end(text, block, tmp_path_factory):
+    """The oracle is the regular expression that says what a blank line is, over the text in one piece."""
+    file = tmp_path_factory.mktemp("text") / "a.txt"
+    file.write_bytes(text.encode())
+    whole = text.replace("\r\n", "\n").replace("\r", "\n")
+    expected = [found for part in BLANK_LINE.split(whole) if (found := part.strip())]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(readers._blocks, "__defaults__", (block,))
+        found = [document.text.strip() for document in open_corpus(file, documents="blank-line").documents()]
+    assert found == expected
+
+
+def test_a_document_of_any_length_is_cut_where_a_paragraph_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "LONGEST_DOCUMENT", 2000)
+    monkeypatch.setattr(readers._blocks, "__defaults__", (100,))
+    text = "\n\n".join(f"Paragraph {i} has words in it." for i in range(300))
+    write(tmp_path, a=text)
+    found = [document.text for document in open_corpus(tmp_path, documents="file").documents()]
+    assert max(map(len, found)) <= 2100 and len(found) > 4 and "".join(found) == text
+    assert all(part.strip().startswith("Paragraph") for part in found)
+    write(tmp_path, a="x" * 9000 + "\n" + "y " * 3000)
+    found = [document.text for document in open_corpus(tmp_path, documents="blank-line").documents()]
+    assert max(map(len, found)) <= 6100 and "".join("".join(found).split()) == "x" * 9000 + "y" * 3000
 
 
 def test_many_files_of_paragraphs_are_documents(tmp_path):
     write(tmp_path, **{f"speech{i}": "A heading\n\nOne paragraph. It goes on.\n\nAnother." for i in range(5)})
-    corpus = read_corpus(tmp_path)
-    assert corpus.layout == "file" and len(corpus.documents) == 5
-    assert split_paragraphs(corpus.documents[0]) == ["A heading", "One paragraph. It goes on.", "Another."]
+    assert open_corpus(tmp_path).layout == "file"
+    documents = read_corpus(tmp_path)
+    assert len(documents) == 5
+    assert split_paragraphs(documents[0]) == ["A heading", "One paragraph. It goes on.", "Another."]
 
 
 def test_many_files_of_a_sentence_a_line_hold_many_documents(tmp_path):
     write(tmp_path, **{f"shard{i}": "One.\nTwo.\nThree!\n\nFour.\nFive?\n" for i in range(5)})
-    corpus = read_corpus(tmp_path)
-    assert corpus.layout == "blank-line" and len(corpus.documents) == 10
+    assert open_corpus(tmp_path).layout == "blank-line" and len(read_corpus(tmp_path)) == 10
 
 
 def test_a_folder_is_read_in_order_with_its_subfolders_and_without_hidden_files(tmp_path):
@@ -50,27 +81,27 @@ def test_a_folder_is_read_in_order_with_its_subfolders_and_without_hidden_files(
     write(tmp_path / "sub", c="C.")
     (tmp_path / ".hidden.txt").write_text("no")
     (tmp_path / "notes.md").write_text("no")
-    assert read_corpus(tmp_path, documents="file").documents == ["A.", "B.", "C."]
+    assert read_corpus(tmp_path, documents="file") == ["A.", "B.", "C."]
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "wiki_00").write_text("W.")
-    assert read_corpus([tmp_path / "plain", tmp_path / "a.txt"], documents="file").documents == ["W.", "A."]
+    assert read_corpus([tmp_path / "plain", tmp_path / "a.txt"], documents="file") == ["W.", "A."]
 
 
-def test_duplicates_are_dropped_whatever_their_white_space(tmp_path):
-    corpus, dropped = drop_duplicates(Corpus(["a  b", "c", "a\nb", "c"], list("1234"), "file", 4, 9))
-    assert corpus.documents == ["a  b", "c"] and corpus.names == ["1", "2"] and dropped == 2
+def test_progress_counts_the_bytes_of_files(tmp_path):
+    write(tmp_path, a="One.\n\n" * 50, b="Two.")
+    told = []
+    list(open_corpus(tmp_path).documents(lambda *event: told.append(event)))
+    assert told[-1] == ("reading", 304, 304) and [done for _, done, _ in told] == sorted(done for _, done, _ in told)
 
 
-def test_the_digest_knows_where_documents_end():
-    assert Corpus(["ab", "c"], [], "file", 1, 3).digest() != Corpus(["a", "bc"], [], "file", 1, 3).digest()
-
-
-def test_not_utf8_names_file_and_offset(tmp_path):
-    write(tmp_path, good="fine", bad=b"caf\xe9 au lait")
-    with pytest.raises(
-        ValueError, match=r"bad\.txt is not UTF-8; expected UTF-8 text, got byte 0xe9 at byte 3\. Convert"
-    ):
-        read_corpus(tmp_path)
+def test_not_utf8_names_file_and_offset(tmp_path, monkeypatch):
+    write(tmp_path, good="fine", bad="über ".encode() * 3 + b"caf\xe9 au lait")
+    for block in (readers.BLOCK, 5):
+        monkeypatch.setattr(readers._blocks, "__defaults__", (block,))
+        with pytest.raises(
+            ValueError, match=r"bad\.txt is not UTF-8; expected UTF-8 text, got byte 0xe9 at byte 21\. Convert"
+        ):
+            read_corpus(tmp_path)
 
 
 def test_nothing_there_and_nothing_in_it(tmp_path):
@@ -90,10 +121,10 @@ def test_nothing_there_and_nothing_in_it(tmp_path):
 def test_unreadable_files_are_named(tmp_path, monkeypatch):
     write(tmp_path, locked="text")
 
-    def refuse(self):
+    def refuse(*arguments):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(type(tmp_path), "read_bytes", refuse)  # root may read everything
+    monkeypatch.setattr(readers, "_Counted", refuse)  # root may read everything
     with pytest.raises(PermissionError, match=r"locked\.txt cannot be read; expected readable text, got 'Permission"):
         read_corpus(tmp_path)
 
@@ -111,8 +142,7 @@ def test_the_default_corpus_missing_says_how_to_get_it(monkeypatch):
 
 
 def test_sentences_keep_every_character_of_the_corpus():
-    corpus = read_corpus()
-    for document in corpus.documents[::25]:
+    for document in read_corpus()[::25]:
         sentences = split_sentences(document)
         assert "".join("".join(sentences).split()) == "".join(document.split())
         assert all(sentence and sentence == " ".join(sentence.split()) for sentence in sentences)

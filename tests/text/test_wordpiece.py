@@ -32,7 +32,7 @@ AWKWARD = [
 
 @pytest.fixture(scope="module")
 def corpus():
-    return read_corpus().documents
+    return read_corpus()
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])
@@ -40,6 +40,7 @@ def tokenizer(request, corpus):
     return train_wordpiece(corpus[::4], 4096, lower_case=request.param)
 
 
+@pytest.mark.slow
 def test_hugging_face_gives_the_same_ids_on_every_line(tokenizer, corpus, tmp_path):
     save_tokenizer(tokenizer, tmp_path, max_length=128)
     lines = [line for document in corpus for line in document.split("\n") if line] + AWKWARD

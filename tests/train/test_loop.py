@@ -75,6 +75,21 @@ def stopping_at(step, number=signal.SIGTERM):
     return lambda finished: os.kill(os.getpid(), number) if finished == step else None
 
 
+def test_a_run_ends_where_an_evaluation_says_that_it_is_enough(tmp_path):
+    asked = []
+    enough = lambda evaluation: asked.append(evaluation) or len(asked) == 2
+    with train.Checkpoints(tmp_path) as checkpoints:
+        outcome, recorder = run(
+            cadence=train.Cadence(TOTAL, log_every=5, evaluate_every=3),
+            checkpoints=checkpoints,
+            evaluate=lambda state: {"loss": float(state.step)},
+            enough=enough,
+        )
+        restored = checkpoints.restore(train.create(*toy.start(), compiled("jit", 1)[1]))
+    assert asked == [{"eval_loss": 3.0}, {"eval_loss": 6.0}]
+    assert outcome.step == restored.step == max(recorder.rows) == 6 and "owed" not in restored.about
+
+
 def test_a_run_logs_evaluates_and_saves_when_it_should(tmp_path):
     evaluated = []
     evaluate = lambda state: evaluated.append(int(state.step)) or {"loss": 1.5}

@@ -63,6 +63,17 @@ def test_the_report_is_a_picture_that_is_not_empty(tmp_path, count):
     assert [path.name for path in tmp_path.iterdir()] == ["report.png"]
 
 
+def test_counts_are_shaded_by_their_row_and_an_empty_place_stays_empty(tmp_path):
+    curve, names = train.Panel("Loss", "nats", {"training": "loss"}), ["good", "bad"]
+    panels = [curve, curve, train.Matrix("Classes", names, np.array([[8, 0], [400, 400]]))]
+    train.draw_report(tmp_path / "report.png", rows(), panels, title="A run")
+    picture = (255 * matplotlib.image.imread(tmp_path / "report.png")[..., :3]).round()
+    height, width, _ = picture.shape
+    assert (picture[height // 2 + 60 :, width // 2 + 20 :] == 255).all()
+    shades = [matplotlib.colormaps["Blues"](share, bytes=True)[:3] for share in (0.0, 0.5, 1.0)]
+    assert all((picture == np.array(shade)).all(-1).sum() > 1000 for shade in shades)
+
+
 def test_a_report_that_cannot_be_written_is_told(tmp_path):
     with pytest.raises(
         train.RunError, match=r"train.draw_report: cannot write .*report.png; expected a folder with space"

@@ -1,0 +1,46 @@
+"""Rows of `activation`: see row.py."""
+
+from tests.layers.row import EXACT, ROUNDING, SUMS, TANH, Row, floats, kinks
+
+SHRUNK = (1e-6, "x - tanh(x) cancels near 0, in value and in slope")
+
+ROWS = [
+    Row("ReLU", (), kinks(25), EXACT),
+    Row("ReLU", (), kinks(25), EXACT, {"inplace": False}),
+    Row("ReLU6", (), kinks(25), EXACT),
+    Row("Threshold", (0.5, 20), kinks(25), EXACT),
+    Row("Hardtanh", (), kinks(25), EXACT),
+    Row("Hardtanh", (-2.5, 3), kinks(25), EXACT, {"inplace": False}),
+    Row("Hardsigmoid", (), kinks(25), ROUNDING),
+    Row("Hardswish", (), kinks(25), ROUNDING),
+    Row("Hardshrink", (), kinks(25), EXACT),
+    Row("Softshrink", (1.5,), kinks(25), EXACT),
+    Row("LeakyReLU", (), kinks(25), ROUNDING),
+    Row("LeakyReLU", (-0.5,), kinks(25), EXACT),
+    Row("PReLU", (), kinks(25), SUMS),
+    Row("PReLU", (3,), floats(3, 4), ROUNDING, {"init": -0.5}),
+    Row("RReLU", (), kinks(25), ROUNDING),
+    Row("RReLU", (0.25, 0.25), kinks(25), EXACT, modes=(True,)),
+    Row("ELU", (), kinks(25), ROUNDING),
+    Row("ELU", (-2.0,), kinks(25), ROUNDING),
+    Row("CELU", (2.0,), kinks(25), ROUNDING),
+    Row("SELU", (), kinks(25), ROUNDING),
+    Row("SiLU", (), kinks(25), ROUNDING),
+    Row("Mish", (), kinks(25), ROUNDING),
+    Row("GELU", (), kinks(25), ROUNDING),
+    Row("GELU", ("tanh",), kinks(25), TANH),
+    Row("Tanh", (), kinks(25), TANH),
+    Row("Sigmoid", (), kinks(25), ROUNDING),
+    Row("LogSigmoid", (), kinks(25), ROUNDING),
+    Row("Softplus", (), kinks(25), ROUNDING),
+    Row("Softplus", (2.0, 3), kinks(25), ROUNDING),
+    Row("Softsign", (), kinks(25), ROUNDING),
+    Row("Tanhshrink", (), kinks(25), SHRUNK),
+    Row("GLU", (), floats(3, 4), ROUNDING),
+    Row("GLU", (1,), floats(4, 3), ROUNDING),
+    Row("Softmax", (-1,), floats(4, 5), ROUNDING),
+    Row("Softmax", (1,), kinks(25), ROUNDING),
+    Row("LogSoftmax", (1,), floats(4, 5), ROUNDING),
+    Row("Softmin", (-1,), floats(4, 5), ROUNDING),
+    Row("Softmax2d", (), floats(3, 2, 2), ROUNDING),
+]

@@ -1,0 +1,38 @@
+"""What layers refuse when they are built, and in which words."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+import torch
+
+from funcnet import nn
+
+KEY = jax.random.key(0)
+
+REFUSALS = [
+    (lambda: nn.Dropout(1.5), ValueError, "dropout probability has to be between 0 and 1, got 1.5"),
+    (lambda: nn.AlphaDropout(-0.1), ValueError, "AlphaDropout: dropout probability has to be between 0 and 1"),
+    (lambda: nn.Embedding(3, 2, padding_idx=3), ValueError, "padding_idx must be within num_embeddings"),
+    (lambda: nn.Embedding(3, 2, _weight=jnp.ones((2, 3))), ValueError, "shape of weight does not match"),
+    (lambda: nn.Embedding.from_pretrained(jnp.ones(3)), ValueError, "expected a table of 2 dimensions"),
+    (lambda: nn.Bilinear(0, 2, 3), ValueError, "in1_features must be > 0, got 0"),
+    (lambda: nn.GroupNorm(4, 6), ValueError, "num_channels must be divisible by num_groups; got 6 channels in 4"),
+    (lambda: nn.Conv1d(4, 4, 3, groups=0), ValueError, "groups must be a positive integer, got 0"),
+    (lambda: nn.Conv1d(4, 4, 3, groups=3), ValueError, "in_channels must be divisible by groups; got 4 channels"),
+    (lambda: nn.Conv2d(4, 5, 3, groups=4), ValueError, "out_channels must be divisible by groups; got 5 channels"),
+    (lambda: nn.Conv2d(3, 4, 3, padding="full"), ValueError, "expected padding 'same', 'valid' or numbers"),
+    (lambda: nn.Conv2d(3, 4, 3, stride=2, padding="same"), ValueError, "not supported for strided convolutions"),
+    (lambda: nn.Conv3d(3, 4, 3, padding_mode="wrap"), ValueError, "padding_mode must be one of .* got 'wrap'"),
+    (lambda: nn.Flatten(2).apply({}, {}, jnp.ones((2, 3))), ValueError, "expected -2 to 1, got 2"),
+    (lambda: nn.Flatten(1, 0).apply({}, {}, jnp.ones((2, 3))), ValueError, "start_dim cannot come after end_dim"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "text"), REFUSALS, ids=[text for *_, text in REFUSALS])
+def test_refusals_say_why(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_scalars_flatten_to_one_element_as_in_torch():
+    assert nn.Flatten(0).apply({}, {}, jnp.float32(3))[0].shape == tuple(torch.nn.Flatten(0)(torch.tensor(3.0)).shape)

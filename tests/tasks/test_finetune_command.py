@@ -1,0 +1,311 @@
+"""`funcnet finetune`, `predict` and `evaluate` as a person uses them: every task learns, what is written opens
+elsewhere, runs stop and go on, and what is wrong is said."""
+
+import csv
+import json
+
+import jax
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from funcnet.models import bert
+from funcnet.tasks.finetuning import directory
+from funcnet.tasks.finetuning import run as run_module
+from funcnet.tasks.finetuning.text_task import TextTask
+from funcnet.text import load_tokenizer
+from funcnet.weights import load
+from tests.tasks.command import metrics, run_here
+from tests.tasks.finetuning import all_texts, sentence, write_model, write_task
+
+slow = pytest.mark.slow
+TASKS = ["classify", "regress", "pairs", "tokens", "choice", "answer"]
+FAST = ["--learning-rate", "5e-3", "--batch-size", "8", "--seq-len", "32", "--devices", "1", "--buckets", "1"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("model"), all_texts())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """Compiled programs of one test serve the next."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def finetune(task, model, train, out, *more):
+    return run_here("finetune", task, "--model", model, "--train", train, "--out", out, *FAST, *more)
+
+
+def refused(capsys, *arguments):
+    """What stands on standard error when a command ends with 2."""
+    assert run_here(*arguments) == 2
+    return capsys.readouterr().err
+
+
+@slow
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_learns_and_its_directory_predicts(task, model, tmp_path, capsys):
+    train, out = write_task(tmp_path, task), tmp_path / "out"
+    assert finetune(task, model, train, out, "--epochs", "8", "--split", "0", "--test", train) == 0
+    values = json.loads((out / "eval.json").read_text())
+    right = {"regress": "test_pearson", "tokens": "test_f1", "answer": "test_exact"}.get(task, "test_accuracy")
+    assert values[right] > (98 if task == "answer" else 0.98), values
+    assert (out / "report.png").stat().st_size > 10_000 and not (out / "checkpoints").exists()
+
+    capsys.readouterr()
+    assert run_here("evaluate", out, train, "--out", tmp_path / "figures.json") == 0
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures == json.loads(capsys.readouterr().out)
+    assert figures[right.removeprefix("test_")] == pytest.approx(values[right])
+    assert run_here("predict", out, train) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == figures.get("examples", figures.get("total"))
+    keys = {"regress": "value", "tokens": "tags", "answer": "n_best", "choice": "probabilities"}
+    assert keys.get(task, "probabilities") in lines[0]
+
+
+@pytest.fixture(scope="module")
+def classified(model, tmp_path_factory):
+    """A finished run of `classify` with validation."""
+    folder = tmp_path_factory.mktemp("classified")
+    train = write_task(folder, "classify", 60)
+    assert finetune("classify", model, train, folder / "out", "--epochs", "6", "--split", "0.2") == 0
+    return folder / "out"
+
+
+def test_new_lines_of_text(classified, tmp_path, capsys):
+    """A new user's way: a text file in, a label a line out, as JSON or as a table."""
+    lines = tmp_path / "new.txt"
+    lines.write_text('the soup was great\nreally cold soup, "awful"\n')
+    capsys.readouterr()
+    assert run_here("predict", classified, lines) == 0
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (first["text"], first["label"], second["label"]) == ("the soup was great", "good", "bad")
+    assert first["probability"] == max(first["probabilities"].values()) > 0.5
+    assert sum(first["probabilities"].values()) == pytest.approx(1)
+    assert run_here("predict", classified, lines, "--out", tmp_path / "out.csv") == 0
+    rows = list(csv.DictReader((tmp_path / "out.csv").open(newline="")))
+    assert [row["label"] for row in rows] == ["good", "bad"] and rows[1]["text"] == 'really cold soup, "awful"'
+    assert float(rows[0]["probability of good"]) == pytest.approx(first["probability"])
+
+
+CLASSES = {
+    "classify": transformers.AutoModelForSequenceClassification,
+    "tokens": transformers.AutoModelForTokenClassification,
+    "choice": transformers.AutoModelForMultipleChoice,
+    "answer": transformers.AutoModelForQuestionAnswering,
+}
+
+
+@slow
+@pytest.mark.parametrize("task", CLASSES)
+def test_transformers_opens_it_and_says_the_same(task, model, tmp_path):
+    train, out = write_task(tmp_path, task, 16), tmp_path / "out"
+    assert finetune(task, model, train, out, "--epochs", "1", "--split", "0") == 0
+    theirs = CLASSES[task].from_pretrained(out).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    net, params, state = bert.from_pretrained(out, directory.load(out).task.model)
+    texts = [sentence(number, "good") for number in range(4)]
+    given = tokenizer(texts, padding=True, return_tensors="pt")
+    assert given["input_ids"][0].tolist()[:5] == load_tokenizer(out).encode(texts[0]).ids[:5]
+    if task == "choice":
+        given = {name: value[None] for name, value in given.items()}
+    with torch.no_grad():
+        expected = theirs(**given)
+    ours, _ = net.apply(params, state, **{name: value.numpy() for name, value in given.items()})
+    told = (expected.start_logits, expected.end_logits) if task == "answer" else (expected.logits,)
+    for a, b in zip(ours if task == "answer" else (ours,), told, strict=True):
+        np.testing.assert_allclose(a, b.numpy(), rtol=1e-4, atol=1e-5)
+    if task == "classify":
+        assert theirs.config.id2label == {0: "bad", 1: "good"}
+        assert theirs.config.problem_type == "single_label_classification"
+
+
+def test_what_a_run_writes(classified):
+    values = json.loads((classified / "eval.json").read_text())
+    rows = metrics(classified)
+    assert [row["step"] for row in rows] == sorted({row["step"] for row in rows})
+    assert {"loss", "label_accuracy", "learning_rate", "grad_norm"} <= set(rows[0])
+    evaluated = {row["step"]: row["eval_accuracy"] for row in rows if "eval_accuracy" in row}
+    assert len(evaluated) == 6
+    best = max(evaluated.values())
+    assert values["accuracy"] == best and values["best_step"] == min(s for s, v in evaluated.items() if v == best)
+
+
+def test_a_new_head_is_named(model, tmp_path, capsys):
+    task = TextTask(labels=("a", "b", "c"))
+    directory.start(model, task)
+    assert "classifier.weight, classifier.bias" in capsys.readouterr().out
+
+
+def test_a_run_that_has_finished_does_nothing_more(classified, capsys):
+    config = json.loads((classified / "run.json").read_text())["config"]
+    again = ["--epochs", "6", "--split", "0.2", "--resume"]
+    assert finetune("classify", config["model"], config["train"], classified, *again) == 0
+    assert "has finished" in capsys.readouterr().out
+
+
+@slow
+def test_stopped_and_resumed_it_ends_with_the_same_bits(classified, tmp_path, monkeypatch, capsys):
+    config = json.loads((classified / "run.json").read_text())["config"]
+    arguments = ["classify", config["model"], config["train"], tmp_path / "out", "--epochs", "6", "--split", "0.2"]
+    write, stops = run_module.JsonLines.write, []
+
+    def stopping(self, step, values):
+        write(self, step, values)
+        if step == 20:
+            stops[0]._note(15, None)
+
+    made = run_module.Interruption.__init__
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module.JsonLines, "write", stopping)
+        patch.setattr(run_module.Interruption, "__init__", lambda self: (made(self), stops.append(self))[0])
+        assert finetune(*arguments) == 143
+    assert finetune(*arguments, "--resume") == 0
+    assert metrics(tmp_path / "out") == metrics(classified)
+    assert (tmp_path / "out/model.safetensors").read_bytes() == (classified / "model.safetensors").read_bytes()
+
+
+@slow
+def test_what_is_frozen_stays_and_layers_learn_at_their_rates(model, tmp_path):
+    train = write_task(tmp_path, "classify", 16)
+    out = tmp_path / "out"
+    frozen = ["--freeze", "bert.embeddings", "bert.encoder.layer.0", "bert.**.LayerNorm", "--layer-decay", "0.5"]
+    assert finetune("classify", model, train, out, "--epochs", "1", "--split", "0", *frozen) == 0
+    before, after = load(model / "model.safetensors"), load(out / "model.safetensors")
+    moved = {name for name in after if name in before and not np.array_equal(before[name], after[name])}
+    assert moved and not any("embeddings" in name or "layer.0." in name or "LayerNorm" in name for name in moved)
+    assert "bert.encoder.layer.1.output.dense.weight" in moved
+
+
+@slow
+def test_a_run_ends_when_it_has_been_good_for_long(model, tmp_path):
+    train = write_task(tmp_path, "classify")
+    out = tmp_path / "out"
+    assert finetune("classify", model, train, out, "--epochs", "40", "--patience", "2", "--validation", train) == 0
+    values = json.loads((out / "eval.json").read_text())
+    rows = [row for row in metrics(out) if "eval_accuracy" in row]
+    assert values["steps"] == rows[-1]["step"] < 6 * 40
+    best = [row["eval_accuracy"] for row in rows].index(max(row["eval_accuracy"] for row in rows))
+    assert len(rows) - 1 - best == 2 and values["accuracy"] == rows[best]["eval_accuracy"]
+
+
+@slow
+def test_seeds_are_repeated_with_mean_and_spread(model, tmp_path):
+    train = write_task(tmp_path, "classify", 24)
+    out = tmp_path / "out"
+    more = ["--epochs", "2", "--split", "0", "--test", train, "--seeds", "2", "--seed", "5"]
+    assert finetune("classify", model, train, out, *more) == 0
+    values = json.loads((out / "eval.json").read_text())
+    runs = [json.loads((out / f"seed-{seed}/eval.json").read_text()) for seed in (5, 6)]
+    losses = [run["test_loss"] for run in runs]
+    assert values["mean"]["test_loss"] == pytest.approx(np.mean(losses)) and losses[0] != losses[1]
+    assert values["spread"]["test_loss"] == pytest.approx(np.std(losses, ddof=1))
+    best = out / f"seed-{values['best_seed']}"
+    assert (out / "model.safetensors").read_bytes() == (best / "model.safetensors").read_bytes()
+
+
+@slow
+def test_nothing_is_compiled_after_the_first_epoch(model, tmp_path, monkeypatch):
+    train = write_task(tmp_path, "classify")
+    compiled, steps = [], []
+    note = lambda name, seconds, **more: compiled.append(1) if name.endswith("backend_compile_duration") else None
+    jax.monitoring.register_event_duration_secs_listener(note)
+    write = run_module.JsonLines.write
+    count = lambda self, step, values: (write(self, step, values), steps.append((step, len(compiled))))[0]
+    monkeypatch.setattr(run_module.JsonLines, "write", count)
+    more = ["--epochs", "4", "--validation", train, "--buckets", "3", "--log-every", "1"]
+    assert finetune("classify", model, train, tmp_path / "out", *more) == 0
+    counts = dict(steps)
+    assert counts[1] > 0 and counts[24] == counts[7]
+
+
+# --------------------------------------------------------------------------------------------------- what is wrong
+
+
+def test_a_vocabulary_that_does_not_fit(model, tmp_path, capsys):
+    other = write_model(tmp_path / "other", all_texts())
+    with open(other / "vocab.txt", "a") as file:
+        file.write("extra\n")
+    (other / "tokenizer.json").unlink()
+    train = write_task(tmp_path, "classify", 12)
+    said = refused(capsys, "finetune", "classify", "--model", other, "--train", train, "--out", tmp_path / "out", *FAST)
+    assert "the vocabulary does not fit the model's word table" in said and "'extra'" in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--epochs", "0"], "finetune: --epochs; expected above 0, got 0.0"),
+        (["--split", "1"], "finetune: --split; expected from 0 to below 1, got 1.0"),
+        (["--seq-len", "4096"], "finetune: --seq-len; expected 8 to 512"),
+        (["--freeze", "**"], "finetune: --freeze; expected patterns that leave something to train"),
+        (["--freeze", "bert.embedings"], "finetune: --freeze: pattern 'bert.embedings' matches nothing"),
+        pytest.param(
+            *(["--metric", "bleu", "--epochs", "1"], "finetune: --metric; expected one of loss, accuracy"), marks=slow
+        ),
+        (["--text-column", "body"], "no column 'body'; expected 'body', 'label', got 'text', 'label'"),
+        (["--batch-size", "9", "--accumulate", "2"], "finetune: --batch-size"),
+    ],
+)
+def test_settings_that_cannot_be(model, tmp_path, capsys, more, message):
+    train = write_task(tmp_path, "classify", 12)
+    said = refused(
+        capsys, "finetune", "classify", "--model", model, "--train", train, "--out", tmp_path / "out", *FAST, *more
+    )
+    assert message in said and said.count("\n") == 1
+
+
+def test_a_folder_that_is_none_of_glues(model, tmp_path, capsys):
+    (tmp_path / "texts").mkdir()
+    said = refused(
+        capsys,
+        "finetune",
+        "classify",
+        "--model",
+        model,
+        "--train",
+        tmp_path / "texts",
+        "--out",
+        tmp_path / "out",
+        *FAST,
+    )
+    assert "expected a file, or a folder of GLUE's" in said
+
+
+@slow
+def test_a_folder_of_glues(model, tmp_path, capsys):
+    folder = tmp_path / "SST-2"
+    folder.mkdir()
+    rows = [f"{sentence(n, ('good', 'bad')[n % 2])} \t{n % 2}\n" for n in range(24)]
+    (folder / "train.tsv").write_text("sentence\tlabel\n" + "".join(rows))
+    (folder / "dev.tsv").write_text("sentence\tlabel\n" + "".join(rows[:8]))
+    assert finetune("classify", model, folder, tmp_path / "out", "--epochs", "1") == 0
+    assert "8 validation examples" in capsys.readouterr().out
+    assert set(json.loads((tmp_path / "out/eval.json").read_text())) >= {"accuracy", "f1", "matthews", "best_step"}
+
+
+@slow
+def test_long_texts_are_cut_and_counted(model, tmp_path, capsys):
+    file = tmp_path / "long.csv"
+    file.write_text("text,label\n" + "fine soup " * 40 + ",good\n" + "bad,bad\n" * 7)
+    assert finetune("classify", model, file, tmp_path / "out", "--epochs", "1", "--split", "0") == 0
+    assert "8 training examples, 53 tokens; 1 texts longer than 32 tokens were cut." in capsys.readouterr().out
+
+
+def test_a_directory_that_was_not_fine_tuned(model, tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("soup\n")
+    said = refused(capsys, "predict", model, tmp_path / "a.txt")
+    assert "holds no fine-tuned BERT" in said and "BertForPreTraining" in said
+
+
+def test_a_label_that_training_never_saw(classified, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("text,label\nfine,good\nso so,middling\n")
+    said = refused(capsys, "evaluate", classified, tmp_path / "a.csv")
+    assert "a.csv, line 3: label 'middling' was never seen in training; expected one of 'bad', 'good'" in said

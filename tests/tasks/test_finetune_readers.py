@@ -1,0 +1,292 @@
+"""Files of labelled texts: every form read right, and what is wrong named by file, line and column."""
+
+import json
+
+import pytest
+
+from funcnet.tasks.finetuning.data import split
+from funcnet.tasks.finetuning.examples import Columns, TextExample, read_choices, read_texts, read_tokens
+from funcnet.tasks.finetuning.glue import glue_task, read_glue
+from funcnet.tasks.finetuning.squad import read_squad
+from funcnet.tasks.finetuning.tables import read_table
+from funcnet.tasks.finetuning.text_task import TextTask
+from funcnet.tasks.finetuning.token_task import TokenTask
+from tests import real_data
+
+
+def write(folder, name, content):
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", '\ufefftext,label\n"One, ""two""\nthree",x\r\nfour,y\n'),
+        ("a.jsonl", '{"text": "One, \\"two\\"\\nthree", "label": "x"}\n\n{"text": "four", "label": "y"}'),
+    ],
+)
+def test_tables_of_every_form(tmp_path, name, content):
+    rows = read_table(write(tmp_path, name, content)).rows
+    assert [row.values for row in rows] == [{"text": 'One, "two"\nthree', "label": "x"}, {"text": "four", "label": "y"}]
+    assert [row.line for row in rows] == ([1, 3] if name == "a.jsonl" else [2, 4])
+
+
+def test_tabs_do_not_quote_and_plain_lines_are_texts(tmp_path):
+    table = read_table(write(tmp_path, "a.tsv", 'text\tlabel\n"quoted" word\tx\n'))
+    assert table.rows[0].values == {"text": '"quoted" word', "label": "x"}
+    assert [row.values["text"] for row in read_table(write(tmp_path, "a.txt", "one\n\ntwo, three\n")).rows] == [
+        "one",
+        "two, three",
+    ]
+
+
+def test_oranges_head_is_passed_over():
+    rows = read_table(real_data.reuters("train")).rows
+    assert len(rows) == 5485 and rows[0].line == 5
+    assert set(rows[0].values) == {"Category", "Text"} and rows[0].values["Category"] == "earn"
+
+
+TABLES = [
+    ("a.csv", "text,label\na,b\nc\n", r"a.csv, line 3: a ragged row; expected 2 columns \(text, label\), got 1: no"),
+    ("a.csv", "text,label\na,b,c\n", r"a.csv, line 2: a ragged row; .* got 3: 'c' in column 3"),
+    ("a.tsv", "text\tlabel\na\n", r"a.tsv, line 2: a ragged row"),
+    ("a.csv", 'text,label\na,b\n"c" d,e\n', r"a.csv, line 3, character 4: wrong quoting; .*' ' behind the clo"),
+    ("a.csv", 'text,label\n"a,b\nc,d\n', r"a.csv, line 2, character 1: wrong quoting; .* a quote that never closes"),
+    ("a.csv", b"text,label\nok,x\ncaf\xe9,y\n", r"a.csv, line 3, byte 4: not UTF-8; .* got byte 0xe9"),
+    ("a.csv", "text,text\na,b\n", r"line 1: column 'text' is there twice"),
+    ("a.csv", "text,label\n", r"a.csv holds no rows"),
+    ("a.csv", "", r"a.csv holds no rows"),
+    ("a.jsonl", '{"text": "a"}\n{"text": b}\n', r"a.jsonl, line 2, character 10: no JSON; .*'Expecting value'"),
+    ("a.jsonl", '["a"]\n', r"a.jsonl, line 1: expected a JSON object, got list"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "message"), TABLES)
+def test_what_is_wrong_with_a_table_is_named(tmp_path, name, content, message):
+    with pytest.raises(ValueError, match=message):
+        read_table(write(tmp_path, name, content))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no.csv is not there; expected a file"):
+        read_table(tmp_path / "no.csv")
+
+
+TEXTS = [
+    ("sentence,label\na,b\n", {}, r"line 1: no column 'text'; expected 'text', 'label', got 'sentence', 'label'"),
+    ("text,label\na,\n", {}, r"line 2, column 'label': expected a label, got nothing"),
+    ("text,label\na,1\nb,nan\n", {"numbers": True}, r"line 3, column 'label': expected a finite number, got 'nan'"),
+    ("text,label\na,b\n", {"pairs": True}, r"no column 'text_b'; expected 'text', 'text_b', 'label'"),
+]
+
+
+@pytest.mark.parametrize(("content", "options", "message"), TEXTS)
+def test_what_is_wrong_with_texts_is_named(tmp_path, content, options, message):
+    with pytest.raises(ValueError, match=message):
+        read_texts(write(tmp_path, "a.csv", content), Columns(), **options)
+
+
+def test_a_text_that_is_none(tmp_path):
+    with pytest.raises(ValueError, match=r"line 1, column 'text': expected a text, got nothing"):
+        read_texts(write(tmp_path, "a.jsonl", '{"text": null, "label": 1}'), Columns())
+
+
+def test_plain_lines_have_no_columns(tmp_path):
+    (example,) = read_texts(write(tmp_path, "a.txt", "so it goes\n"), Columns(text="Body"), labelled=False)
+    assert example.text == "so it goes"
+
+
+def test_labels_are_learned_and_unseen_ones_named(tmp_path):
+    train = read_texts(write(tmp_path, "a.csv", "text,label\na,10\nb,9\n"), Columns())
+    task = TextTask().learn(train)
+    assert task.labels == ("9", "10")
+    other = read_texts(write(tmp_path, "b.csv", "text,label\na,9\nb,11\n"), Columns())
+    with pytest.raises(ValueError, match=r"b.csv, line 3: label '11' was never seen in training; .* '9', '10'"):
+        task.scores(other, [{"label": "9"}, {"label": "9"}])
+
+
+def test_one_class_is_refused(tmp_path):
+    train = read_texts(write(tmp_path, "a.csv", "text,label\na,x\nb,x\n"), Columns())
+    with pytest.raises(ValueError, match=r"a.csv, line 2: one class, 'x', in all 2 training examples"):
+        TextTask().learn(train)
+
+
+def test_several_labels_in_a_cell_or_a_list(tmp_path):
+    cells = read_texts(write(tmp_path, "a.csv", "text,label\na,x|y\nb,\n"), Columns(separator="|"))
+    lists = read_texts(write(tmp_path, "a.jsonl", '{"text":"a","label":["x","y"]}\n{"text":"b","label":[]}'), Columns())
+    assert [e.label for e in cells] == [e.label for e in lists] == [("x", "y"), ()]
+    task = TextTask().learn(cells)
+    assert task.several and task.labels == ("x", "y") and task.config()["problem_type"] == "multi_label_classification"
+
+
+GLUE = {
+    "CoLA": ("gj04\t1\t\tOur friend.\ngj05\t0\t*\tThem buy.\n", [("Our friend.", None, "1"), ("Them buy.", None, "0")]),
+    "SST-2": ("sentence\tlabel\nfine film \t1\n", [("fine film ", None, "1")]),
+    "MRPC": ("\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tHe said \"x\tShe said\n",
+             [('He said "x', "She said", "1")]),
+    "STS-B": ("index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+              "0\tg\tf\t2012\t1\tn\tn\ta plane\tan air plane\t5.000\n", [("a plane", "an air plane", 5.0)]),
+    "QQP": ("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\tHow?\tWhy?\t0\n4\t5\n",
+            [("How?", "Why?", "0")]),
+    "MNLI": ("index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\t"
+             "sentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label\n"
+             "0\t3\t3n\tg\t(\t(\t(R\t(R\tp\th\tneutral\tentailment\n", [("p", "h", "entailment")]),
+    "QNLI": ("index\tquestion\tsentence\tlabel\n0\tq?\ts\tnot_entailment\n", [("q?", "s", "not_entailment")]),
+    "RTE": ("index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n", [("a", "b", "entailment")]),
+    "WNLI": ("index\tsentence1\tsentence2\tlabel\n0\ta\tb\t1\n", [("a", "b", "1")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GLUE)
+def test_glues_columns(tmp_path, name):
+    content, expected = GLUE[name]
+    file = write(tmp_path, f"{name}/train.tsv", content)
+    examples, left_out = read_glue(file, glue_task(file))
+    assert [(e.text, e.second, e.label) for e in examples] == expected
+    assert left_out == ([3] if name == "QQP" else [])
+
+
+def test_glues_test_files_have_no_labels(tmp_path):
+    file = write(tmp_path, "cola/test.tsv", "index\tsentence\n0\tBill ate.\n")
+    assert read_glue(file, glue_task(file), labelled=False)[0][0].text == "Bill ate."
+    with pytest.raises(ValueError, match=r"test.tsv, line 1: no column 'label' of CoLA; .* with labels"):
+        read_glue(file, glue_task(file))
+    file = write(tmp_path, "AX/diagnostic.tsv", "index\tsentence1\tsentence2\n0\ta\tb\n")
+    assert read_glue(file, glue_task(file), labelled=False)[0][0].second == "b"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("RTE", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\n", "train.tsv, line 2: a ragged row; expected 4 columns"),
+        ("RTE", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\t\n", "line 2, column 'label': expected a label, got"),
+        ("STS-B", "sentence1\tsentence2\tscore\na\tb\tx\n", "line 2, column 'score': expected a number, got 'x'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_file_of_glues_is_named(tmp_path, name, content, message):
+    file = write(tmp_path, f"{name}/train.tsv", content)
+    with pytest.raises(ValueError, match=message):
+        read_glue(file, glue_task(file))
+
+
+def test_the_wrong_task_for_a_folder_of_glues(tmp_path):
+    file = write(tmp_path, "RTE/dev.tsv", GLUE["RTE"][0])
+    with pytest.raises(ValueError, match=r"is GLUE's RTE; expected `pairs`, got `classify`"):
+        TextTask().read(file, labelled=True)
+
+
+def test_conlls_columns(tmp_path):
+    content = "-DOCSTART- -X- -X- O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\nPeter NNP I-NP I-PER\n"
+    first, second = read_tokens(write(tmp_path, "eng.train", content), Columns())
+    assert (first.words, first.tags) == (["EU", "rejects"], ["I-ORG", "O"])
+    assert (second.words, second.tags, second.where[-6:]) == (["Peter"], ["I-PER"], "line 6")
+    row = json.dumps({"tokens": ["EU"], "tags": ["I-ORG"]})
+    assert read_tokens(write(tmp_path, "a.jsonl", row), Columns())[0].tags == ["I-ORG"]
+    assert read_tokens(write(tmp_path, "a.txt", "EU rejects\n"), Columns(), labelled=False)[0].words == [
+        "EU",
+        "rejects",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.conll", "EU NNP I-ORG\nrejects O\n", r"line 2: a ragged row; expected 3 columns, got 2: 'rejects O'"),
+        ("a.conll", "EU\n", r"line 1: expected a word and its tag, got 'EU'"),
+        ("a.conll", "\n\n", r"holds no sentences"),
+        ("a.jsonl", '{"tokens": ["a"], "tags": []}', r"line 1: expected a tag a word, got 1 words and 0 tags"),
+        ("a.jsonl", '{"tokens": "a", "tags": []}', r"line 1, column 'tokens': expected a list, got 'a'"),
+    ],
+)
+def test_what_is_wrong_with_tagged_words_is_named(tmp_path, name, content, message):
+    with pytest.raises(ValueError, match=message):
+        read_tokens(write(tmp_path, name, content), Columns())
+
+
+def test_one_tag_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"line 1: one tag, 'O', in all training sentences"):
+        TokenTask().learn(read_tokens(write(tmp_path, "a.conll", "a O\nb O\n"), Columns()))
+
+
+def test_choices(tmp_path):
+    swag = "sent1,sent2,ending0,ending1,label\nHe ran.,He,fell,sang,1\n"
+    columns = Columns(text="sent1", second="sent2")
+    (example,) = read_choices(write(tmp_path, "a.csv", swag), columns)
+    assert (example.text, example.choices, example.label) == ("He ran.", ["He fell", "He sang"], 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"text":"a","choices":["x","y"],"label":2}', r"line 1: expected a label from 0 to 1, got 2"),
+        ('{"text":"a","choices":["x"],"label":0}', r"line 1: expected at least 2 choices, got 1 choices"),
+        ('{"text":"a","choices":["x","y"],"label":0}\n{"text":"a","choices":["x","y","z"],"label":0}',
+         r"line 2: expected 2 choices, got 3 choices"),
+        ('{"text":"a","label":0}', r"no choices; expected a column 'choices' \(a list\) or choice0"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_choices_is_named(tmp_path, content, message):
+    with pytest.raises(ValueError, match=message):
+        read_choices(write(tmp_path, "a.jsonl", content), Columns())
+
+
+def squad_file(folder, answers, indent=1, **more):
+    qa = {"id": "q7", "question": "Who?", "answers": answers, **more}
+    data = {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "The cat sat.", "qas": [qa]}]}]}
+    return write(folder, "squad.json", json.dumps(data, indent=indent))
+
+
+def test_squads_fixtures_are_read_and_stand_where_they_say():
+    questions = read_squad(real_data.squad())
+    assert len(questions) > 4 and len({question.id for question in questions}) == len(questions)
+    for question in questions:
+        assert question.answers and question.has_answer is None
+        assert all(question.context[start : start + len(text)] == text for text, start in question.answers)
+
+
+def test_an_answer_that_is_not_at_its_offset(tmp_path):
+    file = squad_file(tmp_path, [{"text": "cat", "answer_start": 5}])
+    message = r"squad.json: 1 questions whose answer is not at its offset; [\s\S]*line 11, character 8, question 'q7': "
+    with pytest.raises(ValueError, match=message + r"expected 'cat' at character 5 of its context, got 'at '"):
+        read_squad(file)
+
+
+def test_questions_without_answers(tmp_path):
+    with pytest.raises(ValueError, match=r"question 'q7': expected an answer, got none"):
+        read_squad(squad_file(tmp_path, []))
+    assert read_squad(squad_file(tmp_path, []), labelled=False)[0].answers == ()
+    (question,) = read_squad(squad_file(tmp_path, [], is_impossible=True))
+    assert question.has_answer is False
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", r"line 1, character 2: no JSON"),
+        ("{}", r"not SQuAD's format; .* got none of 'data'"),
+        ('{"data": []}', r"holds no questions"),
+    ],
+)
+def test_what_is_wrong_with_a_file_of_questions_is_named(tmp_path, content, message):
+    with pytest.raises(ValueError, match=message):
+        read_squad(write(tmp_path, "squad.json", content))
+
+
+def test_a_question_that_is_there_twice(tmp_path):
+    qa = {"id": "q", "question": "Who?", "answers": [{"text": "The", "answer_start": 0}]}
+    data = {"data": [{"paragraphs": [{"context": "The cat", "qas": [qa, qa]}]}]}
+    with pytest.raises(ValueError, match="question 'q' is there 2 times"):
+        read_squad(write(tmp_path, "squad.json", json.dumps(data)))
+
+
+def test_a_split_keeps_copies_of_a_text_on_one_side():
+    examples = [TextExample(f"text {number % 20}", None, "x", "") for number in range(60)]
+    train, held_out = split(examples, 0.25, seed=3)
+    assert len(train) + len(held_out) == 60 and 15 <= len(held_out) <= 17
+    assert not {e.text for e in train} & {e.text for e in held_out}
+    assert split(examples, 0.25, seed=3) == (train, held_out) != split(examples, 0.25, seed=4)
+    with pytest.raises(ValueError, match=r"1 different text\(s\) to train on; expected at least two"):
+        split(examples[:1], 0.5, seed=0)

@@ -1,0 +1,195 @@
+"""Rows and batches: tokens as transformers cuts them, windows as its tokenizer slides them, spans where answers are,
+buckets that see every row once with the same shapes in every epoch."""
+
+import itertools
+
+import numpy as np
+import pytest
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from funcnet.tasks.finetuning.answer_task import AnswerTask, windows
+from funcnet.tasks.finetuning.batches import BucketLoader, bucket_lengths
+from funcnet.tasks.finetuning.choice_task import ChoiceTask
+from funcnet.tasks.finetuning.encoding import Encoded, check_fit, describe_cut, encode
+from funcnet.tasks.finetuning.examples import ChoiceExample, TokenExample
+from funcnet.tasks.finetuning.squad import Question, read_squad
+from funcnet.tasks.finetuning.token_task import TokenTask
+from funcnet.text import load_tokenizer
+from tests import real_data
+
+TEXT = "The quick brown fox jumps over the lazy dog, and unbelievably naïve café-goers applaud."
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load_tokenizer(real_data.minilm())
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    return transformers.BertTokenizerFast.from_pretrained(real_data.minilm())
+
+
+def row(rows, number):
+    part = slice(rows.starts[number], rows.starts[number + 1])
+    return rows.tokens[part].tolist(), rows.types[part].tolist()
+
+
+@pytest.mark.parametrize("seq_len", [8, 13, 64])
+def test_texts_and_pairs_are_cut_as_by_transformers(tokenizer, theirs, seq_len):
+    texts = [TEXT, "", "short", TEXT * 3]
+    pairs = [(a, b) for a in texts for b in texts]
+    for some in (texts, pairs):
+        rows = encode(tokenizer, some, seq_len)
+        columns = [list(column) for column in zip(*some, strict=True)] if some is pairs else [some]
+        expected = theirs(*columns, truncation="longest_first", max_length=seq_len)
+        for number in range(len(some)):
+            assert row(rows, number) == (expected["input_ids"][number], expected["token_type_ids"][number])
+        whole = theirs(*columns)["input_ids"]
+        assert rows.truncated == sum(len(ids) > seq_len for ids in whole)
+
+
+def test_the_first_token_of_a_word_has_its_tag(tokenizer, theirs):
+    words, tags = ["Unbelievably", "naïve", "applauds", "."], ["B-X", "I-X", "O", "O"]
+    task = TokenTask().learn([TokenExample(words, tags, "")])
+    rows = task.encode([TokenExample(words, tags, "")], tokenizer, 32, labelled=True)
+    expected = theirs(words, is_split_into_words=True)
+    assert rows.tokens.tolist() == expected["input_ids"]
+    seen, wanted = set(), []
+    for word in expected.word_ids():
+        wanted.append(-100 if word is None or word in seen else task.labels.index(tags[word]))
+        seen.add(word)
+    assert rows.labels.tolist() == wanted
+
+
+def test_an_unseen_tag_is_named(tokenizer):
+    task = TokenTask().learn([TokenExample(["a", "b"], ["O", "B-X"], "")])
+    with pytest.raises(ValueError, match=r"b.conll, line 3, word 2: tag 'B-Y' was never seen in training"):
+        task.encode([TokenExample(["a", "b"], ["O", "B-Y"], "b.conll, line 3")], tokenizer, 32, labelled=True)
+
+
+def test_choices_are_rows_of_pairs(tokenizer, theirs):
+    example = ChoiceExample("How was it?", ["fine", "not very good at all"], 1, "")
+    rows = ChoiceTask().encode([example], tokenizer, 32, labelled=True)
+    batch = rows.fill(np.array([0]), 16, 2, pad_id=0)
+    expected = theirs([example.text] * 2, example.choices, padding="max_length", max_length=16, return_tensors="np")
+    assert batch["input_ids"].shape == (2, 2, 16)
+    np.testing.assert_array_equal(batch["input_ids"][0], expected["input_ids"])
+    np.testing.assert_array_equal(batch["attention_mask"][0], expected["attention_mask"])
+    assert batch["labels"].tolist() == [1, -100] and batch["counted"].tolist() == [True, False]
+    other = ChoiceExample("?", ["a", "b", "c"], 1, "a.csv, line 9")
+    with pytest.raises(ValueError, match=r"a.csv, line 9: expected 2 choices as in the first row, got 3"):
+        ChoiceTask().encode([example, other], tokenizer, 32, labelled=True)
+
+
+@pytest.mark.parametrize("stride", [16, 40])
+def test_windows_are_those_of_transformers(tokenizer, theirs, stride):
+    """Its stride is what two windows share; ours, as Google's, how far they are apart."""
+    questions = read_squad(real_data.squad())
+    task = AnswerTask(doc_stride=stride)
+    rows = task.encode(questions, tokenizer, 64, labelled=True)
+    number = 0
+    for index, question in enumerate(questions):
+        room = 64 - 3 - len(theirs(question.question, add_special_tokens=False)["input_ids"])
+        overlap = {"truncation": "only_second", "max_length": 64, "stride": room - min(stride, room)}
+        also = {"return_overflowing_tokens": True, "return_offsets_mapping": True}
+        expected = theirs(question.question, question.context, **overlap, **also)
+        for place, ids in enumerate(expected["input_ids"]):
+            assert row(rows, number) == (ids, expected["token_type_ids"][place])
+            window = rows.windows[number]
+            assert window.question == index
+            here = slice(window.prefix, window.prefix + len(window.offsets))
+            np.testing.assert_array_equal(window.offsets, expected["offset_mapping"][place][here])
+            number += 1
+    assert number == len(rows)
+
+
+def test_spans_are_the_answers_or_the_head_of_the_row(tokenizer):
+    questions = read_squad(real_data.squad())
+    rows = AnswerTask(doc_stride=16).encode(questions, tokenizer, 64, labelled=True)
+    held = set()
+    for window, (first, last) in zip(rows.windows, rows.labels, strict=True):
+        answer, start = questions[window.question].answers[0]
+        offsets = window.offsets
+        whole = offsets[0, 0] <= start and start + len(answer) <= offsets[-1, 1]
+        assert (first > 0) == whole
+        if whole:
+            held.add(window.question)
+            told = questions[window.question].context
+            assert told[offsets[first - window.prefix, 0] : offsets[last - window.prefix, 1]] == answer
+    assert held == set(range(len(questions)))
+
+
+def test_long_questions_are_cut_and_counted(tokenizer):
+    questions = [Question(str(n), "why " * n, TEXT, (), False, "") for n in (3, 80)]
+    rows = AnswerTask().encode(questions, tokenizer, 128, labelled=False)
+    assert describe_cut(rows, 128) == "1 questions longer than 64 tokens were cut" and rows.lengths.max() <= 128
+
+
+def test_every_token_leads_in_one_window_alone(tokenizer):
+    """Google's check_is_max_context: the window with the most context on the poorer side."""
+    question = Question("q", "Who?", TEXT * 6, (), False, "")
+    rows = AnswerTask(doc_stride=20).encode([question], tokenizer, 64, labelled=False)
+    seen = {}
+    for number, window in enumerate(rows.windows):
+        for place, (first, _) in enumerate(window.offsets):
+            context = min(place, len(window.offsets) - 1 - place) + 0.01 * len(window.offsets)
+            seen.setdefault(int(first), []).append((context, -number, bool(window.leads[place])))
+    for places in seen.values():
+        assert [lead for *_, lead in sorted(places)] == [False] * (len(places) - 1) + [True]
+    assert max(map(len, seen.values())) > 1
+
+
+@given(st.integers(0, 200), st.integers(1, 50), st.integers(1, 50))
+@settings(max_examples=100, deadline=None)
+def test_windows_hold_every_token(tokens, room, stride):
+    stretches = windows(tokens, room, stride)
+    assert {i for begin, size in stretches for i in range(begin, begin + size)} == set(range(tokens))
+    assert all(size <= room for _, size in stretches)
+
+
+def encoded(lengths):
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    return Encoded(np.arange(starts[-1], dtype=np.int32), np.zeros(starts[-1], np.uint8), starts)
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=60), st.integers(1, 8), st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_an_epoch_sees_every_row_once_in_the_same_shapes(lengths, batch_size, most):
+    rows = encoded(lengths)
+    buckets = bucket_lengths(rows.lengths, 60, most)
+    assert len(buckets) <= most and buckets[-1] >= max(lengths)
+    loader = BucketLoader(rows, batch_size, buckets, pad_id=0, shuffle=True, seed=7)
+    plans = [loader.plan(epoch) for epoch in range(3)]
+    for plan in plans:
+        assert sorted(np.concatenate([p.rows for p in plan])) == list(range(len(lengths)))
+        assert len(plan) == len(loader) == -(-len(lengths) // batch_size)
+        assert all(rows.lengths[p.rows].max() <= p.length for p in plan)
+        assert sorted(p.length for p in plan) == sorted(p.length for p in plans[0])
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(1, 3))
+@settings(max_examples=50, deadline=None)
+def test_buckets_pad_the_least(lengths, most):
+    """Against every choice there is."""
+    sizes = range(8, 41, 8)
+    cost = lambda chosen: sum(min(size for size in chosen if size >= length) for length in lengths)
+    choices = [c for n in range(1, most + 1) for c in itertools.combinations(sizes, n) if max(c) >= max(lengths)]
+    assert cost(bucket_lengths(np.array(lengths), 40, most)) == min(map(cost, choices))
+
+
+def test_batches_go_on_where_they_were():
+    loader = BucketLoader(encoded([3, 9, 20, 4, 30, 8, 8]), 2, [8, 32], pad_id=0, shuffle=True, seed=1)
+    whole = [next(iter(loader.batches(step)))["input_ids"] for step in range(9)]
+    going = loader.batches()
+    for batch in whole:
+        np.testing.assert_array_equal(batch, next(going)["input_ids"])
+
+
+def test_a_vocabulary_or_a_length_that_does_not_fit(tokenizer):
+    with pytest.raises(ValueError, match=r"expected ids below 30521, got 30521 for '.*'"):
+        check_fit(tokenizer, 30521, 512, 128, "there")
+    with pytest.raises(ValueError, match=r"--seq-len; expected 8 to 512, the size of there's position table, got 513"):
+        check_fit(tokenizer, 30522, 512, 513, "there")

@@ -1,0 +1,315 @@
+"""The data builder: the same bytes by any number of processes and after any end, and what it refuses."""
+
+import hashlib
+import importlib
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from funcnet.data import read_examples
+from funcnet.tasks.pretraining import DataSettings, build, open_data
+from funcnet.tasks.pretraining.exchange import export_examples, from_examples
+from funcnet.tasks.pretraining.stages import read_tokens
+from funcnet.text import SPECIAL_TOKENS
+from tests.tasks.command import run_here, write_corpus
+
+build_module = importlib.import_module("funcnet.tasks.pretraining.build")
+
+
+def bytes_of(folder):
+    """A digest of every file."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("text") / "corpus")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_shards():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build_module, "SHARD", 20_000)
+        yield
+
+
+def settings_of(corpus, **changes):
+    return DataSettings(corpus=(corpus,), **{"seq_len": (32, 64), "passes": 2, "vocab_size": 300, **changes})
+
+
+@pytest.fixture(scope="module")
+def built(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "built"
+    assert build(folder, settings_of(corpus)) == []
+    return folder
+
+
+# ------------------------------------------------------------------------------------------------------- the bytes
+
+
+def test_three_processes_write_the_bytes_of_one(built, corpus, tmp_path):
+    build(tmp_path / "data", settings_of(corpus), processes=3)
+    assert json.loads((built / "manifest.json").read_text())["shards"] == 5
+    assert bytes_of(tmp_path / "data") == bytes_of(built)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "tokens",
+        "pairs",
+        *(pytest.param(step, marks=pytest.mark.slow) for step in ("sentences", "vocabulary", "report")),
+    ],
+)
+def test_interrupted_in_any_step_and_gone_on_with(step, built, corpus, tmp_path):
+    def interrupt(told, done, total):
+        if told == step and (done > 0 or total == 1):
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "data"
+    with pytest.raises(KeyboardInterrupt):
+        build(folder, settings_of(corpus), progress=interrupt)
+    with pytest.raises(ValueError, match=r"data is not complete; .* Run the same `funcnet data build` again"):
+        open_data(folder, seq_len=32)
+    assert build(folder, settings_of(corpus)) == []
+    assert bytes_of(folder) == bytes_of(built)
+
+
+@pytest.mark.slow
+def test_ten_kills(corpus, built, tmp_path):
+    """SIGKILL at ten random moments, the workers left to themselves: the same bytes as in one piece."""
+    out, moments, met = tmp_path / "killed", random.Random(5), 0
+    script = (
+        "import importlib, sys; importlib.import_module('funcnet.tasks.pretraining.build').SHARD = 20_000; "
+        "from funcnet.cli import main; main()"
+    )
+    command = [sys.executable, "-c", script, "data", "build", "--corpus", corpus, "--out", out, "--processes", 2]
+    command += ["--seq-len", 32, 64, "--passes", 2, "--vocab-size", 300]
+
+    def run():
+        return subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def progress():
+        return len(list(out.rglob("*.arrow"))) if out.exists() else 0
+
+    for _ in range(10):
+        process, before, more = run(), progress(), moments.randint(1, 7)
+        end = time.monotonic() + 120
+        while process.poll() is None and progress() < before + more and time.monotonic() < end:
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0, 0.05))
+        met += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    process = run()
+    said = process.communicate()[0]
+    assert process.returncode == 0, said
+    print(f"{met} of 10 kills met the builder at work")
+    (out / "report.png").unlink()  # the command's alone
+    assert met >= 5 and bytes_of(out) == bytes_of(built)
+
+
+def test_what_is_damaged_is_made_again_and_nothing_else(built, corpus, tmp_path):
+    folder = tmp_path / "data"
+    shutil.copytree(built, folder)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert build(folder, settings_of(corpus)) == []
+    (folder / "pairs-32-01-00002.arrow").unlink()
+    for name in ("tokens-00001.arrow", "held-out-pairs-64.arrow", "vocab.txt", "documents-00003.arrow"):
+        content = bytearray((folder / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        (folder / name).write_bytes(content)
+    (folder / "report.json").write_text("{}")
+    damaged = ["documents-00003.arrow", "held-out-pairs-64.arrow", "pairs-32-01-00002.arrow", "report.json"]
+    assert build(folder, settings_of(corpus)) == [*damaged, "tokens-00001.arrow", "vocab.txt"]
+    assert bytes_of(folder) == bytes_of(built)
+    kept = {name for name, at in before.items() if (folder / name).stat().st_mtime_ns == at}
+    assert {"tokens-00000.arrow", "pairs-64-00-00000.arrow", "sentences-00004.arrow"} <= kept
+
+
+def test_the_same_text_elsewhere_is_the_same_corpus(built, corpus, tmp_path):
+    shutil.copytree(built, tmp_path / "data")
+    shutil.copytree(corpus, tmp_path / "corpus")
+    assert build(tmp_path / "data", settings_of(tmp_path / "corpus")) == []
+
+
+# ------------------------------------------------------------------------------------------------- what is in them
+
+
+def test_shards_hold_every_training_document_once(built, corpus):
+    data, told = open_data(built, seq_len=64), json.loads((built / "manifest.json").read_text())
+    shards = [read_tokens(built, shard) for shard in range(told["shards"])]
+    assert sum(len(shard.documents) - 1 for shard in shards) == data.statistics["train"]["documents"]
+    np.testing.assert_array_equal(np.asarray(data.train.tokens), np.concatenate([shard.tokens for shard in shards]))
+    report = json.loads((built / "report.json").read_text())
+    assert report["corpus"]["documents"] == 30 and report["corpus"]["files"] == 30
+    assert set(report["pairs"]) == {"32", "64"} and "random next" in (built / "report.txt").read_text()
+    random_share = report["pairs"]["64"]["train"]["random_next_share"]
+    assert abs(random_share - 0.5) < 4 * 0.5 / (2 * len(data.train)) ** 0.5
+    labels = data.train[np.arange(len(data.train))]["next_sentence_label"]
+    assert 0 < labels.mean() < 1
+
+
+def test_lengths_are_opened_by_name(built):
+    assert open_data(built, seq_len=32).train[np.arange(3)]["input_ids"].shape == (3, 32)
+    with pytest.raises(ValueError, match=r"has no rows of 128 tokens; expected one of \[32, 64\], got 128"):
+        open_data(built, seq_len=128)
+    with pytest.raises(ValueError, match=r"has no rows of None tokens; expected one of \[32, 64\]"):
+        open_data(built)
+
+
+def test_masks_of_the_pass_and_whole_words(corpus, tmp_path):
+    settings = settings_of(corpus, seq_len=(32,), static_masks=True, whole_words=True, max_predictions=4, held_out=0.0)
+    build(tmp_path / "data", settings)
+    data = open_data(tmp_path / "data")
+    assert data.evaluation is None and data.train.masking.pieces is not None
+    first, again, other = (data.train.at_epoch(epoch)[np.arange(20)] for epoch in (1, 3, 0))
+    assert first["masked_positions"].shape == (20, 4)
+    np.testing.assert_array_equal(first["input_ids"], again["input_ids"])
+    assert not np.array_equal(first["input_ids"], other["input_ids"])
+
+
+# --------------------------------------------------------------------------------------------------- what it refuses
+
+
+def refused(folder, settings, error=ValueError, **more):
+    with pytest.raises(error) as caught:
+        build(folder, settings, **more)
+    return str(caught.value)
+
+
+def test_another_corpus_or_other_settings(built, corpus, tmp_path):
+    folder = tmp_path / "data"
+    shutil.copytree(built, folder)
+    said = refused(folder, settings_of(corpus, seed=3, passes=4))
+    assert "was built with other settings; expected those, got others: passes was 2, now 4; seed was 0, now 3" in said
+    assert "Take the first ones, or build into another --out" in said
+    changed = tmp_path / "corpus"
+    shutil.copytree(corpus, changed)
+    names = sorted(path.name for path in changed.iterdir())
+    (changed / names[0]).write_text("Other text. It is short.")
+    (changed / names[1]).unlink()
+    (changed / "new.txt").write_text("New text. It is short.")
+    build(tmp_path / "second", settings_of(changed))
+    (changed / names[3]).write_text("Other text, too. It is short.")
+    (changed / names[2]).unlink()
+    (changed / "newer.txt").write_text("Newer text. It is short.")
+    said = refused(tmp_path / "second", settings_of(changed))
+    assert "the corpus changed since" in said and "Restore it, or build into another --out" in said
+    assert f"{names[2]} is gone" in said and "newer.txt is new" in said
+    assert f"{names[3]} has other text (3,0" in said and " bytes, now 29)" in said
+    assert bytes_of(folder) == bytes_of(built)
+
+
+def test_a_bad_shard_is_named_by_who_reads_it(built, corpus, tmp_path):
+    folder = tmp_path / "data"
+    shutil.copytree(built, folder)
+    shard = folder / "tokens-00002.arrow"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-100])
+    with pytest.raises(ValueError, match=r"tokens-00002\.arrow is cut short or changed; expected [\d,]+ bytes, got"):
+        open_data(folder, seq_len=32)
+    shard.unlink()
+    with pytest.raises(ValueError, match=r"tokens-00002\.arrow is missing; expected .* bytes, got no file\. Run"):
+        open_data(folder, seq_len=32)
+    other = tmp_path / "other"
+    build(other, settings_of(corpus, vocab_size=290))
+    shutil.copy(other / "pairs-32-00-00000.arrow", folder)
+    shard.write_bytes(whole)
+    with pytest.raises(ValueError, match=r"pairs-32-00-00000\.arrow (was made with another corpus|is cut short)"):
+        open_data(folder, seq_len=32)
+    shutil.copy(built / "pairs-32-00-00000.arrow", folder)
+    tokens = [*SPECIAL_TOKENS, "the"]
+    (folder / "vocab.txt").write_text("\n".join(tokens))
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ValueError, match=r"(tokenizer\.json is missing|vocab\.txt is cut short or changed)"):
+        open_data(folder, seq_len=32)
+    with pytest.raises(FileNotFoundError, match="holds no data; expected a folder that `funcnet data build` made"):
+        open_data(tmp_path)
+
+
+def test_a_shard_of_another_vocabulary(corpus, tmp_path):
+    """Two builds of one corpus whose given vocabularies are equally long: sizes agree, digests do not."""
+    words = ["the", "of", "and", "to", *map(chr, range(97, 123)), *(f"##{chr(c)}" for c in range(97, 123))]
+    for name, order in (("first", words), ("second", words[::-1])):
+        (tmp_path / f"{name}.txt").write_text("\n".join([*SPECIAL_TOKENS, *order]))
+        build(tmp_path / name, settings_of(corpus, vocab=tmp_path / f"{name}.txt", seq_len=(32,)))
+    told = json.loads((tmp_path / "first" / "manifest.json").read_text())
+    moved = json.loads((tmp_path / "second" / "manifest.json").read_text())
+    moved["plan"] = told["plan"]
+    for name in ("vocab.txt", "tokenizer.json"):
+        shutil.copy(tmp_path / "second" / name, tmp_path / "first" / name)
+    with pytest.raises(ValueError, match=r"vocab\.txt is not the vocabulary that the data were made with; exp"):
+        open_data(tmp_path / "first")
+    told["vocabulary"] = moved["vocabulary"]
+    (tmp_path / "first" / "manifest.json").write_text(json.dumps(told))
+    with pytest.raises(ValueError, match=r"tokens-0000\d\.arrow was made with another vocabulary than .*first's; exp"):
+        open_data(tmp_path / "first")
+
+
+def test_bad_input_leaves_nothing(tmp_path, corpus):
+    one = tmp_path / "one.txt"
+    one.write_text("The only document. It has two sentences.")
+    out = tmp_path / "data"
+    assert "a single document has no other to draw a random next sentence from" in refused(out, settings_of(one))
+    one.write_text(" \n")
+    assert "the corpus is empty; expected text, got 1 file(s)" in refused(out, settings_of(one))
+    (tmp_path / "few").mkdir()
+    for number in range(4):  # of two sentences, of which one has no token
+        (tmp_path / "few" / f"{number}.txt").write_text(f"\u200b\n\nText {number}.")
+    few = settings_of(tmp_path / "few", held_out=0, documents="file", vocab_size=40)
+    assert "no random next sentence can be drawn; expected at least 2 documents of 2 sentences" in refused(out, few)
+    assert "is not there" in refused(out, settings_of(tmp_path / "no"), FileNotFoundError)
+    assert not out.exists()
+    assert "--processes; expected at least 1, got 0" in refused(out, settings_of(corpus), processes=0)
+    assert "--seq-len; expected lengths that differ, got [32, 32]" in refused(
+        out, settings_of(corpus, seq_len=(32, 32))
+    )
+    assert "--held-out; expected from 0 to below 1, got 1" in refused(out, settings_of(corpus, held_out=1))
+    out.mkdir()
+    (out / "mine.txt").write_text("mine")
+    assert "holds other files; expected a new or empty folder, got mine.txt" in refused(out, settings_of(corpus))
+    (out / "manifest.json").write_text("[]")
+    assert "is no manifest of this version; expected format 2, got no JSON" in refused(out, settings_of(corpus))
+    assert (out / "mine.txt").read_text() == "mine"
+
+
+def test_the_command(corpus, tmp_path, capsys):
+    out = tmp_path / "data"
+    small = ["--vocab-size", 300, "--passes", 1, "--processes", 1]
+    arguments = ["data", "build", "--corpus", corpus, "--out", out, *small]
+    assert run_here(*arguments) == 0
+    said = capsys.readouterr().out
+    assert (out / "report.png").read_bytes().startswith(b"\x89PNG")
+    assert "30 files" in said and "random next" in said and f"funcnet pretrain --data {out}" in said
+    (out / "report.txt").unlink()
+    assert run_here(*arguments) == 0
+    assert "made again: report.txt" in capsys.readouterr().out
+    assert run_here(*arguments, "--seed", 1) == 2
+    assert "seed was 0, now 1" in capsys.readouterr().err
+
+
+def test_googles_file_has_every_example_of_every_pass(built, tmp_path, capsys):
+    out = tmp_path / "tf_examples.tfrecord"
+    assert run_here("data", "export", built, "--out", out, "--seq-len", 32) == 0
+    data = open_data(built, seq_len=32)
+    rows = list(read_examples(out))
+    assert len(rows) == 2 * len(data.train) and f"{len(rows):,} examples" in capsys.readouterr().out
+    for place in (0, 7, len(data.train) + 3):
+        number, index = divmod(place, len(data.train))
+        expected = data.train.at_epoch(number)[np.array([index])]
+        for name, values in from_examples(rows[place]).items():
+            np.testing.assert_array_equal(values, expected[name])
+            assert values.dtype == expected[name].dtype
+    assert export_examples(built, out, seq_len=64, held_out=True) == len(open_data(built, seq_len=64).evaluation)
+    with pytest.raises(ValueError, match=r"an example lacks input_mask, .*; expected Google's features"):
+        from_examples({"input_ids": np.zeros(3)})
+    assert run_here("data", "report", built) == 0 and "random next" in capsys.readouterr().out

@@ -1,0 +1,158 @@
+"""Rows, tables, dumps and compressed files to documents; what is broken or has no text is named with its place."""
+
+import bz2
+import gzip
+import json
+import lzma
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from funcnet.text import open_corpus, plain_text, read_corpus
+
+TEXTS = ["One. Two.", "", "Drei.\r\nVier é 你.", None, " \n", "Last."]
+KEPT = ["One. Two.", "Drei.\nVier é 你.", "Last."]
+
+
+def refused(path, error=ValueError, **settings):
+    with pytest.raises(error) as caught:
+        read_corpus(path, **settings)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("suffix,opener", [("", open), (".gz", gzip.open), (".bz2", bz2.open), (".xz", lzma.open)])
+def test_json_lines_and_text_plain_and_compressed(tmp_path, suffix, opener):
+    file = tmp_path / f"rows.jsonl{suffix}"
+    with opener(file, "wb") as out:
+        out.write(b"\n".join(json.dumps({"id": 1, "body": text}).encode() for text in TEXTS) + b"\n\n")
+    assert read_corpus(file, field="body") == KEPT and read_corpus(tmp_path, field="body") == KEPT
+    with opener(tmp_path / f"text.txt{suffix}", "wb") as out:
+        out.write("First.\n\nSecond é.".encode())
+    assert read_corpus(tmp_path / f"text.txt{suffix}") == ["First.", "Second é."]
+    if suffix:
+        file.write_bytes(file.read_bytes()[:-8])
+        said = refused(file, field="body")
+        assert "rows.jsonl" in said and f"cannot be decompressed; expected a whole {suffix[1:]} file" in said
+        file.write_bytes(b"no such thing as that at all")
+        assert "cannot be decompressed" in refused(file, field="body")
+
+
+def test_bad_json_lines_are_named_by_line(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"text": "a"}\n{"text": \n')
+    assert "rows.jsonl, line 2 is no JSON; expected an object a line" in refused(file)
+    file.write_text('{"text": "a"}\n\n{"body": "b", "id": 3}\n')
+    assert "line 3 has no field 'text'; expected an object with the text there, got the fields 'body', 'id'" in refused(
+        file
+    )
+    file.write_text('["a"]\n')
+    assert "line 1 has no field 'text'; expected an object with the text there, got list. Name" in refused(file)
+    file.write_text('{"text": ["a"]}\n')
+    assert "line 1: 'text' is no text; expected a string, got list" in refused(file)
+    file.write_text('{"text": "half \\ud800 a pair"}\n')
+    assert read_corpus(file) == ["half ? a pair"]
+
+
+def test_parquet(tmp_path):
+    file = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table({"id": range(6), "text": TEXTS}), file, row_group_size=2)
+    assert read_corpus(file) == KEPT
+    names = [document.name for document in open_corpus(file).documents()]
+    assert names[-1].endswith("rows.parquet:6")
+    assert "has no column 'body'; expected one with the text, got the columns 'id', 'text'" in refused(
+        file, field="body"
+    )
+    assert "row 1: 'id' is no text; expected a string, got int" in refused(file, field="id")
+    file.write_bytes(file.read_bytes()[:-30])
+    assert "rows.parquet cannot be read; expected a whole Parquet file" in refused(file)
+
+
+def save_to_disk(folder, table, shards=2):
+    """The layout of `datasets.Dataset.save_to_disk`: Arrow streams and state.json; see `test_a_saved_dataset`."""
+    folder.mkdir(parents=True)
+    names = [f"data-{i:05}-of-{shards:05}.arrow" for i in range(shards)]
+    for name, rows in zip(names, np.array_split(np.arange(len(table)), shards), strict=True):
+        part = table.take(rows)
+        with pa.OSFile(str(folder / name), "wb") as sink, pa.ipc.new_stream(sink, part.schema) as writer:
+            writer.write_table(part)
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name} for name in names]}))
+    (folder / "dataset_info.json").write_text("{}")
+
+
+def test_a_saved_dataset(tmp_path):
+    table = pa.table({"text": TEXTS})
+    save_to_disk(tmp_path / "one", table)
+    assert read_corpus(tmp_path / "one") == KEPT
+    save_to_disk(tmp_path / "many" / "train", table)
+    save_to_disk(tmp_path / "many" / "test", table.slice(0, 1), 1)
+    (tmp_path / "many" / "dataset_dict.json").write_text('{"splits": ["test", "train"]}')
+    assert read_corpus(tmp_path / "many") == KEPT
+    assert read_corpus(tmp_path / "many" / "test") == KEPT[:1]
+    (tmp_path / "many" / "dataset_dict.json").write_text('{"splits": ["test", "valid"]}')
+    assert "holds several splits and none is 'train'; expected one to read, got test, valid" in refused(
+        tmp_path / "many"
+    )
+    (tmp_path / "one" / "state.json").write_text("{}")
+    assert "one is no saved dataset; expected dataset_dict.json or state.json" in refused(tmp_path / "one")
+    arrow = tmp_path / "many" / "train" / "data-00000-of-00002.arrow"
+    with pa.OSFile(str(tmp_path / "file.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    assert read_corpus(tmp_path / "file.arrow") == KEPT
+    assert "has no column 'body'" in refused(arrow, field="body")
+    arrow.write_bytes(arrow.read_bytes()[:200])
+    assert "data-00000-of-00002.arrow cannot be read; expected a whole Arrow file" in refused(arrow)
+
+
+# ------------------------------------------------------------------------------------------------------ Wikipedia
+
+DUMP = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">
+  <siteinfo><sitename>Wikipedia</sitename></siteinfo>
+  <page><title>Anna</title><ns>0</ns><id>1</id><revision><id>7</id>
+    <text xml:space="preserve">{{Infobox|name={{lang|la|Anna}}}}
+'''Anna''' is a [[given name|name]].&lt;ref name="a"&gt;A book.&lt;/ref&gt; It is [[Latin]].
+
+== History ==
+* [[File:x.jpg|thumb|A [[picture]] of her]]It was &amp;amp; is [https://x.org used].
+{| class="t"
+| a || b
+|}
+[[Category:Names]]</text></revision></page>
+  <page><title>Ann</title><ns>0</ns><redirect title="Anna" /><revision><text>#REDIRECT [[Anna]]</text></revision></page>
+  <page><title>Talk:Anna</title><ns>1</ns><revision><text>Chatter.</text></revision></page>
+  <page><title>Bob</title><ns>0</ns><revision><text>Bob is short.</text></revision></page>
+</mediawiki>"""
+
+
+def test_a_wikipedia_dump(tmp_path):
+    file = tmp_path / "enwiki-pages-articles.xml.bz2"
+    file.write_bytes(bz2.compress(DUMP.encode()))
+    documents = list(open_corpus(file).documents())
+    assert [document.name.rsplit(":", 1)[1] for document in documents] == ["Anna", "Bob"]
+    assert [plain_text(document.text) for document in documents] == [
+        "Anna is a name. It is Latin.\n\nHistory\n\nIt was & is used.",
+        "Bob is short.",
+    ]
+    (tmp_path / "cut.xml").write_text(DUMP[:-60])
+    assert "cut.xml is no whole XML; expected a dump of pages-articles" in refused(tmp_path / "cut.xml")
+    file.write_bytes(file.read_bytes()[:-20])
+    assert "cannot be decompressed; expected a whole bz2 file" in refused(file)
+
+
+@pytest.mark.parametrize(
+    "markup,plain",
+    [
+        ("a {{b|{{c}}|d}} e", "a e"),
+        ("{{unclosed a [[link]]", "{{unclosed a link"),
+        ("[[a|b]]s and [[c]]s [[d (e)|]]", "bs and cs"),
+        ("[[Datei:x.jpg|mini|[[y]] ''z'']]t", "t"),
+        ("x<!-- [[y]] -->z<ref name=q />!", "xz!"),
+        ("a<br />b <span style='x'>c</span>", "ab c"),
+        ("{| a\n{| b\n|}\n|}\nafter", "after"),
+        ("__NOTOC__\n=== H ===\n# one\n# two", "H\n\none two"),
+        ("5 &lt; 6 &nbsp;&mdash; '''''both'''''", "5 < 6 — both"),
+    ],
+)
+def test_markup(markup, plain):
+    assert plain_text(markup) == plain
