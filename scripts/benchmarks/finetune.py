@@ -1,0 +1,262 @@
+"""Fine-tuning a real BERT on real texts, beside transformers on torch: accuracy by seed, and the time of a step.
+
+    python scripts/benchmarks/finetune.py --results finetune.json            # all: hours on two cores
+    python scripts/benchmarks/finetune.py --results finetune.json --datasets bbc --seeds 0 --who funcnet
+
+MiniLM (`all-MiniLM-L6-v2`) on BBC's articles (exact copies dropped, then a fifth held out) and on Reuters R8 (its
+public split). Each (dataset, who, seed) is done once and kept in the file of results; killed, the script goes on where
+it was, within a run too. transformers gets the same recipe and the very batches, in the same order: AdamW with the same
+groups, warm-up and decay, clipping at 1. tf-idf with logistic regression is measured on the same split.
+
+Needs the extra `test`, and the real texts of tests/real_data.txt.
+"""
+
+import argparse
+import csv
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from funcnet.files import read_json, write_json
+from funcnet.tasks.finetuning.configuration import FinetuningConfig
+from funcnet.tasks.finetuning.data import prepare, split
+from funcnet.tasks.finetuning.examples import TextExample
+from tests import real_data
+
+RECIPES = {
+    "bbc": {"seq_len": 128, "epochs": 3.0, "learning_rate": 2e-4, "batch_size": 32},
+    "r8": {"seq_len": 128, "epochs": 3.0, "learning_rate": 2e-4, "batch_size": 32},
+}
+FLOORS = {"bbc": 0.987, "r8": 0.970}  # tf-idf and logistic regression, as published with the data's description
+
+
+def main() -> None:
+    """Runs what the file of results does not hold yet, and prints a table of it all."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--work", type=Path, help="folder for data and runs; beside the results without it")
+    parser.add_argument("--datasets", nargs="+", default=["bbc", "r8"], choices=["bbc", "r8"])
+    parser.add_argument("--who", nargs="+", default=["tfidf", "funcnet", "transformers", "step"])
+    parser.add_argument(
+        "--seeds", nargs="+", type=int, default=[0, 1, 2], help="of funcnet; transformers has the first"
+    )
+    parser.add_argument("--seq-len", type=int)
+    parser.add_argument("--epochs", type=float)
+    parser.add_argument("--rate", type=float)
+    options = parser.parse_args()
+    work = options.work or options.results.with_suffix("")
+    work.mkdir(parents=True, exist_ok=True)
+    for dataset in options.datasets:
+        changes = {"seq_len": options.seq_len, "epochs": options.epochs, "learning_rate": options.rate}
+        recipe = RECIPES[dataset] | {name: value for name, value in changes.items() if value is not None}
+        files = write_data(dataset, work)
+        for who in options.who:
+            for seed in {"funcnet": options.seeds, "transformers": options.seeds[:1]}.get(who, [0]):
+                key = f"{dataset} {who} seed {seed} {json.dumps(recipe)}" if who != "tfidf" else f"{dataset} tfidf"
+                results = read_json(options.results) or {}
+                if key not in results:
+                    print(f"== {key}", flush=True)
+                    found = UNITS[who](dataset, files, recipe, seed, work)
+                    results = read_json(options.results) or {}  # another process may have added to it
+                    write_json(options.results, results | {key: found})
+    show(read_json(options.results) or {})
+
+
+def write_data(dataset: str, work: Path) -> tuple[Path, Path]:
+    """(training file, test file) as CSV."""
+    files = work / f"{dataset}-train.csv", work / f"{dataset}-test.csv"
+    if not all(file.exists() for file in files):
+        for file, rows in zip(files, bbc() if dataset == "bbc" else (reuters("train"), reuters("test")), strict=True):
+            with open(file, "w", encoding="utf-8", newline="") as out:
+                writer = csv.writer(out)
+                writer.writerow(["text", "label"])
+                writer.writerows(rows)
+    return files
+
+
+def bbc() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The articles without copies, four fifths and a fifth."""
+    found: dict[str, str] = {}
+    for file in sorted(real_data.bbc().rglob("*.txt")):
+        found.setdefault(" ".join(file.read_text("utf-8", errors="replace").split()), file.parent.name)
+    parts = split([TextExample(text, None, label, "") for text, label in found.items()], 0.2, seed=0)
+    train, test = ([(example.text, example.label) for example in part] for part in parts)
+    return train, test
+
+
+def reuters(part: str) -> list[tuple[str, str]]:
+    """(text, class) of one of R8's public parts."""
+    lines = real_data.reuters(part).read_text("utf-8").split("\n")[3:]
+    rows = [line.split("\t") for line in lines if line]
+    return [(text, label) for label, text in rows]
+
+
+def tfidf(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: Path) -> dict:
+    """The floor on this very split."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+    (train, labels), (test, expected) = (read(file) for file in files)
+    vectorizer = TfidfVectorizer(sublinear_tf=True)
+    model = LogisticRegression(C=10, max_iter=1000).fit(vectorizer.fit_transform(train), labels)
+    guessed = model.predict(vectorizer.transform(test))
+    return {"accuracy": float(np.mean(guessed == np.array(expected))), "floor": FLOORS[dataset]}
+
+
+def read(file: Path) -> tuple[list[str], list[str]]:
+    """(texts, labels)."""
+    with open(file, encoding="utf-8", newline="") as lines:
+        rows = list(csv.reader(lines))[1:]
+    return [row[0] for row in rows], [row[1] for row in rows]
+
+
+def configuration(files: tuple[Path, Path], recipe: dict, seed: int, out: Path) -> FinetuningConfig:
+    """The command that a user would give: no validation, the last model on the test file."""
+    resume = (out / "run.json").exists()
+    return FinetuningConfig(
+        "classify", real_data.minilm(), files[0], out, resume, split=0.0, test=files[1], seed=seed, **recipe
+    )
+
+
+def funcnet(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: Path) -> dict:
+    """One seed."""
+    from funcnet.tasks.finetuning.run import finetune
+
+    name = "-".join(f"{value:g}" for value in recipe.values())
+    out = work / f"{dataset}-{name}-seed-{seed}"
+    began = time.perf_counter()
+    code = finetune(configuration(files, recipe, seed, out))
+    if code:
+        raise SystemExit(code)
+    values = read_json(out / "eval.json")
+    return {
+        "accuracy": values["test_accuracy"],
+        "f1_macro": values["test_f1_macro"],
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def transformers(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: Path) -> dict:
+    """The same recipe on torch, with the same batches."""
+    import torch
+
+    data, model, optimizer, schedule, train, test = peer(files, recipe, seed, work)
+    steps, began, seconds = round(recipe["epochs"] * len(train)), time.perf_counter(), 0.0
+    batches = train.batches()
+    for step in range(steps):
+        begin = time.perf_counter()
+        loss = torch_step(model, optimizer, schedule, next(batches))
+        seconds += time.perf_counter() - begin
+        if step % 10 == 0:
+            print(f"step {step}/{steps}  loss {loss:.3f}", flush=True)
+    model.eval()
+    right = 0
+    with torch.no_grad():
+        for batch in (test.fill(plan) for plan in test.plan(0)):
+            logits = model(**tensors(batch)).logits.numpy()
+            right += int(((logits.argmax(-1) == batch["labels"]) & batch["counted"]).sum())
+    return {
+        "accuracy": right / len(data.test.examples),
+        "seconds": time.perf_counter() - began,
+        "seconds_a_step": seconds / steps,
+    }
+
+
+def peer(files: tuple[Path, Path], recipe: dict, seed: int, work: Path):
+    """(data, torch model, optimizer, schedule, training batches, test batches)."""
+    import torch
+    from transformers import BertForSequenceClassification, get_linear_schedule_with_warmup
+
+    from funcnet.tasks.finetuning.batches import BucketLoader
+
+    data = prepare(configuration(files, recipe, seed, work / "none"))
+    torch.manual_seed(seed)
+    classes = len(data.task.labels)
+    model = BertForSequenceClassification.from_pretrained(real_data.minilm(), num_labels=classes)
+    plain = [p for name, p in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
+    decayed = [p for name, p in model.named_parameters() if not (name.endswith("bias") or "LayerNorm" in name)]
+    groups = [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=recipe["learning_rate"], eps=1e-6)
+    options = {"batch_size": recipe["batch_size"], "lengths": data.lengths, "pad_id": 0}
+    train = BucketLoader(data.train.rows, shuffle=True, seed=seed, **options)
+    steps = round(recipe["epochs"] * len(train))
+    schedule = get_linear_schedule_with_warmup(optimizer, round(0.1 * steps), steps)
+    return data, model, optimizer, schedule, train, BucketLoader(data.test.rows, **options)
+
+
+def tensors(batch: dict) -> dict:
+    """The model's arguments."""
+    import torch
+
+    names = ("input_ids", "token_type_ids", "attention_mask")
+    return {name: torch.from_numpy(batch[name].astype(np.int64)) for name in names}
+
+
+def torch_step(model, optimizer, schedule, batch: dict) -> float:
+    """One update; the loss."""
+    import torch
+
+    model.train()
+    loss = model(**tensors(batch), labels=torch.from_numpy(batch["labels"].astype(np.int64))).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    schedule.step()
+    optimizer.zero_grad()
+    return float(loss.detach())
+
+
+def step(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: Path) -> dict:
+    """Seconds of an update of the longest rows, ours and torch's in turn."""
+    import jax
+
+    from funcnet.tasks.finetuning.run import Run
+    from funcnet.train import Interruption, create
+
+    data, model, optimizer, schedule, train, _ = peer(files, recipe, seed, work)
+    with Interruption() as stop:
+        from funcnet.parallel import data_parallel
+
+        run = Run(configuration(files, recipe, seed, work / "none"), data, data_parallel("jit", 1), stop)
+        state = run.plan.place(create(*run.start(seed)[1:], run.optimizer, trainable=run.trainable))
+        key = run.plan.place(jax.random.key(seed))
+        planned = next(p for p in train.plan(0) if p.length == data.lengths[-1] and len(p.rows) == recipe["batch_size"])
+        batch = train.fill(planned)
+        times: dict[str, list[float]] = {"funcnet": [], "transformers": []}
+        for turn in range(9):
+            begin = time.perf_counter()
+            state, metrics = run.step(state, run.plan.shard(batch), key)
+            jax.block_until_ready((state, metrics))
+            middle = time.perf_counter()
+            torch_step(model, optimizer, schedule, batch)
+            end = time.perf_counter()
+            if turn:  # the first compiles
+                times["funcnet"].append(middle - begin)
+                times["transformers"].append(end - middle)
+    ratio = statistics.median(b / a for a, b in zip(*times.values(), strict=True))
+    seconds = {f"{who}_seconds": statistics.median(values) for who, values in times.items()}
+    return {"times_as_fast": ratio, **seconds, "tokens": int(batch["attention_mask"].sum())}
+
+
+def show(results: dict) -> None:
+    """A line a result, and the mean and spread of funcnet's seeds."""
+    seeds: dict[str, list[float]] = {}
+    for key, values in sorted(results.items()):
+        print(key, json.dumps({name: round(value, 4) for name, value in values.items()}))
+        if " funcnet " in key:
+            seeds.setdefault(key.split(" seed ")[0] + key[key.index("{") - 1 :], []).append(values["accuracy"])
+    for key, values in seeds.items():
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        print(f"{key}: mean of {len(values)} seeds {statistics.mean(values):.4f}, spread {spread:.4f}")
+
+
+UNITS = {"tfidf": tfidf, "funcnet": funcnet, "transformers": transformers, "step": step}
+
+if __name__ == "__main__":
+    main()
