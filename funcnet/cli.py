@@ -13,6 +13,7 @@ from funcnet.tasks.features.command import FeaturesArguments
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
 from funcnet.tasks.pretraining.data_settings import BuildData
+from funcnet.tasks.serving.bench import BenchServe
 
 __all__ = ["main"]
 
@@ -143,12 +144,18 @@ def _features(arguments: FeaturesArguments) -> int:
     return features(arguments)
 
 
+def _bench(arguments: BenchServe) -> int:
+    from funcnet.tasks.serving.bench import bench_serve
+
+    return bench_serve(arguments)
+
+
 def _fill_mask(arguments: FillMask) -> int:
     from funcnet.models import bert
 
     if arguments.top < 1:
         raise ValueError(f"fill-mask: --top; expected at least 1, got {arguments.top}.")
-    fill = bert.inference(arguments.directory, guesses=arguments.top)
+    fill = bert.inference(arguments.directory, "fill-mask", guesses=arguments.top, ahead=False)
     for text in arguments.text:
         print(text)
         for guesses in fill(text):
@@ -164,6 +171,7 @@ COMMANDS: dict[type, Callable[..., int]] = {
     Evaluate: _evaluate,
     FeaturesArguments: _features,
     FillMask: _fill_mask,
+    BenchServe: _bench,
 }
 Command = (
     Annotated[PretrainingConfig, tyro.conf.subcommand("pretrain")]
@@ -173,6 +181,7 @@ Command = (
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[FeaturesArguments, tyro.conf.subcommand("features")]
     | Annotated[FillMask, tyro.conf.subcommand("fill-mask")]
+    | Annotated[BenchServe, tyro.conf.subcommand("bench")]
 )
 
 

@@ -12,7 +12,7 @@ from tests.database.differences import compare
 
 # Rounding alone: float32 results are compared with torch's float64 ones on the same float32 inputs.
 TOLERANCE = {np.float64: 1e-11, np.float32: 3e-6}
-# None of the inputs' seeds: a norm's gradient for a cotangent that is its input is 0 but for eps, and nothing but rounding.
+# None of the inputs' seeds: a norm's gradient for a cotangent that is its input is rounding and nothing else.
 COTANGENT = 1009
 
 

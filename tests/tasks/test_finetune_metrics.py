@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.data.metrics import squad_metrics
 
+from funcnet.models.bert.postprocess import Entity, entities
 from funcnet.tasks.finetuning import metrics, squad
-from funcnet.tasks.finetuning.entities import Entity, entities, entity_scores
+from funcnet.tasks.finetuning.entities import entity_scores
 
 CLASSES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30)
 NUMBERS = st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=2, max_size=30)

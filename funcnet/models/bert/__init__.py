@@ -7,7 +7,7 @@ from funcnet.models.bert.classification import (
     BertForTokenClassification,
 )
 from funcnet.models.bert.configuration import PRESETS, BertConfig
-from funcnet.models.bert.inference import Guess, inference
+from funcnet.models.bert.inference import Guess, Inference, inference
 from funcnet.models.bert.modeling import (
     BertForMaskedLM,
     BertForNextSentencePrediction,

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Encoding
 
-__all__ = ["LENGTHS", "Answered", "Bucketed", "bucket", "pad"]
+__all__ = ["LENGTHS", "Answered", "Bucketed", "Row", "bucket", "pad"]
 
 # Padding to the next of these costs a sixth on average; doubling would cost a third, and half as many programs.
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -22,31 +21,44 @@ LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 Batch = Mapping[str, NDArray[Any]]
 
 
-def bucket(length: int, longest: int) -> int:
-    """The padded length of a text: the next of `LENGTHS`, at most `longest`.
+class Row(Protocol):
+    """A row of the model: an `Encoding` of tokenizers, or a window of a long text."""
 
-    >>> [bucket(n, 100) for n in (1, 17, 64, 97)]
-    [16, 24, 64, 100]
+    @property
+    def ids(self) -> Sequence[int]:
+        """(T,)"""
+
+    @property
+    def type_ids(self) -> Sequence[int]:
+        """(T,)"""
+
+
+def bucket(length: int, lengths: Sequence[int]) -> int:
+    """The padded length of a text: the next of `lengths`, at most the last.
+
+    >>> [bucket(n, (16, 24, 100)) for n in (1, 17, 64, 100)]
+    [16, 24, 100, 100]
     """
-    return min(next((size for size in LENGTHS if size >= length), longest), longest)
+    return next((size for size in lengths if size >= length), lengths[-1])
 
 
-def pad(encodings: Sequence[Encoding], rows: int, length: int, pad_id: int) -> dict[str, NDArray[np.int32]]:
-    """Encodings as one batch, in Hugging Face's names; rows that fill it up see their first token alone.
+def pad(rows: Sequence[Row], count: int, length: int, pad_id: int) -> dict[str, NDArray[np.int32]]:
+    """Rows as one batch, in Hugging Face's names; rows that fill it up see their first token alone.
 
     Args:
-        encodings: at most `rows`, each of at most `length` tokens.
-        rows, length: B and T.
+        rows: at most `count`, each of at most `length` tokens.
+        count, length: B and T.
         pad_id: of `[PAD]`.
 
     Returns:
         `input_ids`, `token_type_ids`, `attention_mask`: (B, T) int32.
     """
-    ids, types, mask = np.full((rows, length), pad_id, np.int32), *np.zeros((2, rows, length), np.int32)
-    mask[len(encodings) :, 0] = 1
-    for row, encoding in enumerate(encodings):
-        size = len(encoding)
-        ids[row, :size], types[row, :size], mask[row, :size] = encoding.ids, encoding.type_ids, 1
+    ids, types, mask = np.full((count, length), pad_id, np.int32), *np.zeros((2, count, length), np.int32)
+    mask[len(rows) :, 0] = 1
+    for place, row in enumerate(rows):
+        tokens = row.ids
+        size = len(tokens)
+        ids[place, :size], types[place, :size], mask[place, :size] = tokens, row.type_ids, 1
     return {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
 
 
@@ -63,7 +75,7 @@ class Answered(NamedTuple):
 
 
 class Bucketed:
-    """A function of padded batches that takes encodings of any length, and compiles for each padded length once.
+    """A function of padded batches that takes rows of any length, and compiles once for each padded shape.
 
     Args:
         function: `(params, state, batch) -> tree of arrays` whose first dimension is B. Jitted here.
@@ -71,6 +83,8 @@ class Bucketed:
         longest: the most tokens that the model takes.
         pad_id: of `[PAD]`.
         tokens: B · T of a batch, for every T: so all batches take about the same time and memory.
+        sizes: in place of `tokens`: the values that B may have, ascending; a batch is filled up to the next.
+        lengths: the values that T may have, ascending, besides `longest`.
 
     A call is safe from several threads: nothing of it is kept here.
 
@@ -92,37 +106,50 @@ class Bucketed:
         longest: int,
         pad_id: int,
         tokens: int = 4096,
+        sizes: Sequence[int] | None = None,
+        lengths: Sequence[int] = LENGTHS,
     ):
         self.params, self.state = jax.device_put((params, state))
         self.function = jax.jit(function)
-        self.longest, self.pad_id, self.tokens = longest, pad_id, tokens
+        self.lengths = (*(length for length in lengths if length < longest), longest)
+        self.longest, self.pad_id = longest, pad_id
+        self._tokens, self._sizes = tokens, sizes
 
-    def rows(self, length: int) -> int:
-        """B for a padded length."""
-        return max(1, self.tokens // length)
+    def sizes(self, length: int) -> tuple[int, ...]:
+        """The values of B for a padded length, ascending."""
+        return (max(1, self._tokens // length),) if self._sizes is None else tuple(self._sizes)
 
-    def compile(self, lengths: Sequence[int] = LENGTHS) -> None:
-        """Compiles for these lengths now, so that no later call waits for it."""
-        for length in {bucket(length, self.longest) for length in lengths}:
-            jax.block_until_ready(self._dispatch([], length))
+    def shapes(self) -> list[tuple[int, int]]:
+        """Every (B, T) that a program may be compiled for."""
+        return [(size, length) for length in self.lengths for size in self.sizes(length)]
 
-    def __call__(self, encodings: Sequence[Encoding]) -> Iterator[Answered]:
-        """All texts, the longest first, in batches of about one length; the next is under way while one is taken."""
-        order = sorted(range(len(encodings)), key=lambda index: -len(encodings[index]))
+    def compile(self, progress: Callable[[int, int], None] = lambda done, of: None) -> None:
+        """Compiles for every shape now, so that no later call waits; calls `progress(done, of)` after each."""
+        shapes = self.shapes()
+        for done, (size, length) in enumerate(shapes, 1):
+            jax.block_until_ready(self._dispatch([], size, length))
+            progress(done, len(shapes))
+
+    def __call__(self, rows: Sequence[Row]) -> Iterator[Answered]:
+        """All rows, the longest first, in batches of about one length; the next is under way while one is taken."""
+        sizes = [len(row.ids) for row in rows]
+        order = sorted(range(len(rows)), key=lambda index: -sizes[index])
         under_way: deque[Answered] = deque()
         start = 0
         while start < len(order):
-            length = bucket(len(encodings[order[start]]), self.longest)
-            indices = order[start : start + self.rows(length)]
+            length = bucket(sizes[order[start]], self.lengths)
+            most = self.sizes(length)
+            indices = order[start : start + most[-1]]
             start += len(indices)
-            under_way.append(Answered(indices, self._dispatch([encodings[index] for index in indices], length)))
+            outputs = self._dispatch([rows[index] for index in indices], bucket(len(indices), most), length)
+            under_way.append(Answered(indices, outputs))
             if len(under_way) > 1:
                 yield _fetched(under_way.popleft())
         while under_way:
             yield _fetched(under_way.popleft())
 
-    def _dispatch(self, encodings: Sequence[Encoding], length: int) -> Any:
-        return self.function(self.params, self.state, pad(encodings, self.rows(length), length, self.pad_id))
+    def _dispatch(self, rows: Sequence[Row], size: int, length: int) -> Any:
+        return self.function(self.params, self.state, pad(rows, size, length, self.pad_id))
 
 
 def _fetched(batch: Answered) -> Answered:

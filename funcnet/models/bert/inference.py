@@ -1,51 +1,127 @@
-"""Guessing masked words: `inference(directory)` gives a function from text to guesses. `T sequence, S slots`."""
+"""Serving: `inference(directory)` gives one function from texts to answers, jitted, its programs compiled ahead."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from funcnet import text
-from funcnet.models.bert.modeling import BertForPreTraining
+from funcnet import text, tree
+from funcnet.files import read_json
+from funcnet.models.bert.buckets import LENGTHS, Bucketed
+from funcnet.models.bert.configuration import BertConfig
+from funcnet.models.bert.inference_tasks import Answer, Choice, Classify, FillMask, Guess, Served, Tokens
 from funcnet.models.bert.pretrained import from_pretrained
 
-__all__ = ["Guess", "inference"]
+__all__ = ["SETTINGS", "Guess", "Inference", "inference"]
 
-_SHORTEST, _SLOTS = 16, 8  # the first bucket of lengths; how many masks one call of the compiled function answers
+SETTINGS = "finetuning.json"  # what `funcnet finetune` keeps beside the model: its longest row, how answers are sought
+
+Task = Literal["fill-mask", "classify", "pairs", "regress", "tokens", "choice", "answer"]
+_SERVED: dict[str, type[Served]] = {
+    "fill-mask": FillMask,
+    "classify": Classify,
+    "pairs": Classify,
+    "regress": Classify,
+    "tokens": Tokens,
+    "choice": Choice,
+    "answer": Answer,
+}
+_ARCHITECTURES: dict[str, Task] = {
+    "BertForPreTraining": "fill-mask",
+    "BertForMaskedLM": "fill-mask",
+    "BertForSequenceClassification": "classify",
+    "BertForTokenClassification": "tokens",
+    "BertForMultipleChoice": "choice",
+    "BertForQuestionAnswering": "answer",
+}
 
 
-class Guess(NamedTuple):
-    """A word for a masked place.
+class Inference:
+    """A model behind one function. Made by `inference`; safe to call from several threads.
 
     Attributes:
-        token: as in the vocabulary; `##` begins what continues a word.
-        probability: the model's, among all words.
+        task: as `inference` takes it.
+        run: the jitted function with its weights, and the padded shapes it runs in.
+        words: the vocabulary's tokens that are whole words.
+        truncated: how many texts were cut so far.
     """
 
-    token: str
-    probability: float
+    def __init__(self, task: Task, served: Served, run: Bucketed):
+        self.task, self.run, self.truncated = task, run, 0
+        self.words = [token for token in text.vocabulary(served.whole) if token.isalpha()]
+        self._served, self._lock = served, threading.Lock()
+
+    def __call__(self, item: Any) -> Any:
+        """The answer to one item: see `inference`."""
+        return self.batch([item])[0]
+
+    def batch(self, items: Sequence[Any]) -> list[Any]:
+        """The answers to many, several at a time; each as if it were alone, but for rounding.
+
+        Raises:
+            TypeError, ValueError: an item is no text of this task; its number is told.
+        """
+        found = [self._served.rows(item, number) for number, item in enumerate(items)]
+        if cut := sum(each.cut for each in found):
+            with self._lock:
+                self.truncated += cut
+        rows = [row for each in found for row in each.rows]
+        outputs: list[Any] = [None] * len(rows)
+        for indices, answered in self.run(rows):
+            for place, index in enumerate(indices):
+                outputs[index] = jax.tree.map(lambda array, at=place: array[at], answered)
+        said, start = [], 0
+        for item, each in zip(items, found, strict=True):
+            said.append(self._served.said(item, each.rows, outputs[start : start + len(each.rows)]))
+            start += len(each.rows)
+        return said
 
 
-def inference(path: str | Path, guesses: int = 5) -> Callable[[str], list[list[Guess]]]:
-    """A function that guesses the words behind `[MASK]`, with the model in `path` behind it.
+def inference(
+    path: str | Path,
+    task: Task | None = None,
+    *,
+    guesses: int = 5,
+    max_length: int | None = None,
+    sizes: Sequence[int] = (1, 8),
+    lengths: Sequence[int] = LENGTHS,
+    ahead: bool = True,
+    dtype: Any = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Inference:
+    """One function that answers, with the model in `path` behind it: weights on the device, programs compiled.
 
-    The weights are put on the device once. Texts are padded to 16, 32, 64, … tokens, so that at most one program is
-    compiled for each of those lengths, whatever the texts and however many masks they hold.
+    What it takes, and gives, for each task:
+
+    - "fill-mask": a text with `[MASK]` in it -> for each of them in order a list of `Guess`, the likeliest first.
+    - "classify", "pairs": a text, or two as a tuple -> {"label", "probability", "probabilities"}; of a model with
+      several labels {"labels", "probabilities"}. "regress": the same -> {"value"}.
+    - "tokens": a list of words, or a text -> {"tokens", "tags"}, and "entities" where tags are those of entities.
+    - "choice": (text, list of texts) -> {"choice", "text", "probabilities"}.
+    - "answer": (question, context) -> {"answer", "start", "n_best"}, as `funcnet predict` tells them.
+
+    `serve(item)` answers one, `serve.batch(items)` many. Both pad to one of a few shapes, so nothing is compiled after
+    the start, whatever the texts. Longer texts are cut (of two the longer first) and counted in `serve.truncated`; a
+    context is read in windows; a text with `[MASK]` is refused.
 
     Args:
-        path: a directory as `funcnet pretrain` or `save_pretrained` with `text.save_tokenizer` write it.
-        guesses: how many for each mask.
-
-    Returns:
-        A function: text with one or more `[MASK]` -> for each of them in order, the likeliest guesses first.
-        It raises ValueError for a text without `[MASK]`, or longer than the model's position table.
+        path: a run of `funcnet pretrain` or `finetune`, or a directory of Hugging Face with a vocabulary.
+        task: None: as the architecture in `config.json` says.
+        guesses: for each `[MASK]`.
+        max_length: tokens of the longest row; None: as it was fine-tuned, else what the position table holds.
+        sizes: how many rows a call of the model has: filled up to the next. One row is for the latency of single texts.
+        lengths: the padded lengths.
+        ahead: compile for all shapes now; else each at its first use.
+        dtype: of the weights, such as `jnp.bfloat16`; None: float32.
+        progress: `progress(done, of)` after each program compiled ahead.
 
     Raises:
-        FileNotFoundError, ValueError: as `from_pretrained` and `text.load_tokenizer`; a vocabulary of another size than
-            the model's.
+        FileNotFoundError, ValueError: as `from_pretrained` and `text.load_tokenizer`; a head that the file lacks; a
+            vocabulary that does not fit the model's table; a task or a length that is not there.
 
     Example:
         >>> import jax, tempfile
@@ -57,66 +133,53 @@ def inference(path: str | Path, guesses: int = 5) -> Callable[[str], list[list[G
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     bert.save_pretrained(folder, model, *model.init(jax.random.key(0)))
         ...     text.save_tokenizer(tokenizer, folder)
-        ...     fill = bert.inference(folder)
+        ...     fill = bert.inference(folder, lengths=[16], max_length=16)
         >>> [len(guesses) for guesses in fill("The [MASK] sat on the [MASK].")]
         [5, 5]
 
-    Reference: transformers.FillMaskPipeline
+    Reference: transformers.pipeline
     """
-    model, params, state = from_pretrained(path, BertForPreTraining)
+    path = Path(path)
+    config = BertConfig.load(path)
+    told: Mapping[str, Any] = read_json(path / SETTINGS) or {}
+    chosen = _task(path, task)
     tokenizer = text.load_tokenizer(path)
-    vocabulary = text.vocabulary(tokenizer)
-    config = vars(model)["config"]
-    if len(vocabulary) > config.vocab_size:
+    text.require_fit(tokenizer, config.vocab_size, where=f"bert.inference: {path}")
+    longest = int(told.get("seq_len", config.max_position_embeddings)) if max_length is None else max_length
+    if not 8 <= longest <= config.max_position_embeddings:
         raise ValueError(
-            f"bert.inference: {path}: the vocabulary is larger than the model's word table; expected at most "
-            f"{config.vocab_size} tokens, got {len(vocabulary)}. Put the vocabulary there that the model knows."
+            f"bert.inference: max_length; expected 8 to {config.max_position_embeddings}, the size of {path}'s "
+            f"position table, got {longest}. Choose a length in between."
         )
-    special = text.special_ids(tokenizer)
-    count = min(guesses, len(vocabulary))
-    params, state = jax.device_put((params, state))
-
-    @jax.jit
-    def likeliest(params: Any, state: Any, ids: jax.Array, length: jax.Array, places: jax.Array) -> Any:
-        """ids (1, T), length (), places (1, S) -> probabilities (S, count), token ids (S, count)."""
-        shown = jnp.arange(ids.shape[1])[None] < length
-        (logits, _), _ = model.apply(params, state, ids, shown, masked_positions=places)
-        words = logits[0, :, : len(vocabulary)]  # a table padded to a round size has rows that are no words
-        return jax.lax.top_k(jax.nn.softmax(words.astype(jnp.float32)), count)
-
-    def fill(sentence: str) -> list[list[Guess]]:
-        found = tokenizer.encode(sentence).ids
-        places = [place for place, token in enumerate(found) if token == special["[MASK]"]]
-        _require_fit(len(found), len(places), config.max_position_embeddings)
-        ids = np.full((1, _bucket(len(found), config.max_position_embeddings)), special["[PAD]"], np.int32)
-        ids[0, : len(found)] = found
-        out = []
-        for start in range(0, len(places), _SLOTS):
-            some = places[start : start + _SLOTS]
-            slots = np.zeros((1, _SLOTS), np.int32)
-            slots[0, : len(some)] = some
-            chances, tokens = jax.device_get(likeliest(params, state, ids, np.int32(len(found)), slots))
-            for row in range(len(some)):
-                pairs = zip(tokens[row], chances[row], strict=True)
-                out.append([Guess(vocabulary[token], float(chance)) for token, chance in pairs])
-        return out
-
-    return fill
+    served = _SERVED[chosen](tokenizer, config, longest, {**told, "guesses": guesses})
+    model, params, state = from_pretrained(path, served.model, new_heads=False)
+    if dtype is not None:
+        params = tree.cast(params, dtype)
+    run = Bucketed(
+        served.forward(model),
+        params,
+        state,
+        longest=longest,
+        pad_id=text.special_ids(tokenizer)["[PAD]"],
+        sizes=sorted(sizes),
+        lengths=sorted(lengths),
+    )
+    if ahead:
+        run.compile(progress)
+    return Inference(chosen, served, run)
 
 
-def _bucket(length: int, longest: int) -> int:
-    """The padded length: a power of two from 16 on, at most `longest`."""
-    return min(max(_SHORTEST, 1 << (length - 1).bit_length()), longest)
-
-
-def _require_fit(length: int, masks: int, longest: int) -> None:
-    if length > longest:
+def _task(path: Path, task: Task | None) -> Task:
+    if task is not None:
+        if task not in _SERVED:
+            raise ValueError(
+                f"bert.inference: task is not known; expected one of {', '.join(_SERVED)}, got {task!r}. Choose one."
+            )
+        return task
+    names = (read_json(path / "config.json") or {}).get("architectures") or ["none"]
+    if names[0] not in _ARCHITECTURES:
         raise ValueError(
-            f"bert.inference: the text is too long; expected at most {longest} tokens with [CLS] and [SEP], got "
-            f"{length}. Cut it around the [MASK]."
+            f"bert.inference: {path}: the architecture tells no task; expected one of {', '.join(_ARCHITECTURES)}, got "
+            f"{names[0]}. Name it: task=."
         )
-    if not masks:
-        raise ValueError(
-            "bert.inference: there is nothing to guess; expected [MASK] in the text, got none. Write [MASK] in "
-            "the place of a word."
-        )
+    return _ARCHITECTURES[names[0]]

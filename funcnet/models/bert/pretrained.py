@@ -38,6 +38,7 @@ def from_pretrained(
     config: BertConfig | None = None,
     layers: str | Iterable[str] | None = None,
     key: jax.Array | None = None,
+    new_heads: bool = True,
 ) -> tuple[nn.Module, Tree, Tree]:
     """The model in a directory: any BERT checkpoint into any of the models.
 
@@ -55,6 +56,7 @@ def from_pretrained(
         layers: which of the file's layers to take, by patterns over "encoder.layer.0", … (see `funcnet.tree`), in the
             file's order: `[f"encoder.layer.{i}" for i in range(6)]` is the lower half of twelve. None: all.
         key: for a head that starts here; None: `jax.random.key(0)`.
+        new_heads: False, for a model that is not to be trained: a head that the file lacks is an error.
 
     Returns:
         (model, params, state): the description and its arrays, float32.
@@ -62,7 +64,8 @@ def from_pretrained(
     Raises:
         FileNotFoundError: one of the files is not there.
         ValueError: a broken file; a config that is not here; tensors of the encoder missing or of another shape, all of
-            which are listed; half a head; a `vocab.txt` with more lines than the word table has rows; a pattern that
+            which are listed; half a head, or none where `new_heads` is False; a `vocab.txt`
+            with more lines than the word table has rows; a pattern that
             matches no layer.
 
     Warns:
@@ -98,6 +101,11 @@ def from_pretrained(
     file = _prefixed(file, model)
     found = model.match_state_dict(file)
     new = _started_here(path, model, file, found, config is not None)
+    if new and not new_heads:
+        raise ValueError(
+            f"bert.from_pretrained: {path} lacks the head of {type(model).__name__}; expected {', '.join(new)}, got "
+            "none. Train it, or take the class that the file was saved from."
+        )
     known = {name: name for name in file if name not in {*found.unexpected, *new}}
     into = model.init(jax.random.key(0) if key is None else key) if new else None
     params, state = model.load_state_dict(_Renamed(file, known), strict=False, into=into)

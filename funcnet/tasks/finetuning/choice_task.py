@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from funcnet.models import bert
-from funcnet.models.bert import losses
+from funcnet.models.bert import losses, postprocess
 from funcnet.tasks.finetuning import metrics
 from funcnet.tasks.finetuning.encoding import Encoded, encode
 from funcnet.tasks.finetuning.examples import DEFAULT, ChoiceExample, Columns, read_choices
-from funcnet.tasks.finetuning.task import Batch, Sums, softmax
+from funcnet.tasks.finetuning.task import Batch, Sums
 from funcnet.tasks.finetuning.text_task import right
 
 __all__ = ["ChoiceTask"]
@@ -69,11 +69,7 @@ class ChoiceTask:
     def predictions(
         self, outputs: Sequence[NDArray[np.float32]], examples: Sequence[ChoiceExample], rows: Encoded
     ) -> list[dict[str, Any]]:
-        chances = softmax(np.stack(outputs))
-        return [
-            {"choice": int(row.argmax()), "text": example.choices[int(row.argmax())], "probabilities": row.tolist()}
-            for row, example in zip(chances, examples, strict=True)
-        ]
+        return [postprocess.choices(row, example.choices) for row, example in zip(outputs, examples, strict=True)]
 
     def scores(self, examples: Sequence[ChoiceExample], predictions: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         guessed = [prediction["choice"] for prediction in predictions]

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from funcnet import nn, text
 from funcnet.files import read_json, write_json
 from funcnet.models import bert
+from funcnet.models.bert.inference import SETTINGS
 from funcnet.tasks.finetuning.answer_task import AnswerTask
 from funcnet.tasks.finetuning.choice_task import ChoiceTask
 from funcnet.tasks.finetuning.encoding import check_fit
@@ -22,7 +23,6 @@ from funcnet.tasks.finetuning.token_task import TokenTask
 
 __all__ = ["FineTuned", "load", "save", "start"]
 
-FILE = "finetuning.json"
 ARCHITECTURES = {
     "BertForSequenceClassification": TextTask,
     "BertForTokenClassification": TokenTask,
@@ -79,7 +79,7 @@ def save(directory: Path, model: FineTuned) -> None:
     text.save_tokenizer(model.tokenizer, directory, max_length=model.seq_len)
     settings = dataclasses.asdict(model.task)  # type: ignore[call-overload]
     del settings["labels"]  # config.json has them
-    write_json(directory / FILE, {"seq_len": model.seq_len, **settings})
+    write_json(directory / SETTINGS, {"seq_len": model.seq_len, **settings})
 
 
 def load(directory: str | Path) -> FineTuned:
@@ -95,7 +95,7 @@ def load(directory: str | Path) -> FineTuned:
     directory = Path(directory)
     config = bert.BertConfig.load(directory)
     about = read_json(directory / "config.json") or {}
-    told = read_json(directory / FILE) or {}
+    told = read_json(directory / SETTINGS) or {}
     names = about.get("architectures") or ["none"]
     if names[0] not in ARCHITECTURES:
         raise ValueError(
@@ -106,7 +106,7 @@ def load(directory: str | Path) -> FineTuned:
     tokenizer = text.load_tokenizer(directory)
     seq_len = int(told.get("seq_len", config.max_position_embeddings))
     check_fit(tokenizer, config.vocab_size, config.max_position_embeddings, seq_len, str(directory))
-    net, params, state = bert.from_pretrained(directory, task.model)
+    net, params, state = bert.from_pretrained(directory, task.model, new_heads=False)
     return FineTuned(task, tokenizer, net, params, state, seq_len)
 
 

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from funcnet.models.bert import losses
+from funcnet.models.bert.spans import LONGEST_QUESTION, Window
+from funcnet.text import require_fit
 
-__all__ = ["LONGEST_QUESTION", "Encoded", "check_fit", "describe_cut", "encode", "truncating"]
+__all__ = ["Encoded", "check_fit", "describe_cut", "encode", "truncating"]
 
-LONGEST_QUESTION = 64  # tokens; Google's. Half of the row at most: contexts are read in windows, questions are not
 CHUNK = 1024  # texts handed to the tokenizer at once: its results are large
 
 
@@ -28,7 +29,7 @@ class Encoded:
         by_token: whether every token has a label.
         truncated: examples that were cut.
         word_ids: of lists of words, for each row the word of every token, None for special ones.
-        windows: of questions, for each row the stretch of the context that it shows (`answer_task.Window`).
+        windows: for each question the stretches of its context that its rows show.
     """
 
     tokens: NDArray[np.int32]
@@ -39,7 +40,7 @@ class Encoded:
     by_token: bool = False
     truncated: int = 0
     word_ids: Sequence[Sequence[int | None]] | None = None
-    windows: Sequence[Any] | None = None
+    windows: Sequence[Sequence[Window]] | None = None
 
     def __len__(self) -> int:
         return (len(self.starts) - 1) // self.choices
@@ -153,12 +154,7 @@ def check_fit(tokenizer: Tokenizer, vocab_size: int, positions: int, seq_len: in
     Raises:
         ValueError: one of the two.
     """
-    largest = max(tokenizer.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
-    if largest[1] >= vocab_size:
-        raise ValueError(
-            f"finetune: {where}: the vocabulary does not fit the model's word table; expected ids below {vocab_size}, "
-            f"got {largest[1]} for {largest[0]!r}. Put the vocabulary there that the model was trained with."
-        )
+    require_fit(tokenizer, vocab_size, where=f"finetune: {where}")
     if not 8 <= seq_len <= positions:
         raise ValueError(
             f"finetune: --seq-len; expected 8 to {positions}, the size of {where}'s position table, got {seq_len}. "

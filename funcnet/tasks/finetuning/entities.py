@@ -1,43 +1,10 @@
-"""Tags -> entities, and their F1: the rule of CoNLL's `conlleval`, which seqeval's default follows.
-
-A tag is `O`, or a prefix and a type (`B-PER`): B begins, I is inside, E ends, S is an entity alone. An entity also
-begins where an inside tag follows `O` or another type, and ends where the next one begins: so IOB1, IOB2 and IOBES are
-read alike, and a model's impossible sequences too.
-"""
+"""How right tags are, by whole entities: the rule of CoNLL's `conlleval`, which seqeval's default follows."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-__all__ = ["Entity", "entities", "entity_scores"]
+from funcnet.models.bert.postprocess import entities
 
-
-class Entity(NamedTuple):
-    """A run of words, `last` included, counted from 0."""
-
-    type: str
-    first: int
-    last: int
-
-
-def entities(tags: Sequence[str]) -> list[Entity]:
-    """The entities of one sentence.
-
-    >>> entities(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
-    [Entity(type='PER', first=0, last=1), Entity(type='LOC', first=3, last=3), Entity(type='LOC', first=4, last=4)]
-
-    Reference: Tjong Kim Sang and De Meulder, 2003, CoNLL-2003's `conlleval`
-    """
-    found = []
-    before, kind, begin = "O", "", 0
-    for place, tag in enumerate([*tags, "O"]):
-        prefix, _, name = tag.partition("-")
-        name = name or "_"
-        if _ends(before, prefix, kind, name):
-            found.append(Entity(kind, begin, place - 1))
-        if _begins(before, prefix, kind, name):
-            begin = place
-        before, kind = prefix, name
-    return found
+__all__ = ["entity_scores"]
 
 
 def entity_scores(labels: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -59,17 +26,3 @@ def entity_scores(labels: Sequence[Sequence[str]], predicted: Sequence[Sequence[
     both = len(true & guessed)
     precision, recall = both / max(1, len(guessed)), both / max(1, len(true))
     return {"precision": precision, "recall": recall, "f1": 2 * both / max(1, len(true) + len(guessed))}
-
-
-def _ends(before: str, prefix: str, kind: str, name: str) -> bool:
-    """Whether an entity ends between two tags."""
-    if before == "O":
-        return False
-    return before in ("E", "S") or prefix in ("B", "S", "O") or kind != name
-
-
-def _begins(before: str, prefix: str, kind: str, name: str) -> bool:
-    """Whether an entity begins at the second of two tags."""
-    if prefix == "O":
-        return False
-    return prefix in ("B", "S") or before in ("E", "S", "O") or kind != name

@@ -16,7 +16,7 @@ from funcnet import nn
 from funcnet.models import bert
 from funcnet.tasks.finetuning.encoding import Encoded
 
-__all__ = ["Task", "make_forward", "make_objective", "softmax"]
+__all__ = ["Task", "make_forward", "make_objective"]
 
 Batch = Mapping[str, jax.Array]
 Sums = dict[str, dict[str, jax.Array]]
@@ -95,13 +95,3 @@ def make_objective(net: nn.Module, task: Task) -> Callable[..., tuple[Sums, Any]
         return task.sums(outputs, batch), state
 
     return objective
-
-
-def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
-    """Over the last axis, in float64.
-
-    >>> softmax(np.array([0.0, 0.0])).tolist()
-    [0.5, 0.5]
-    """
-    powers = np.exp(np.asarray(logits, np.float64) - np.max(logits, axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)

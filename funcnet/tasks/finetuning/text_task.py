@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from funcnet.models import bert
-from funcnet.models.bert import losses
+from funcnet.models.bert import losses, postprocess
 from funcnet.tasks.finetuning import metrics
 from funcnet.tasks.finetuning.encoding import Encoded, encode
 from funcnet.tasks.finetuning.examples import DEFAULT, Columns, TextExample, read_texts
 from funcnet.tasks.finetuning.glue import glue_task, read_glue
-from funcnet.tasks.finetuning.task import Batch, Sums, softmax
+from funcnet.tasks.finetuning.task import Batch, Sums
 
 __all__ = ["TextTask", "learn_labels", "right"]
 
@@ -121,19 +121,7 @@ class TextTask:
     def predictions(
         self, outputs: Sequence[NDArray[np.float32]], examples: Sequence[TextExample], rows: Encoded
     ) -> list[dict[str, Any]]:
-        logits = np.stack(outputs).astype(np.float64)
-        if self.name == "regress":
-            return [{"value": float(value)} for value in logits[:, 0]]
-        chances = 1 / (1 + np.exp(-logits)) if self.several else softmax(logits)
-        out: list[dict[str, Any]] = []
-        for row in chances:
-            all_of_them = dict(zip(self.labels, row.tolist(), strict=True))
-            if self.several:
-                out.append({"labels": [n for n, p in all_of_them.items() if p > 0.5], "probabilities": all_of_them})
-            else:
-                best = self.labels[int(row.argmax())]
-                out.append({"label": best, "probability": all_of_them[best], "probabilities": all_of_them})
-        return out
+        return postprocess.classes(np.stack(outputs), self.labels, self.config()["problem_type"])
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         labels = self._label_array(examples)

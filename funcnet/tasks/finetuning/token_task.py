@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from funcnet.models import bert
-from funcnet.models.bert import losses
+from funcnet.models.bert import losses, postprocess
 from funcnet.tasks.finetuning.encoding import Encoded, encode
-from funcnet.tasks.finetuning.entities import entities, entity_scores
+from funcnet.tasks.finetuning.entities import entity_scores
 from funcnet.tasks.finetuning.examples import DEFAULT, Columns, TokenExample, read_tokens
 from funcnet.tasks.finetuning.task import Batch, Sums
 from funcnet.tasks.finetuning.text_task import learn_labels, right
 
 __all__ = ["TokenTask"]
-
-OUTSIDE = "O"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +40,7 @@ class TokenTask:
 
     @property
     def _is_entities(self) -> bool:
-        return all(tag == OUTSIDE or (len(tag) > 2 and tag[0] in "BIES" and tag[1] == "-") for tag in self.labels)
+        return postprocess.spell_entities(self.labels)
 
     def read(self, path: Path, *, labelled: bool) -> list[TokenExample]:
         return read_tokens(path, self.columns, labelled=labelled)
@@ -69,7 +67,7 @@ class TokenTask:
         known = {name: number for number, name in enumerate(self.labels)}
         labels = np.full(len(rows.tokens), losses.IGNORE, np.int32)
         for number, example in enumerate(examples):
-            for place, word in _first_tokens(rows.word_ids[number]):
+            for place, word in postprocess.first_tokens(rows.word_ids[number]):
                 tag = (example.tags or [])[word]
                 if tag not in known:
                     raise ValueError(
@@ -90,33 +88,13 @@ class TokenTask:
         self, outputs: Sequence[NDArray[np.float32]], examples: Sequence[TokenExample], rows: Encoded
     ) -> list[dict[str, Any]]:
         assert rows.word_ids is not None
-        default = OUTSIDE if OUTSIDE in self.labels else self.labels[0]
-        out = []
-        for logits, example, word_ids in zip(outputs, examples, rows.word_ids, strict=True):
-            tags = [default] * len(example.words)  # of words that were cut off, or that no token stands for
-            for place, word in _first_tokens(word_ids):
-                tags[word] = self.labels[int(logits[place].argmax())]
-            prediction: dict[str, Any] = {"tokens": example.words, "tags": tags}
-            if self._is_entities:
-                prediction["entities"] = [
-                    {**entity._asdict(), "text": " ".join(example.words[entity.first : entity.last + 1])}
-                    for entity in entities(tags)
-                ]
-            out.append(prediction)
-        return out
+        return [
+            postprocess.tags(logits, word_ids, example.words, self.labels)
+            for logits, word_ids, example in zip(outputs, rows.word_ids, examples, strict=True)
+        ]
 
     def scores(self, examples: Sequence[TokenExample], predictions: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         true, guessed = [e.tags or [] for e in examples], [p["tags"] for p in predictions]
         pairs = [a == b for t, g in zip(true, guessed, strict=True) for a, b in zip(t, g, strict=True)]
         accuracy = {"accuracy": float(np.mean(pairs))}
         return accuracy | (entity_scores(true, guessed) if self._is_entities else {})
-
-
-def _first_tokens(word_ids: Sequence[int | None]) -> list[tuple[int, int]]:
-    """(place, word) of the first token of every word.
-
-    >>> _first_tokens([None, 0, 0, 1, None])
-    [(1, 0), (3, 1)]
-    """
-    before = [None, *word_ids]
-    return [(p, w) for p, (w, last) in enumerate(zip(word_ids, before, strict=False)) if w is not None and w != last]

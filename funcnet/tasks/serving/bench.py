@@ -1,0 +1,171 @@
+"""`funcnet bench serve`: the latency of `bert.inference` by length and by threads."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import tyro
+
+from funcnet import table
+from funcnet.files import write_json
+from funcnet.models import bert
+from funcnet.train import compilation_cache
+
+__all__ = ["BenchServe", "Latency", "bench_serve", "measure"]
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchServe:
+    """How long a fine-tuned or pretrained model takes to answer, from text to answer.
+
+    Loads the directory as `bert.inference` does, compiles its programs, and asks it texts of each length: one after the
+    other, and from several threads at once. Prints milliseconds (median, 95th and 99th percentile) and answers a
+    second.
+    """
+
+    what: tyro.conf.Positional[Literal["serve"]]
+    """the latency of answers"""
+    directory: tyro.conf.Positional[Path]
+    """a run of `funcnet pretrain` or `finetune`, or a directory of Hugging Face with a vocabulary"""
+    file: Path | None = None
+    """texts to ask, one a line; without it words are strung together to fill each length"""
+    task: str | None = None
+    """fill-mask, classify, pairs, regress, tokens, choice or answer; by default as the model's architecture says"""
+    lengths: tuple[int, ...] = (16, 64, 128)
+    """tokens of the texts, if there is no file"""
+    threads: Annotated[tuple[int, ...], tyro.conf.arg(aliases=["-t"])] = (1, 2, 4)
+    """how many ask at once"""
+    seconds: float = 2.0
+    """for each line of the table"""
+    seq_len: int | None = None
+    """tokens of the longest row; by default as the model was fine-tuned"""
+    out: Path | None = None
+    """file for the figures, as JSON"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Latency:
+    """One line of the table.
+
+    Attributes:
+        texts: which texts: their length in tokens, or the file.
+        threads: how many asked at once.
+        median, p95, p99: milliseconds from text to answer.
+        per_second: answers a second, of all threads together.
+        answers: how many were measured.
+    """
+
+    texts: str
+    threads: int
+    median: float
+    p95: float
+    p99: float
+    per_second: float
+    answers: int
+
+
+def measure(serve: Callable[[Any], Any], items: Sequence[Any], name: str, threads: int, seconds: float) -> Latency:
+    """Asks for some seconds, from some threads, one item after the other.
+
+    Args:
+        serve: thread-safe, as `bert.inference` gives it.
+        items: asked in turn.
+        name: for the table.
+
+    Example:
+        >>> measure(len, ["a", "b"], "letters", threads=2, seconds=0.01).threads
+        2
+    """
+
+    def ask(start: int) -> list[float]:
+        number, taken = start, list[float]()
+        while not taken or time.perf_counter() < end:
+            began = time.perf_counter()
+            serve(items[number % len(items)])
+            taken.append(time.perf_counter() - began)
+            number += threads
+        return taken
+
+    with ThreadPoolExecutor(threads) as pool:
+        began = time.perf_counter()
+        end = began + seconds
+        taken = 1e3 * np.concatenate([*pool.map(ask, range(threads))])
+        elapsed = time.perf_counter() - began
+    median, p95, p99 = np.percentile(taken, [50, 95, 99]).tolist()
+    return Latency(name, threads, median, p95, p99, len(taken) / elapsed, len(taken))
+
+
+def bench_serve(arguments: BenchServe) -> int:
+    """Runs the command.
+
+    Returns:
+        0.
+
+    Raises:
+        FileNotFoundError, ValueError: as `bert.inference`; a file without a text, or a number that is not positive.
+    """
+    from rich.progress import Progress
+
+    if arguments.seconds <= 0 or min(arguments.threads, default=0) < 1:
+        raise ValueError(
+            f"bench serve: --seconds and --threads; expected positive numbers, got {arguments.seconds} and "
+            f"{arguments.threads}. Raise them."
+        )
+    compilation_cache.enable()
+    began = time.perf_counter()
+    with Progress(transient=True) as bar:
+        task = bar.add_task("compiling")
+        serve = bert.inference(
+            arguments.directory,
+            arguments.task,  # type: ignore[arg-type]
+            max_length=arguments.seq_len,
+            progress=lambda done, of: bar.update(task, completed=done, total=of),
+        )
+    ready = time.perf_counter() - began
+    asked = _from_file(serve, arguments.file) if arguments.file else _strung_together(serve, arguments.lengths)
+    found = [
+        measure(serve, items, name, threads, arguments.seconds)
+        for name, items in asked.items()
+        for threads in arguments.threads
+    ]
+    head = ["texts", "threads", "median ms", "95 % ms", "99 % ms", "a second"]
+    rows = [
+        [one.texts, str(one.threads), *(f"{ms:.2f}" for ms in (one.median, one.p95, one.p99)), f"{one.per_second:,.0f}"]
+        for one in found
+    ]
+    print(f"{arguments.directory}: {serve.task}, {len(serve.run.shapes())} programs, ready after {ready:.1f} s")
+    print(table.text([head, *rows], left=1))
+    if arguments.out is not None:
+        write_json(arguments.out, {"task": serve.task, "ready": ready, "rows": [vars(one) for one in found]})
+    return 0
+
+
+def _from_file(serve: bert.Inference, file: Path) -> dict[str, list[Any]]:
+    lines = [line.strip() for line in file.read_text("utf-8-sig").splitlines()]
+    texts = [line for line in lines if line and (serve.task != "fill-mask" or "[MASK]" in line)]
+    if not texts:
+        wanted = "lines with [MASK] in them" if serve.task == "fill-mask" else "lines of text"
+        raise ValueError(f"bench serve: {file} holds no text to ask; expected {wanted}, got none. Add some.")
+    return {file.name: [_item(serve.task, text) for text in texts]}
+
+
+def _strung_together(serve: bert.Inference, lengths: Sequence[int]) -> dict[str, list[Any]]:
+    """Items of so many tokens, of the vocabulary's whole words."""
+    vocabulary = serve.words
+    found = {}
+    for length in dict.fromkeys(min(length, serve.run.longest) for length in lengths):
+        random = np.random.default_rng(length)
+        texts = [" ".join(random.choice(vocabulary, max(1, length - 4))) for _ in range(16)]
+        found[f"{length} tokens"] = [_item(serve.task, f"{text} [MASK]") for text in texts]
+    return found
+
+
+def _item(task: str, text: str) -> Any:
+    first, _, rest = text.partition(" ")
+    return {"choice": (first, [rest, rest[::-1]]), "answer": (f"{first}?", rest)}.get(task, text)

@@ -1,0 +1,88 @@
+"""Serving what was fine-tuned: the same answers as `funcnet predict`, and its latency told."""
+
+import json
+
+import jax
+import pytest
+
+from funcnet.models import bert
+from funcnet.tasks.finetuning import directory
+from funcnet.tasks.finetuning.answer_task import AnswerTask
+from funcnet.tasks.finetuning.choice_task import ChoiceTask
+from funcnet.tasks.finetuning.predict import predict
+from funcnet.tasks.finetuning.text_task import TextTask
+from funcnet.tasks.finetuning.token_task import TokenTask
+from funcnet.text import load_tokenizer
+from tests.tasks.command import run_here
+from tests.tasks.finetuning import all_texts, write_model, write_task
+
+TASKS = {
+    "classify": (TextTask(), lambda e: e.text),
+    "pairs": (TextTask("pairs"), lambda e: (e.text, e.second)),
+    "regress": (TextTask("regress"), lambda e: e.text),
+    "tokens": (TokenTask(), lambda e: e.words),
+    "choice": (ChoiceTask(), lambda e: (e.text, e.choices)),
+    "answer": (AnswerTask(doc_stride=8, n_best=5, max_answer=4), lambda e: (e.question, e.context)),
+}
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("model"), all_texts())
+
+
+def fine_tuned(pretrained, folder, name):
+    """(directory, file, examples) of a task, its head as it starts."""
+    task, item = TASKS[name]
+    file = write_task(folder, name)
+    examples = task.read(file, labelled=True)
+    task = task.learn(examples)
+    with pytest.MonkeyPatch.context():
+        net, params, state = directory.start(pretrained, task)
+    params = jax.tree.map(lambda a: a + 0.2 * jax.random.normal(jax.random.key(a.size), a.shape), params)
+    model = directory.FineTuned(task, load_tokenizer(pretrained), net, params, state, 24)
+    directory.save(folder / "model", model)
+    return folder / "model", file, [item(example) for example in examples]
+
+
+def near(a, b):
+    """The same JSON, numbers but for rounding."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(near(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(near, a, b))
+    return a == pytest.approx(b, abs=1e-5) if isinstance(a, float) else a == b
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_answers_are_those_of_predict(pretrained, tmp_path, name):
+    path, file, items = fine_tuned(pretrained, tmp_path, name)
+    told, _ = predict(path, file)
+    serve = bert.inference(path, name, ahead=False)
+    assert serve.run.longest == 24
+    said = serve.batch(items)
+    only = [{key: value for key, value in one.items() if key not in ("text", "text_b", "id")} for one in told]
+    for one, other in zip(only, said, strict=True):
+        assert near(one, {key: value for key, value in other.items() if key != "text"}), (one, other)
+
+
+def test_the_command_tells_the_latency(pretrained, tmp_path, capsys):
+    texts, out = tmp_path / "texts.txt", tmp_path / "latency.json"
+    texts.write_text("the soup was [MASK]\n\nno mask here\nwas it [MASK] or [MASK]?\n")
+    few = ["--seconds", "0.05", "--threads", "1", "2", "--seq-len", "16"]
+    assert run_here("bench", "serve", pretrained, "--file", texts, "--out", out, *few) == 0
+    assert "fill-mask, 2 programs, ready after" in capsys.readouterr().out
+    rows = json.loads(out.read_text())["rows"]
+    assert [(row["texts"], row["threads"]) for row in rows] == [("texts.txt", 1), ("texts.txt", 2)]
+    assert all(0 < row["median"] <= row["p95"] <= row["p99"] and row["answers"] > 0 for row in rows)
+    assert run_here("bench", "serve", pretrained, "--lengths", "8", "16", *few) == 0
+    assert "8 tokens" in capsys.readouterr().out
+
+
+def test_a_bench_that_cannot_be(pretrained, tmp_path, capsys):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("no mask here\n")
+    assert run_here("bench", "serve", pretrained, "--file", texts, "--seq-len", "16") == 2
+    assert "holds no text to ask; expected lines with [MASK] in them" in capsys.readouterr().err
+    assert run_here("bench", "serve", pretrained, "--seconds", "0") == 2
+    assert "--seconds and --threads; expected positive numbers, got 0" in capsys.readouterr().err
