@@ -75,7 +75,7 @@ def read_columns(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, A
         )
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-        columns = {name: _to_numpy(table.column(name).combine_chunks()) for name in table.column_names}
+        columns = {name: _to_numpy(table.column(name)) for name in table.column_names}
         return columns, json.loads((table.schema.metadata or {})[KEY])
     except (pa.ArrowException, KeyError, OSError) as error:
         raise ValueError(
@@ -96,9 +96,9 @@ def _to_arrow(name: str, column: NDArray[Any]) -> pa.Array:
     )
 
 
-def _to_numpy(array: pa.Array) -> NDArray[Any]:
-    if isinstance(array, pa.ChunkedArray):  # an empty column has no chunk
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+def _to_numpy(column: pa.ChunkedArray) -> NDArray[Any]:
+    """The one chunk, over the mapped file (`combine_chunks` would copy it); an empty column may have none."""
+    array = column.chunk(0) if column.num_chunks else pa.array([], column.type)
     if pa.types.is_fixed_size_list(array.type):
         return array.flatten().to_numpy(zero_copy_only=True).reshape(-1, array.type.list_size)
     return array.to_numpy(zero_copy_only=True)

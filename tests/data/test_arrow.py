@@ -1,6 +1,7 @@
 """Columns come back as they went in, memory-mapped; a bad file is an error, and a failed write leaves nothing."""
 
 import numpy as np
+import pyarrow
 import pytest
 
 from funcnet.data import ArrayDataset, read_columns, write_columns
@@ -13,11 +14,12 @@ def test_round_trip_without_copying(tmp_path):
         "flag": np.array([True, False] * 3),
     }
     write_columns(tmp_path / "x.arrow", columns, {"passes": 3})
+    before = pyarrow.total_allocated_bytes()
     read, metadata = read_columns(tmp_path / "x.arrow")
-    assert metadata == {"passes": 3}
+    assert metadata == {"passes": 3} and pyarrow.total_allocated_bytes() == before, "no page is read yet"
     for name, column in columns.items():
         np.testing.assert_array_equal(read[name], column)
-        assert not read[name].flags.owndata and not read[name].flags.writeable, "over the mapped file"
+        assert not read[name].flags.owndata and not read[name].flags.writeable, "not its own"
     assert read["ids"].dtype == np.uint16 and read["flag"].dtype == np.uint8
     batch = ArrayDataset(read)[np.array([4, 0])]
     np.testing.assert_array_equal(batch["ids"], [[8, 9], [0, 1]])
