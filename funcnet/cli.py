@@ -43,6 +43,22 @@ class ExportData:
 
 
 @dataclasses.dataclass(frozen=True)
+class ImportData:
+    """Make a folder for `funcnet pretrain --data` of Google's tf_examples.tfrecord, with the masks that they have."""
+
+    files: tyro.conf.Positional[tuple[Path, ...]]
+    """of create_pretraining_data.py or `funcnet data export`, all of one length"""
+    vocab: Path
+    """the vocabulary that they were made with: vocab.txt, or a directory with one"""
+    out: Path
+    """the folder"""
+    held_out: tuple[Path, ...] = ()
+    """files of examples to evaluate on"""
+    cased: bool = False
+    """the vocabulary keeps capitals and accents"""
+
+
+@dataclasses.dataclass(frozen=True)
 class Data:
     """Make the data of pretraining runs, once for many."""
 
@@ -50,6 +66,7 @@ class Data:
         Annotated[BuildData, tyro.conf.subcommand("build")]
         | Annotated[ReportData, tyro.conf.subcommand("report")]
         | Annotated[ExportData, tyro.conf.subcommand("export")]
+        | Annotated[ImportData, tyro.conf.subcommand("import")]
     )
 
 
@@ -115,6 +132,8 @@ def _data(arguments: Data) -> int:
             return commands.report_data(arguments.command.directory)
         case ExportData(directory, out, seq_len, seed, held_out):
             return commands.export_data(directory, out, seq_len=seq_len, seed=seed, held_out=held_out)
+        case ImportData(files, vocab, out, held, cased):
+            return commands.import_data(files, out, vocab=vocab, held_out=held, cased=cased)
 
 
 def _finetune(config: FinetuningConfig) -> int:

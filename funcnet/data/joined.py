@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class Joined:
-    """One-dimensional arrays of one type, end to end, without copying them.
+    """Arrays (N, …) of one type, end to end, without copying them.
 
     Args:
         arrays: at least one; memory-mapped ones stay on the disk until they are touched.
@@ -40,11 +40,11 @@ class Joined:
         return int(self._ends[-1])
 
     def __getitem__(self, indices: NDArray[np.int64]) -> NDArray[Any]:
-        """The entries at integers in [0, len), of any shape."""
+        """The entries at integers in [0, len), of any shape; further dimensions follow."""
         if len(self.arrays) == 1:
             return self.arrays[0][indices]
         which = np.searchsorted(self._ends, indices, "right")
-        out = np.empty(np.shape(indices), self.dtype)
+        out = np.empty(np.shape(indices) + self.arrays[0].shape[1:], self.dtype)
         for number in np.unique(which).tolist():
             here = which == number
             array = self.arrays[number]

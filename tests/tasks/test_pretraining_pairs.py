@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from funcnet.tasks.pretraining import TokenizedDocuments, build_pairs, tokenize_documents
 from funcnet.tasks.pretraining.heldout import drop_shared_sentences, plain_sentences, split_documents
-from funcnet.tasks.pretraining.pairs import cut_documents, join_partners
+from funcnet.tasks.pretraining.pairs import AllCuts, cut_documents, join_partners
 from funcnet.text import BulkTokenizer, train_wordpiece
 
 
@@ -115,7 +115,7 @@ def test_shards_draw_their_random_partners_from_the_whole_corpus():
         cut_documents(shard, **settings, shard=i, first_token=tokens[i], first_document=bounds[i])
         for i, shard in enumerate(shards)
     ]
-    parts = [join_partners(cuts, i, **settings) for i in range(len(shards))]
+    parts = [join_partners(AllCuts(cuts), i, **settings) for i in range(len(shards))]
     assert len(parts[1]["a_start"]) == 0, "a shard without documents"
     pairs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     check(documents, pairs, 64)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from funcnet.tasks.pretraining.bars import Stopped, progress_bars
 from funcnet.tasks.pretraining.build import build
 from funcnet.tasks.pretraining.data_settings import BuildData
-from funcnet.tasks.pretraining.exchange import export_examples
+from funcnet.tasks.pretraining.exporting import export_examples
+from funcnet.tasks.pretraining.importing import import_examples
 from funcnet.tasks.pretraining.reading import check_data
 from funcnet.tasks.pretraining.report import draw
 from funcnet.train.interruption import Interruption
 
-__all__ = ["build_data", "export_data", "report_data"]
+__all__ = ["build_data", "export_data", "import_data", "report_data"]
 
 
 def build_data(arguments: BuildData) -> int:
@@ -60,4 +62,19 @@ def export_data(directory: Path, out: Path, *, seq_len: int | None, seed: int, h
     """
     number = export_examples(directory, out, seq_len=seq_len, seed=seed, held_out=held_out)
     print(f"Written: {out}, {number:,} examples.")
+    return 0
+
+
+def import_data(files: Sequence[Path], out: Path, *, vocab: Path, held_out: Sequence[Path], cased: bool) -> int:
+    """Runs `funcnet data import`; the exit code.
+
+    Raises:
+        OSError, ValueError: see `import_examples`.
+    """
+    number = import_examples(files, out, vocab=vocab, held_out=held_out, cased=cased)
+    draw(out / "report.png", json.loads((out / "report.json").read_text("utf-8")))
+    print((out / "report.txt").read_text("utf-8"))
+    seq_len = json.loads((out / "manifest.json").read_text("utf-8"))["settings"]["seq_len"][0]
+    print(f"Written: {out}, {number:,} examples to train on. The report with its picture: report.*")
+    print(f"Go on with: funcnet pretrain --data {out} --seq-len {seq_len} --out DIR")
     return 0

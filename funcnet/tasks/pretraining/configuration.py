@@ -64,6 +64,8 @@ class PretrainingConfig:
     """Google's sizes, layers x width: tiny 2x128, mini 4x256, small 4x512, medium 8x512, base 12x768, large 24x1024"""
     seq_len: int = 128
     """tokens a row, [CLS] and [SEP] included"""
+    packed: bool = False
+    """several short examples in a row, none of which sees another; for text in short documents"""
     long_seq_len: int | None = None
     """tokens a row in a second phase, such as Google's 512; without it there is one phase"""
     long_share: float = 0.1

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.data import DataLoader, Joined
-from funcnet.tasks.pretraining.masking import Masking
+from funcnet.tasks.pretraining.masking import Masking, given_masks
 
 Masks = Literal["of the visit", "of the pass"]
 IGNORE = -100  # a label that counts for nothing, as in Hugging Face
@@ -29,7 +29,8 @@ class PretrainingDataset:
 
     Attributes:
         tokens: all documents' ids, one after the other.
-        pairs: of each of P passes the columns of `build_pairs`, each (N,).
+        pairs: of each of P passes the columns of `build_pairs`, each (N,). Imported ones have their masks too: (N, M)
+            `masked_positions`, -1 in unused slots, and `masked_shown`, what stands there.
         seq_len: T.
         masking: how words are hidden.
         cls_id, sep_id, pad_id: ids of `[CLS]`, `[SEP]` and `[PAD]`.
@@ -98,7 +99,10 @@ class _Epoch:
         ids = np.where(in_a | in_b, data.tokens[source].astype(np.int32), np.int32(data.pad_id))
         ids = np.where((place == a_length + 1) | (place == end), np.int32(data.sep_id), ids)
         ids[:, 0] = data.cls_id
-        hidden = data.masking(ids, in_a | in_b, seed=data.seed, epoch=self.epoch, examples=np.asarray(indices))
+        if "masked_positions" in column:
+            hidden = given_masks(ids, column["masked_positions"], column["masked_shown"])
+        else:
+            hidden = data.masking(ids, in_a | in_b, seed=data.seed, epoch=self.epoch, examples=np.asarray(indices))
         return {
             "input_ids": hidden.pop("input_ids"),
             "token_type_ids": ((place >= b_place) & (place <= end)).astype(np.int32),

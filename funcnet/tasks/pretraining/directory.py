@@ -31,7 +31,8 @@ from funcnet.files import read_json, write_json
 from funcnet.tasks.pretraining.shards import digest_of
 from funcnet.text import is_lower_case, vocabulary
 
-FORMAT = 2  # of the files and of how pairs are drawn; another number and a directory is built anew
+FORMAT = 3  # of the files and of how pairs are drawn; another number and a directory is built anew
+EXAMPLES = "examples"  # the layout of what was imported: Google's rows, of no known documents
 POLL = 0.2  # seconds between looks at whether another build has ended
 VOCABULARY = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 REPORTS = ("report.json", "report.txt")
@@ -88,7 +89,9 @@ class Directory:
     def shards(self, told: Mapping[str, Any]) -> list[Path]:
         """Every file of columns that a complete directory with this manifest has."""
         settings, shards = told["settings"], range(told["shards"])
-        each = [[self.documents(shard), self.tokens(shard), self.sentences(shard)] for shard in shards]
+        each = [[self.tokens(shard)] for shard in shards]
+        if told["layout"] != EXAMPLES:
+            each += [[self.documents(shard), self.sentences(shard)] for shard in shards]
         pairs = [
             self.pairs(seq_len, number, shard)
             for seq_len in settings["seq_len"]

@@ -162,6 +162,33 @@ class Masking:
         return np.flatnonzero(self._ordinary)
 
 
+def given_masks(
+    tokens: NDArray[np.int32], positions: NDArray[np.int32], shown: NDArray[np.int32]
+) -> dict[str, NDArray[Any]]:
+    """Hides what an imported file has hidden; as `Masking` gives it.
+
+    Args:
+        tokens: (B, T) int32 ids.
+        positions: (B, M) where words are hidden, unused slots, which are -1, last.
+        shown: (B, M) what stands there.
+
+    Example:
+        >>> given_masks(np.array([[2, 7, 8, 3]], np.int32), np.array([[2, -1]]), np.array([[4, 0]]))["input_ids"]
+        array([[2, 7, 4, 3]], dtype=int32)
+    """
+    taken = positions >= 0
+    places = np.where(taken, positions, 0)
+    rows = np.nonzero(taken)[0]
+    input_ids = tokens.copy()
+    input_ids[rows, positions[taken]] = shown[taken]
+    return {
+        "input_ids": input_ids,
+        "masked_positions": places.astype(np.int32),
+        "masked_ids": np.where(taken, np.take_along_axis(tokens, places, 1), 0).astype(np.int32),
+        "masked_weights": taken.astype(np.float32),
+    }
+
+
 def word_pieces(tokenizer: Tokenizer) -> NDArray[np.bool_]:
     """(V,) whether a token goes on with the word before it (`##…`).
 

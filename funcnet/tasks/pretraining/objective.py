@@ -35,7 +35,7 @@ def make_objective(net: nn.Module) -> Callable[..., tuple[Sums, dict[str, Any]]]
 
     Returns:
         `objective(params, state, batch, *, training, rng) -> ({"mlm": {"loss", "accuracy"}, "nsp": {…}}, state)`, all
-        sums in float32; see `PretrainingDataset` for the batch.
+        sums in float32; see `PretrainingDataset` for the batch, or `PackedDataset`.
     """
 
     def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
@@ -75,13 +75,20 @@ def make_evaluation(net: nn.Module, unigram: jax.Array) -> Callable[..., tuple[S
 
 
 def _run(net: nn.Module, params: Any, state: Any, batch: Batch, training: bool, rng: Any) -> Any:
+    shown = batch["attention_mask"]
+    packed: dict[str, Any] = {}
+    if "sequence_ids" in batch:  # packed rows: each example sees itself alone, and has its own positions and label
+        own = batch["sequence_ids"]  # (B, T), 0 at padding
+        shown = (own[:, :, None] == own[:, None, :]) & (own > 0)[:, None, :]
+        packed = {name: batch[name] for name in ("position_ids", "pooled_positions")}
     return net.apply(
         params,
         state,
         batch["input_ids"],
-        attention_mask=batch["attention_mask"],
+        attention_mask=shown,
         token_type_ids=batch["token_type_ids"],
         masked_positions=batch["masked_positions"],
+        **packed,
         training=training,
         rng=rng,
     )

@@ -3,7 +3,7 @@ leaks, better.
 
 The tokens of all documents lie one after the other, so a segment is a stretch of them, and an instance five numbers:
 where A and B start, how long they are, and whether B is random. A pass over 2 million words takes 0.2 s, and its pairs
-33 bytes each.
+37 bytes each.
 
 Two steps, because a corpus lies in shards and a random B comes from all of them: `cut_documents` cuts one shard into
 pairs that follow on each other, `join_partners` gives every second of them another B. Both depend on (seed, pass,
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.tasks.pretraining.instances import TokenizedDocuments
+from funcnet.tasks.pretraining.packing import share_rows
 
 Columns = dict[str, NDArray[Any]]
 TRIES = 16  # rounds of drawing a random partner before the few that are left are searched for
@@ -52,7 +53,8 @@ def build_pairs(
 
     Returns:
         `a_start`, `b_start` (N,) int64 places in `documents.tokens`; `a_length`, `b_length` (N,) int32 >= 1, in sum at
-        most `seq_len - 3`; `is_random_next` (N,) uint8; `a_document`, `b_document` (N,) int32.
+        most `seq_len - 3`; `is_random_next` (N,) uint8; `a_document`, `b_document` (N,) int32; `row` (N,) int32,
+        ascending: the row that it shares with others in a packed run, see `packing`.
 
     Raises:
         ValueError: `seq_len` is below 5, or fewer than two documents can give a pair.
@@ -71,7 +73,7 @@ def build_pairs(
     """
     cuts = cut_documents(documents, seq_len=seq_len, seed=seed, number=number, short_share=short_share)
     check_enough_documents(len(np.unique(cuts.columns["document"])), len(documents.documents) - 1)
-    return join_partners([cuts], 0, seq_len=seq_len, seed=seed, number=number)
+    return join_partners(AllCuts([cuts]), 0, seq_len=seq_len, seed=seed, number=number)
 
 
 @dataclass(frozen=True)
@@ -148,11 +150,11 @@ def cut_documents(
     return Cuts(columns, *np.unique(b_length, return_counts=True), draws)
 
 
-def join_partners(cuts: Sequence[Cuts], shard: int, *, seq_len: int, seed: int, number: int) -> Columns:
+def join_partners(cuts: AllCuts, shard: int, *, seq_len: int, seed: int, number: int) -> Columns:
     """Pairs of one shard, their random B drawn from the whole corpus, in random order.
 
     Args:
-        cuts: of `cut_documents`, of all shards; memory-mapped, little of them is read.
+        cuts: of all shards; memory-mapped, little of them is read.
         shard: whose pairs.
         seq_len, seed, number: as given to `cut_documents`.
 
@@ -160,11 +162,10 @@ def join_partners(cuts: Sequence[Cuts], shard: int, *, seq_len: int, seed: int, 
         As `build_pairs`.
     """
     random = _random(seed, number, shard)
-    own = cuts[shard].columns
-    random.random(cuts[shard].draws)
+    own = cuts.shards[shard].columns
+    random.random(cuts.shards[shard].draws)
     rows = np.flatnonzero(own["coin"])
-    index = _ByLength(cuts)
-    partner = _partners(index, own["b_length"][rows], own["document"][rows], random)
+    partner = _partners(cuts, own["b_length"][rows], own["document"][rows], random)
     pairs = {
         "a_start": np.array(own["a_start"]),
         "a_length": own["a_length"].astype(np.int64),
@@ -172,26 +173,31 @@ def join_partners(cuts: Sequence[Cuts], shard: int, *, seq_len: int, seed: int, 
         "b_length": own["b_length"].astype(np.int64),
     }
     b_document = np.array(own["document"])
-    pairs["b_start"][rows], pairs["b_length"][rows] = index.get("b_start", partner), index.get("b_length", partner)
-    b_document[rows] = index.get("document", partner)
+    pairs["b_start"][rows], pairs["b_length"][rows] = cuts.get("b_start", partner), cuts.get("b_length", partner)
+    b_document[rows] = cuts.get("document", partner)
     _truncate(pairs, seq_len - 3, random)
     pairs["is_random_next"] = np.array(own["coin"])
     pairs["a_document"], pairs["b_document"] = np.array(own["document"]), b_document
     order = random.permutation(len(b_document))
-    return {name: column[order] for name, column in pairs.items()}
+    row = share_rows((pairs["a_length"] + pairs["b_length"] + 3)[order], seq_len, random)
+    by_row = np.argsort(row, kind="stable")
+    return {name: column[order[by_row]] for name, column in pairs.items()} | {"row": row[by_row]}
 
 
-class _ByLength:
+class AllCuts:
     """The pairs of all shards in the order of (length of B, shard, row), without making that list.
 
     A *rank* is a place in it.
+
+    Args:
+        shards: of `cut_documents`, one a shard.
     """
 
-    def __init__(self, cuts: Sequence[Cuts]):
-        self._cuts = cuts
-        self._lengths = np.unique(np.concatenate([one.lengths for one in cuts]))  # (L,)
-        counts = np.zeros((len(self._lengths), len(cuts)), np.int64)
-        for shard, one in enumerate(cuts):
+    def __init__(self, shards: Sequence[Cuts]):
+        self.shards = shards
+        self._lengths = np.unique(np.concatenate([one.lengths for one in shards]))  # (L,)
+        counts = np.zeros((len(self._lengths), len(shards)), np.int64)
+        for shard, one in enumerate(shards):
             counts[np.searchsorted(self._lengths, one.lengths), shard] = one.counts
         self._edges = np.concatenate([[0], np.cumsum(counts)])  # ranks at which (length, shard) begins
         self._before = (np.cumsum(counts, 0) - counts).reshape(-1)  # of the shard's rows, those with shorter B
@@ -202,18 +208,18 @@ class _ByLength:
     def ranks(self, lengths: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """From which rank up to before which the pairs have these lengths."""
         at = np.searchsorted(self._lengths, lengths)
-        shards = len(self._cuts)
+        shards = len(self.shards)
         return self._edges[at * shards], self._edges[(at + 1) * shards]
 
     def get(self, name: str, ranks: NDArray[np.int64]) -> NDArray[Any]:
         """A column at some ranks."""
         cell = np.searchsorted(self._edges, ranks, "right") - 1
-        shards = cell % len(self._cuts)
+        shards = cell % len(self.shards)
         places = self._before[cell] + ranks - self._edges[cell]
-        out = np.empty(len(ranks), self._cuts[0].columns[name].dtype)
+        out = np.empty(len(ranks), self.shards[0].columns[name].dtype)
         for shard in np.unique(shards).tolist():
             here = np.flatnonzero(shards == shard)
-            columns = self._cuts[shard].columns
+            columns = self.shards[shard].columns
             out[here] = columns[name][columns["by_length"][places[here]]]
         return out
 
@@ -246,7 +252,7 @@ def _chunks(
 
 
 def _partners(
-    index: _ByLength, lengths: NDArray[Any], documents: NDArray[Any], random: np.random.Generator
+    index: AllCuts, lengths: NDArray[Any], documents: NDArray[Any], random: np.random.Generator
 ) -> NDArray[np.int64]:
     """For each pair of these lengths and documents the rank of one of another document whose B is as long; where there
     is none, of the next longer."""
@@ -265,7 +271,7 @@ def _partners(
     return chosen
 
 
-def _nearest(index: _ByLength, low: int, high: int, own: int, random: np.random.Generator) -> int:
+def _nearest(index: AllCuts, low: int, high: int, own: int, random: np.random.Generator) -> int:
     """Draws among other documents' pairs of ranks low to high, widened upwards, then downwards, until there is one."""
     width = 8
     while True:

@@ -25,11 +25,13 @@ class Phase:
         data: what it reads.
         batch_size: rows an update.
         start: how many updates come before it.
+        packed: whether a row holds several examples.
     """
 
     data: Prepared
     batch_size: int
     start: int
+    packed: bool = False
 
 
 class Phases:
@@ -42,7 +44,9 @@ class Phases:
 
     def __init__(self, phases: Sequence[Phase]):
         self.phases = tuple(phases)
-        self._loaders: list[DataLoader] = [phase.data.train_batches(phase.batch_size) for phase in phases]
+        self._loaders: list[DataLoader] = [
+            phase.data.train_batches(phase.batch_size, packed=phase.packed) for phase in phases
+        ]
 
     def batches(self, start: int = 0) -> Iterator[Any]:
         """The batches of the steps from `start` on."""
@@ -80,11 +84,11 @@ def open_phases(config: PretrainingConfig, stop: Interruption) -> Phases:
     else:
         data = _from_text(config, lengths, stop)
     _tell(data, config)
-    phases = [Phase(data, config.batch_size, 0)]
+    phases = [Phase(data, config.batch_size, 0, config.packed)]
     if config.long_seq_len is not None:
         longer = open_data(data.directory, seq_len=config.long_seq_len, seed=config.seed)
         rows = config.long_batch_size or config.batch_size
-        phases.append(Phase(longer, rows, boundary(config.steps, config.long_share)))
+        phases.append(Phase(longer, rows, boundary(config.steps, config.long_share), config.packed))
     return Phases(phases)
 
 
@@ -110,9 +114,12 @@ def _from_text(config: PretrainingConfig, lengths: Sequence[int], stop: Interrup
 
 def _tell(data: Prepared, config: PretrainingConfig) -> None:
     train, held_out = data.statistics["train"], data.statistics.get("evaluation", {"documents": 0, "tokens": 0})
+    size = [f"{part['documents']:,} documents, " if "documents" in part else "" for part in (train, held_out)]
+    rows = f", {len(data.packed()):,} packed rows" if config.packed else ""
     print(
-        f"{train['documents']:,} documents, {train['tokens']:,} tokens, {len(data.train):,} pairs a pass to train on; "
-        f"{held_out['documents']:,} documents, {held_out['tokens']:,} tokens held out."
+        f"{size[0]}{train['tokens']:,} tokens, {len(data.train):,} pairs a pass{rows} to train on; "
+        f"{size[1]}{held_out['tokens']:,} tokens held out."
     )
-    if held_out["tokens"] > max(0.1, 3 * config.held_out) * (train["tokens"] + held_out["tokens"]):
+    share = held_out["tokens"] / (train["tokens"] + held_out["tokens"])
+    if config.data is None and share > max(0.1, 3 * config.held_out):
         print("Much more than --held-out asks for is held out: documents are kept whole.")

@@ -8,7 +8,7 @@ from typing import Any
 
 from funcnet.tasks.pretraining.build import build
 from funcnet.tasks.pretraining.data_settings import DataSettings
-from funcnet.tasks.pretraining.directory import Progress, vocabulary_digest
+from funcnet.tasks.pretraining.directory import FORMAT, Progress, vocabulary_digest
 from funcnet.tasks.pretraining.reading import Prepared, open_data
 from funcnet.tasks.pretraining.shards import digest_of
 from funcnet.tasks.pretraining.sources import describe_sources
@@ -61,7 +61,8 @@ def prepare(
     given = None
     if wanted.vocab is not None:
         given = vocabulary_digest(load_tokenizer(wanted.vocab, lower_case=False if wanted.cased else None))
-    told = {"settings": wanted.told(given), "text": [one["sha256"] for one in sources], "layout": found.layout}
+    text = [one["sha256"] for one in sources]
+    told = {"format": FORMAT, "settings": wanted.told(given), "text": text, "layout": found.layout}
     folder = Path(directory) / digest_of(told)[:16]
     build(folder, wanted, processes=processes, progress=progress)
     return open_data(folder, seq_len=lengths[0], seed=wanted.seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from tokenizers import Tokenizer
 
 from funcnet.data import DataLoader, Joined
 from funcnet.tasks.pretraining.dataset import Masks, PretrainingDataset
-from funcnet.tasks.pretraining.directory import Directory, read_manifest, vocabulary_digest
+from funcnet.tasks.pretraining.directory import EXAMPLES, Directory, read_manifest, vocabulary_digest
 from funcnet.tasks.pretraining.masking import Masking, default_predictions, word_pieces
+from funcnet.tasks.pretraining.packing import PackedDataset, number_of_rows
 from funcnet.tasks.pretraining.shards import digest_of, made_from, read_shard
 from funcnet.tasks.pretraining.statistics import unigram_log_probabilities
 from funcnet.text import load_tokenizer, special_ids
@@ -41,18 +43,38 @@ class Prepared:
     fingerprint: dict[str, Any]
     directory: Path
 
-    def train_batches(self, batch_size: int) -> DataLoader:
+    def train_batches(self, batch_size: int, *, packed: bool = False) -> DataLoader:
         """The shuffled training batches; read them with `Prefetcher(prepared.train_batches(32).batches(step))`.
 
+        Args:
+            batch_size: rows of a batch.
+            packed: several short examples in a row, see `PackedDataset`.
+
         Raises:
-            ValueError: there are fewer examples than one batch.
+            ValueError: there are fewer rows than one batch; packed rows of data that were not built from text.
         """
-        if len(self.train) < batch_size:
+        rows = self.packed() if packed else self.train
+        if len(rows) < batch_size:
             raise ValueError(
                 f"train_batches: the corpus is smaller than one batch; expected at least {batch_size} training "
-                f"examples, got {len(self.train)}. Lower the batch size, or give more text."
+                f"examples, got {len(rows)}{' packed rows' if packed else ''}. Lower the batch size, or give more text."
             )
-        return DataLoader(self.train, batch_size, shuffle=True, seed=self.train.seed, drop_last=True)
+        return DataLoader(rows, batch_size, shuffle=True, seed=self.train.seed, drop_last=True)
+
+    def packed(self) -> PackedDataset:
+        """The training examples, several in a row.
+
+        Raises:
+            ValueError: the data were not built from text.
+        """
+        if "row" not in self.train.pairs[0]:
+            raise ValueError(
+                f"data: {self.directory} was imported as rows; expected data built from text for packed rows, got "
+                "Google's examples. Leave --packed away, or build from the text."
+            )
+        passes, shards = self.train.passes, len(self.train.pairs[0]["row"].arrays)
+        pairs = joined_pairs(Directory(self.directory), self.train.seq_len, passes, shards, packed=True)
+        return PackedDataset(dataclasses.replace(self.train, pairs=pairs))
 
     def unigram(self) -> NDArray[np.float32]:
         """(V,) float32 log-probabilities of the training documents' tokens; see `unigram_log_probabilities`."""
@@ -111,6 +133,9 @@ def check_data(folder: Path) -> dict[str, Any]:
             "`funcnet data build` again: it goes on."
         )
     expected = {"plan": told["plan"], "vocabulary": told["vocabulary"]}
+    again = "Run the same `funcnet data build` again: it makes what is damaged."
+    if told["layout"] == EXAMPLES:
+        again = "Run `funcnet data import` again, into another folder."
     for name, described in told["files"].items():
         path, size = folder / name, described["bytes"]
         found = path.stat().st_size if path.is_file() else None
@@ -118,15 +143,14 @@ def check_data(folder: Path) -> dict[str, Any]:
             got = "no file" if found is None else f"{found:,}"
             raise ValueError(
                 f"data: {path} is {'missing' if found is None else 'cut short or changed'}; expected {size:,} bytes, "
-                f"got {got}. Run the same `funcnet data build` again: it makes what is damaged."
+                f"got {got}. {again}"
             )
         if path.suffix == ".arrow" and (other := made_from(path)) != {one: expected[one] for one in other}:
             what = "vocabulary" if other["plan"] == told["plan"] else "corpus"
             raise ValueError(
                 f"data: {path} was made with another {what} than {folder}'s; expected "
                 f"{expected['vocabulary' if what == 'vocabulary' else 'plan'][:12]}, got "
-                f"{other['vocabulary' if what == 'vocabulary' else 'plan'][:12]}. Run the same `funcnet data build` "
-                "again: it makes it anew."
+                f"{other['vocabulary' if what == 'vocabulary' else 'plan'][:12]}. {again}"
             )
     return told
 
@@ -159,14 +183,25 @@ def datasets(
     return train, dataset(held_tokens, held_pairs, "of the pass")
 
 
-def joined_pairs(files: Directory, seq_len: int, passes: int, shards: int) -> list[dict[str, Joined]]:
+def joined_pairs(
+    files: Directory, seq_len: int, passes: int, shards: int, *, packed: bool = False
+) -> list[dict[str, Joined]]:
     """Of each pass the columns of all shards; of a shard each pass is cut to what its shortest has, at most a percent
-    less, so that epochs have one length."""
+    less, so that epochs have one length: to as many pairs, or to as many packed rows."""
     columns = [[read_shard(files.pairs(seq_len, p, shard))[0] for shard in range(shards)] for p in range(passes)]
-    sizes = [min(len(columns[p][shard]["a_start"]) for p in range(passes)) for shard in range(shards)]
+    if packed:
+        rows = [[number_of_rows(one["row"]) for one in found] for found in columns]
+        fewest = [min(counts) for counts in zip(*rows, strict=True)]
+        sizes = [
+            [int(np.searchsorted(one["row"], np.int32(rows))) for one, rows in zip(found, fewest, strict=True)]
+            for found in columns
+        ]
+    else:
+        counts = [[len(one["a_start"]) for one in found] for found in columns]
+        sizes = [[min(of_shard) for of_shard in zip(*counts, strict=True)]] * len(columns)
     return [
-        {name: Joined([one[name][:size] for one, size in zip(found, sizes, strict=True)]) for name in found[0]}
-        for found in columns
+        {name: Joined([one[name][:size] for one, size in zip(found, cut, strict=True)]) for name in found[0]}
+        for found, cut in zip(columns, sizes, strict=True)
     ]
 
 

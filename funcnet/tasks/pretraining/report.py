@@ -10,7 +10,7 @@ import numpy as np
 
 from funcnet import table
 from funcnet.files import replacing, write_json
-from funcnet.tasks.pretraining.directory import Directory
+from funcnet.tasks.pretraining.directory import EXAMPLES, Directory
 from funcnet.tasks.pretraining.reading import datasets, joined_pairs
 from funcnet.tasks.pretraining.shards import read_shard, write_shard
 from funcnet.tasks.pretraining.statistics import LONGEST, describe_documents, describe_masks, describe_pairs
@@ -38,14 +38,16 @@ def write_report(
         counts += np.bincount(read_shard(files.tokens(shard))[0]["token"], minlength=len(counts))
     write_shard(files.counts, {"count": counts}, made_from)
 
-    sentences = (read_shard(files.sentences(shard)) for shard in range(told["shards"]))
-    train = describe_documents((columns, facts["documents"]) for columns, facts in sentences)
+    train: dict[str, Any] = {"tokens": int(counts.sum())}
+    if told["layout"] != EXAMPLES:
+        sentences = (read_shard(files.sentences(shard)) for shard in range(told["shards"]))
+        train = describe_documents((columns, facts["documents"]) for columns, facts in sentences)
     train["unknown_share"] = round(float(counts[special["[UNK]"]] / max(counts.sum(), 1)), 6)
     report: dict[str, Any] = {"corpus": dict(corpus), "train": train}
     if told["settings"]["held_out"]:
         columns, facts = read_shard(files.held_out_tokens)
         unknown = float((columns["token"] == special["[UNK]"]).mean()) if len(columns["token"]) else 0.0
-        numbers = {name: value for name, value in facts.items() if name != "dropped"}
+        numbers = {name: value for name, value in (facts or {}).items() if name != "dropped"}
         report["evaluation"] = {**numbers, "tokens": len(columns["token"]), "unknown_share": round(unknown, 6)}
     report["pairs"] = {str(seq_len): _pairs(files, told, seq_len) for seq_len in told["settings"]["seq_len"]}
     write_json(folder / "report.json", report)
@@ -55,24 +57,29 @@ def write_report(
 
 def as_text(report: Mapping[str, Any]) -> str:
     """A report as tables in lines."""
-    corpus, lines = report["corpus"], []
-    lines.append(
-        f"{corpus['files']:,} files, {corpus['bytes'] / 1e6:,.1f} MB, {corpus['documents']:,} documents "
-        f"({corpus['layout']}); dropped: {corpus['duplicates_dropped']:,} documents that were there before, "
-        f"{corpus['shared_sentences_dropped']:,} held-out sentences that training holds too."
-    )
-    cells = [["", "documents", "without pairs", "sentences", "tokens", "unknown"]]
+    corpus = report["corpus"]
+    size = f"{corpus['files']:,} files, {corpus['bytes'] / 1e6:,.1f} MB"
+    lines = [f"{size} of Google's examples."]
+    keys = ["tokens"]
+    if corpus["layout"] != EXAMPLES:
+        lines = [
+            f"{size}, {corpus['documents']:,} documents ({corpus['layout']}); dropped: "
+            f"{corpus['duplicates_dropped']:,} documents that were there before, "
+            f"{corpus['shared_sentences_dropped']:,} held-out sentences that training holds too."
+        ]
+        keys = ["documents", "documents_without_pairs", "sentences", "tokens"]
+    cells = [["", *(key.replace("documents_without", "without") for key in keys), "unknown"]]
     for name in ("train", "evaluation"):
         if name in report:
             part = report[name]
-            numbers = [f"{part[key]:,}" for key in ("documents", "documents_without_pairs", "sentences", "tokens")]
-            cells.append([name, *numbers, f"{part['unknown_share']:.3%}"])
+            cells.append([name, *(f"{part[key]:,}" for key in keys), f"{part['unknown_share']:.3%}"])
     lines += ["", table.text(cells, left=1)]
-    cells = [["rows of", "", "passes", "pairs a pass", "mean length", "full", "padding", "random next"]]
+    cells = [["rows of", "", "passes", "pairs a pass", "mean length", "full", "padding", "packed", "random next"]]
     for seq_len, parts in report["pairs"].items():
         for name, part in parts.items():
             if name != "masks":
-                shares = [f"{part[key]:.1%}" for key in ("full_share", "padding_share", "random_next_share")]
+                names = ("full_share", "padding_share", "packed_padding_share", "random_next_share")
+                shares = [f"{part[key]:.1%}" for key in names]
                 numbers = [f"{part[key]:,}" for key in ("passes", "examples", "mean_length")]
                 cells.append([seq_len, name, *numbers, *shares])
     lines += ["", table.text(cells, left=2)]
@@ -90,16 +97,17 @@ def draw(path: Path, report: Mapping[str, Any]) -> None:
     from matplotlib.figure import Figure
 
     lengths = list(report["pairs"])
-    figure = Figure(figsize=(5 * (2 + len(lengths)), 3.6), layout="constrained")
+    units = [name for name in ("sentence", "document") if f"{name}_lengths" in report["train"]]
+    figure = Figure(figsize=(5 * (len(units) + len(lengths)), 3.6), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(1, 2 + len(lengths))
-    for panel, name in zip(panels, ("sentence", "document"), strict=False):
+    panels = figure.subplots(1, len(units) + len(lengths), squeeze=False)[0]
+    for panel, name in zip(panels, units, strict=False):
         counts = np.array(report["train"][f"{name}_lengths"])
         width = 8 if name == "sentence" else 16
         sums = np.add.reduceat(counts, np.arange(0, len(counts), width))
         panel.bar(np.arange(len(sums)) * width, sums, width=width, align="edge")
         panel.set_title(f"Tokens in a {name} ({LONGEST} and more at the right)")
-    for panel, seq_len in zip(panels[2:], lengths, strict=True):
+    for panel, seq_len in zip(panels[len(units) :], lengths, strict=True):
         for label, counts in report["pairs"][seq_len]["train"]["lengths"].items():
             panel.plot(np.cumsum(counts) / max(sum(counts), 1), label=LABELS[label])
         panel.set_title(f"Rows of {seq_len}: share up to a length")

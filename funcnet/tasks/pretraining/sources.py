@@ -22,14 +22,23 @@ def describe_sources(corpus: Corpus, told: Told | None, progress: Progress | Non
     for done, source in enumerate(corpus.sources):
         if progress is not None:
             progress("reading", done, len(corpus.sources))
-        status = source.path.stat()
-        path = str(source.path.absolute())
-        digest = known.get((path, status.st_size, status.st_mtime_ns)) or file_digest(source.path)
-        place = {"path": path, "name": source.path.name, "bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
-        found.append({**place, "sha256": digest})
+        found.append(describe_source(source.path, known))
     if progress is not None:
         progress("reading", len(found), len(found))
     return found
+
+
+def describe_source(path: Path, known: Mapping[tuple[str, int, int], str] | None = None) -> dict[str, Any]:
+    """Path, name, bytes, time of change and SHA-256 of a file.
+
+    Args:
+        path: the file.
+        known: digests by path, bytes and time; such a file is not read.
+    """
+    status, name = path.stat(), str(path.absolute())
+    digest = (known or {}).get((name, status.st_size, status.st_mtime_ns)) or file_digest(path)
+    place = {"path": name, "name": path.name, "bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
+    return {**place, "sha256": digest}
 
 
 def refuse_changes(folder: Path, told: Told, settings: Told, sources: Sequence[Told], layout: str) -> None:

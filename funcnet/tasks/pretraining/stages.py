@@ -19,7 +19,7 @@ from funcnet.files import replacing
 from funcnet.tasks.pretraining.directory import Directory
 from funcnet.tasks.pretraining.heldout import HEAD, plain_head, plain_sentences
 from funcnet.tasks.pretraining.instances import TokenizedDocuments, tokenize_documents
-from funcnet.tasks.pretraining.pairs import Cuts, cut_documents, join_partners
+from funcnet.tasks.pretraining.pairs import AllCuts, Cuts, cut_documents, join_partners
 from funcnet.tasks.pretraining.shards import is_whole, read_shard, write_shard
 from funcnet.text import BulkTokenizer, load_tokenizer, plain_text, split_sentences
 
@@ -212,7 +212,8 @@ def write_cuts(task: PairsTask) -> int:
 def write_pairs(task: PairsTask) -> int:
     """Draws the partners of a shard's pairs from all shards."""
     if not has_pairs(task):
-        cuts = [read_cuts(task, shard) for shard in range(len(task.first_tokens))]
+        made_from, shards = tuple(task.made_from.values()), len(task.first_tokens)
+        cuts = _read_cuts(task.folder, made_from, shards, task.seq_len, task.number)
         pairs = join_partners(cuts, task.shard, seq_len=task.seq_len, seed=task.seed, number=task.number)
         write_shard(Directory(task.folder).pairs(task.seq_len, task.number, task.shard), pairs, task.made_from)
     return task.shard
@@ -228,7 +229,13 @@ def pass_without_pairs(task: PairsTask) -> tuple[int, int] | None:
     return None if has_pairs(task) else (task.seq_len, task.number)
 
 
-def read_cuts(task: PairsTask, shard: int) -> Cuts:
-    """What `write_cuts` wrote for a shard of the same pass."""
-    columns, facts = read_shard(Directory(task.folder).cuts(task.seq_len, task.number, shard))
-    return Cuts(columns, np.array(facts["lengths"], np.int64), np.array(facts["counts"], np.int64), facts["draws"])
+@functools.lru_cache(maxsize=1)  # all shards of a pass need it
+def _read_cuts(folder: Path, made_from: tuple[str, ...], shards: int, seq_len: int, number: int) -> AllCuts:
+    """What `write_cuts` wrote for the shards of a pass."""
+    found = [read_shard(Directory(folder).cuts(seq_len, number, shard)) for shard in range(shards)]
+    return AllCuts(
+        [
+            Cuts(columns, np.array(facts["lengths"], np.int64), np.array(facts["counts"], np.int64), facts["draws"])
+            for columns, facts in found
+        ]
+    )

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from funcnet.tasks.pretraining.packing import number_of_rows
+
 LONGEST = 512  # what is longer counts as this long in histograms
 
 
@@ -73,22 +75,25 @@ def describe_pairs(passes: Iterable[Iterable[Mapping[str, NDArray[Any]]]], seq_l
         seq_len: of full rows.
     """
     lengths = np.zeros((2, seq_len + 1), np.int64)
-    random = number = 0
+    random = number = rows = 0
     for shards in passes:
         number += 1
         for columns in shards:
             length = columns["a_length"].astype(np.int64) + columns["b_length"] + 3
             label = columns["is_random_next"].astype(np.int64)
             random += int(label.sum())
+            rows += number_of_rows(columns["row"]) if "row" in columns else len(label)
             lengths += np.bincount(length + (seq_len + 1) * label, minlength=2 * (seq_len + 1)).reshape(2, -1)
     total = int(lengths.sum())
-    mean = float((lengths.sum(0) * np.arange(seq_len + 1)).sum() / max(total, 1))
+    tokens = float((lengths.sum(0) * np.arange(seq_len + 1)).sum())
+    mean = tokens / max(total, 1)
     return {
         "examples": total // max(number, 1),
         "passes": number,
         "mean_length": round(mean, 2),
         "full_share": round(float(lengths[:, seq_len].sum() / max(total, 1)), 4),
         "padding_share": round(1 - mean / seq_len, 4),
+        "packed_padding_share": round(1 - tokens / seq_len / max(rows, 1), 4),
         "random_next_share": round(random / max(total, 1), 4),
         "lengths": {"next": lengths[0].tolist(), "random": lengths[1].tolist()},
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,14 @@ from funcnet.tasks.pretraining.dataset import PretrainingDataset
 from funcnet.tasks.pretraining.reading import open_data
 
 ROWS = 1024  # masked at a time
-NAMES = {  # Google's name of each of ours, in its script's order
+NAMES = {  # our name and Google's, in its script's order
     "input_ids": "input_ids",
-    "input_mask": "attention_mask",
-    "segment_ids": "token_type_ids",
-    "masked_lm_positions": "masked_positions",
-    "masked_lm_ids": "masked_ids",
-    "masked_lm_weights": "masked_weights",
-    "next_sentence_labels": "next_sentence_label",
+    "attention_mask": "input_mask",
+    "token_type_ids": "segment_ids",
+    "masked_positions": "masked_lm_positions",
+    "masked_ids": "masked_lm_ids",
+    "masked_weights": "masked_lm_weights",
+    "next_sentence_label": "next_sentence_labels",
 }
 
 
@@ -52,28 +52,10 @@ def export_examples(
     return write_examples(out, _rows(chosen))
 
 
-def from_examples(row: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """One of Google's examples under our names: a batch of one row, as `PretrainingDataset` gives it.
-
-    Raises:
-        ValueError: a feature is missing; the message has those that there are.
-    """
-    missing = [name for name in NAMES if name not in row]
-    if missing:
-        raise ValueError(
-            f"data: an example lacks {', '.join(missing)}; expected Google's features {', '.join(NAMES)}, got "
-            f"{', '.join(sorted(row))}. Make the file with create_pretraining_data.py."
-        )
-    batch = {ours: row[theirs][None].astype(np.int32) for theirs, ours in NAMES.items()}
-    batch["next_sentence_label"] = batch["next_sentence_label"][:, 0]
-    batch["masked_weights"] = row["masked_lm_weights"][None].astype(np.float32)
-    return batch
-
-
 def _rows(data: PretrainingDataset) -> Iterator[dict[str, NDArray[Any]]]:
     for number in range(data.passes):
         epoch = data.at_epoch(number)
         for start in range(0, len(data), ROWS):
             batch = epoch[np.arange(start, min(start + ROWS, len(data)))]
             for row in range(len(batch["input_ids"])):
-                yield {theirs: np.atleast_1d(batch[ours][row]) for theirs, ours in NAMES.items()}
+                yield {theirs: np.atleast_1d(batch[ours][row]) for ours, theirs in NAMES.items()}
