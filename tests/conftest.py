@@ -10,8 +10,14 @@ import importlib.util
 import os
 from pathlib import Path
 
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+FLAGS = ["--xla_force_host_platform_device_count=8"]
+if os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1":
+    # Thousands of programs of a few numbers each: half of the time went into kernels that are fast on large ones.
+    FLAGS += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
+os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS])
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's: the workers have the cores
 
 import jax
 
