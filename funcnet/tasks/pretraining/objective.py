@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from funcnet import functional as F
 from funcnet import nn
+from funcnet.functional.checks import wide_dtype
 from funcnet.tasks.pretraining.dataset import IGNORE
 
 Batch = Mapping[str, jax.Array]
@@ -97,7 +98,7 @@ def _run(net: nn.Module, params: Any, state: Any, batch: Batch, training: bool, 
 def _losses(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """(cross-entropy, whether the label's logit is the largest) of each row, in at least float32; 0 for IGNORE."""
     rows, ids = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
-    rows = rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
+    rows = rows.astype(wide_dtype(rows))
     losses = F.cross_entropy(rows, ids, ignore_index=IGNORE, reduction="none")
     at_label = jnp.take_along_axis(rows, jnp.maximum(ids, 0)[:, None], axis=1)[:, 0]
     right = (at_label >= rows.max(1)) & (ids != IGNORE)  # cheaper than argmax
@@ -106,8 +107,9 @@ def _losses(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]
 
 def _words(logits: jax.Array, batch: Batch) -> tuple[dict[str, jax.Array], jax.Array]:
     losses, right = _losses(logits, batch["masked_ids"])
-    losses = losses * batch["masked_weights"]
-    return {"loss": jnp.sum(losses), "accuracy": jnp.sum(right * batch["masked_weights"])}, losses
+    weights = batch["masked_weights"].astype(losses.dtype)
+    losses = losses * weights
+    return {"loss": jnp.sum(losses), "accuracy": jnp.sum(right * weights)}, losses
 
 
 def _sentence(logits: jax.Array, batch: Batch) -> dict[str, jax.Array]:
