@@ -13,7 +13,8 @@ README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
 
 def test_its_python_runs(capsys, tmp_path, monkeypatch):
     tokenizer = train_wordpiece(["the union of the united states"] * 3, vocab_size=60)
-    model = bert.BertForPreTraining(bert.BertConfig.preset("tiny", vocab_size=tokenizer.get_vocab_size()))
+    sizes = {"vocab_size": tokenizer.get_vocab_size(), "max_position_embeddings": 24}
+    model = bert.BertForPreTraining(bert.BertConfig.preset("tiny", **sizes))
     bert.save_pretrained(tmp_path / "runs" / "mine", model, *model.init(jax.random.key(0)))
     save_tokenizer(tokenizer, tmp_path / "runs" / "mine")
     monkeypatch.chdir(tmp_path)
