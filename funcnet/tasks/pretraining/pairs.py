@@ -42,9 +42,9 @@ def build_pairs(
 
     Where this differs. The length to aim for is drawn for each pair, not once a document, where a short one gives
     very many short pairs. And because there length gives the answer away (a pair of one sentence is always "random"
-    there, and a random B is longer at the end of a document): a pair needs two sentences, and a random B is a stretch that
-    follows some A in another document, of the same length before truncation as the B it replaces. So the lengths have
-    the same distribution under both labels.
+    there, and a random B is longer at the end of a document): a pair needs two sentences, and a random B is a stretch
+    that follows some A in another document, of the same length before truncation as the B it replaces. So the lengths
+    have the same distribution under both labels.
 
     Args:
         documents: with at least two documents of at least two sentences.
