@@ -11,8 +11,8 @@ if [ $# -eq 0 ]; then
   ruff check .
   ruff format --check .
   mypy
-  set -- -n 2 -m "not slow"
-  # A third of the time of so many small programs is their optimization; .ci/run has the same tests with it.
+  set -- -n 2 --dist worksteal -m "not slow"
+  # Half of the time of so many small programs is their optimization; .ci/run has the same tests of layers with it.
   export JAX_DISABLE_MOST_OPTIMIZATIONS=1
 fi
 exec python -m pytest "$@"
