@@ -2,10 +2,14 @@
 
 import json
 
+import jax
+import numpy as np
 import pytest
 
 from funcnet.tasks.pretraining import DataSettings, build, open_data
-from funcnet.tasks.pretraining.phases import Phase, Phases, boundary
+from funcnet.tasks.pretraining.configuration import PretrainingConfig
+from funcnet.tasks.pretraining.phases import Phase, Phases, boundary, open_phases
+from funcnet.train import Interruption
 from tests.tasks.command import SMALL, metrics, run_here, write_corpus
 from tests.tasks.test_pretrain_command import interrupt
 
@@ -14,8 +18,6 @@ TRAINING = ["--batch-size", "8", "--log-every", "1", "--devices", "1"]
 
 @pytest.fixture(scope="module", autouse=True)
 def caches(tmp_path_factory):
-    import jax
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         before = jax.config.jax_compilation_cache_dir
@@ -35,13 +37,30 @@ def data(corpus, tmp_path_factory):
     return folder
 
 
-def test_a_run_from_data_learns_what_one_from_text_does(corpus, data, tmp_path, capsys):
+@pytest.mark.slow
+def test_a_run_from_data_learns_what_one_from_text_does(corpus, data, tmp_path):
     text, built = tmp_path / "text", tmp_path / "built"
     assert run_here("pretrain", "--out", text, "--corpus", corpus, *SMALL, "--steps", 6, "--devices", 1) == 0
     assert run_here("pretrain", "--out", built, "--data", data, "--seq-len", 32, "--steps", 6, *TRAINING) == 0
     assert json.loads((text / "eval.json").read_text()) == json.loads((built / "eval.json").read_text())
     assert (text / "model.safetensors").read_bytes() == (built / "model.safetensors").read_bytes()
-    capsys.readouterr()
+
+
+def test_batches_from_data_are_those_from_text(corpus, data, tmp_path):
+    """All that a run reads, of which all that it learns follows; the test above runs it."""
+    small = {"seq_len": 32, "batch_size": 8, "out": tmp_path / "no"}
+    options = {"corpus": (corpus,), "vocab_size": 200, "passes": 2}
+    with Interruption() as stop:
+        text = open_phases(PretrainingConfig(**small, **options), stop)
+        built = open_phases(PretrainingConfig(**small, data=data), stop)
+    for _, ours, theirs in zip(range(40), text.batches(), built.batches(), strict=False):
+        jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+    ours, theirs = (phases.phases[0].data for phases in (text, built))
+    jax.tree.map(np.testing.assert_array_equal, ours.evaluation[np.arange(9)], theirs.evaluation[np.arange(9)])
+    np.testing.assert_array_equal(ours.unigram(), theirs.unigram())
+
+
+def test_what_the_folder_has_settled_is_refused(data, tmp_path, capsys):
     assert run_here("pretrain", "--out", tmp_path / "no", "--data", data, "--steps", 6, *TRAINING) == 2
     assert "has no rows of 128 tokens; expected one of [32, 64], got 128" in " ".join(capsys.readouterr().err.split())
     assert run_here("pretrain", "--out", tmp_path / "no", "--data", data, "--cased", "--steps", 6) == 2
@@ -59,19 +78,28 @@ def test_phases_go_on_from_any_step(data):
     assert [boundary(steps, 0.1) for steps in (1_000_000, 10, 1)] == [900_000, 9, 0]
 
 
+LONGER = ["--seq-len", 32, "--long-seq-len", 64, "--long-share", 0.4, "--long-batch-size", 4, "--steps", 10]
+LONGER += ["--save-every", 2, "--evaluate-every", 2, "--packed", *TRAINING]
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    """Two phases of packed rows, in one piece."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    assert run_here("pretrain", "--out", out, "--data", data, *LONGER) == 0
+    return out
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [4, 6, 7])
-def test_two_phases_cut_off_before_on_and_after_the_boundary(data, tmp_path, monkeypatch, last):
+def test_two_phases_cut_off_before_on_and_after_the_boundary(data, whole, tmp_path, monkeypatch, last):
     import funcnet.tasks.pretraining.run as run_module
 
-    more = ["--seq-len", 32, "--long-seq-len", 64, "--long-share", 0.4, "--long-batch-size", 4, "--steps", 10]
-    more += ["--save-every", 2, "--evaluate-every", 2, "--data", data, *TRAINING]
-    assert run_here("pretrain", "--out", tmp_path / "whole", *more) == 0
+    cut = tmp_path / "cut"
     with monkeypatch.context() as patch:
         interrupt(patch, run_module.JsonLines, "write", when=lambda self, step, values: step == last)
-        assert run_here("pretrain", "--out", tmp_path / "cut", *more) == 143
-    assert run_here("pretrain", "--out", tmp_path / "cut", *more, "--resume") == 0
-    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
-    whole, cut = (tmp_path / name / "model.safetensors" for name in ("whole", "cut"))
-    assert whole.read_bytes() == cut.read_bytes()
-    assert json.loads((tmp_path / "whole" / "eval.json").read_text())["step"] == 10
+        assert run_here("pretrain", "--out", cut, "--data", data, *LONGER) == 143
+    assert run_here("pretrain", "--out", cut, "--data", data, *LONGER, "--resume") == 0
+    assert metrics(cut) == metrics(whole)
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert json.loads((whole / "eval.json").read_text())["step"] == 10
