@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from funcnet.cli import main
@@ -22,6 +23,18 @@ def write_corpus(folder: Path, documents: int = 30) -> Path:
     for speech in speeches:
         (folder / speech.name).write_text(speech.read_text("utf-8")[:3000], "utf-8")
     return folder
+
+
+def write_short_documents(file: Path, documents: int = 60) -> Path:
+    """Documents of a few short sentences each, such as share a packed row."""
+    random = np.random.default_rng(0)
+    words = ["sun", "rain", "wind", "snow", "day", "night", "sea", "hill"]
+    texts = [
+        " ".join(" ".join(random.choice(words, random.integers(2, 9))).capitalize() + "." for _ in range(count))
+        for count in random.integers(2, 9, documents)
+    ]
+    file.write_text("\n\n".join(texts))
+    return file
 
 
 def run_here(*arguments: str) -> int:

@@ -10,7 +10,7 @@ from funcnet.tasks.pretraining import DataSettings, build, open_data
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
 from funcnet.tasks.pretraining.phases import Phase, Phases, boundary, open_phases
 from funcnet.train import Interruption
-from tests.tasks.command import SMALL, metrics, run_here, write_corpus
+from tests.tasks.command import SMALL, metrics, run_here, write_corpus, write_short_documents
 from tests.tasks.test_pretrain_command import interrupt
 
 TRAINING = ["--batch-size", "8", "--log-every", "1", "--devices", "1"]
@@ -83,23 +83,32 @@ LONGER += ["--save-every", 2, "--evaluate-every", 2, "--packed", *TRAINING]
 
 
 @pytest.fixture(scope="module")
-def whole(data, tmp_path_factory):
+def short(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("short")
+    corpus = write_short_documents(folder / "corpus.txt")
+    build(folder / "data", DataSettings((corpus,), vocab_size=60, passes=2, seq_len=(32, 64)))
+    assert (open_data(folder / "data", seq_len=32).packed()[np.arange(10)]["sequence_ids"].max(1) > 1).any()
+    return folder / "data"
+
+
+@pytest.fixture(scope="module")
+def whole(short, tmp_path_factory):
     """Two phases of packed rows, in one piece."""
     out = tmp_path_factory.mktemp("whole") / "run"
-    assert run_here("pretrain", "--out", out, "--data", data, *LONGER) == 0
+    assert run_here("pretrain", "--out", out, "--data", short, *LONGER) == 0
     return out
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [4, 6, 7])
-def test_two_phases_cut_off_before_on_and_after_the_boundary(data, whole, tmp_path, monkeypatch, last):
+def test_two_phases_cut_off_before_on_and_after_the_boundary(short, whole, tmp_path, monkeypatch, last):
     import funcnet.tasks.pretraining.run as run_module
 
     cut = tmp_path / "cut"
     with monkeypatch.context() as patch:
         interrupt(patch, run_module.JsonLines, "write", when=lambda self, step, values: step == last)
-        assert run_here("pretrain", "--out", cut, "--data", data, *LONGER) == 143
-    assert run_here("pretrain", "--out", cut, "--data", data, *LONGER, "--resume") == 0
+        assert run_here("pretrain", "--out", cut, "--data", short, *LONGER) == 143
+    assert run_here("pretrain", "--out", cut, "--data", short, *LONGER, "--resume") == 0
     assert metrics(cut) == metrics(whole)
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert json.loads((whole / "eval.json").read_text())["step"] == 10

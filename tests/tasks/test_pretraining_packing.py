@@ -14,6 +14,7 @@ from funcnet.tasks.pretraining import DataSettings, Masking, PretrainingDataset,
 from funcnet.tasks.pretraining.objective import counts, make_objective
 from funcnet.tasks.pretraining.packing import PackedDataset, most_examples, number_of_rows, share_rows
 from tests.compare import furthest
+from tests.tasks.command import write_short_documents
 
 T = 64
 
@@ -21,14 +22,9 @@ T = 64
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """Sixty documents of a few short sentences, two passes."""
-    folder, random = tmp_path_factory.mktemp("packing"), np.random.default_rng(0)
-    words = ["sun", "rain", "wind", "snow", "day", "night", "sea", "hill"]
-    documents = [
-        " ".join(" ".join(random.choice(words, random.integers(2, 9))).capitalize() + "." for _ in range(count))
-        for count in random.integers(2, 9, 60)
-    ]
-    (folder / "corpus.txt").write_text("\n\n".join(documents))
-    settings = DataSettings((folder / "corpus.txt",), seq_len=(T,), passes=2, vocab_size=60, held_out=0)
+    folder = tmp_path_factory.mktemp("packing")
+    corpus = write_short_documents(folder / "corpus.txt")
+    settings = DataSettings((corpus,), seq_len=(T,), passes=2, vocab_size=60, held_out=0)
     build(folder / "data", settings)
     return open_data(folder / "data")
 
