@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from funcnet.files import replacing
@@ -21,7 +21,7 @@ PREFIX = "##"
 
 
 def train_wordpiece(
-    documents: Sequence[str],
+    documents: Iterable[str],
     vocab_size: int = 8192,
     *,
     lower_case: bool = True,
@@ -54,7 +54,8 @@ def train_wordpiece(
     Reference: `tokenizers.trainers.WordPieceTrainer`, https://huggingface.co/docs/tokenizers
     """
     tokenizer = _build({token: index for index, token in enumerate(SPECIAL_TOKENS)}, lower_case=lower_case)
-    alphabet = _alphabet(documents, tokenizer, limit_alphabet)
+    words = _count_words(documents, tokenizer)
+    alphabet = _alphabet(words, limit_alphabet)
     if not alphabet:
         raise ValueError(
             "train_wordpiece: the documents are empty; expected text, got none. Give documents that hold text."
@@ -75,8 +76,11 @@ def train_wordpiece(
         show_progress=False,
         special_tokens=first,
     )
-    tokenizer.train_from_iterator(documents, trainer, length=len(documents))
-    learnt = tokenizer.get_vocab()
+    # Only the words' counts matter to it: each is handed over as often as it stands, and cut at spaces alone.
+    learning = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    learning.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    learning.train_from_iterator((f"{word} " * number for word, number in words.items()), trainer, length=len(words))
+    learnt = learning.get_vocab()
     ordered = sorted(learnt, key=lambda token: learnt[token])
     return _build({token: index for index, token in enumerate(ordered)}, lower_case=lower_case)
 
@@ -246,23 +250,39 @@ def _build(
     return tokenizer
 
 
-def _alphabet(documents: Iterable[str], tokenizer: Tokenizer, limit: int) -> list[str]:
-    """Characters, then `##` characters, that words begin and go on with; both sorted."""
-    counts = np.zeros(0x110000, np.int64)
-    words: set[str] = set()
-    table: dict[int, str] = {}
+def _count_words(documents: Iterable[str], tokenizer: Tokenizer) -> Counter[str]:
+    """How often each word stands in documents, as BERT's normaliser leaves it and its pre-tokenizer cuts it.
+
+    Both work within what stands between two spaces, so each such stretch is looked at once.
+    """
+    stretches: Counter[str] = Counter()
     for document in documents:
-        text = tokenizer.normalizer.normalize_str(document)
-        codes, number = np.unique(np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32), return_counts=True)
-        counts[codes] += number
-        for code in codes.tolist():
-            if code not in table:
-                table[code] = f" {chr(code)} " if _is_punctuation(chr(code)) else chr(code)
-        words.update(text.translate(table).split())
-    counts[[code for code in table if chr(code).isspace()]] = 0
-    kept = {chr(code) for code in np.argsort(-counts, kind="stable")[:limit].tolist() if counts[code]}
-    begin = {word[0] for word in words} | {character for word in words for character in word[1:]}
+        stretches.update(document.split(" "))
+    words: Counter[str] = Counter()
+    apart = _Apart()
+    for stretch, number in stretches.items():
+        for word in tokenizer.normalizer.normalize_str(stretch).translate(apart).split():
+            words[word] += number
+    return words
+
+
+class _Apart(dict[int, str]):
+    """For `str.translate`: punctuation gets spaces around it."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = f" {chr(code)} " if _is_punctuation(chr(code)) else chr(code)
+        return self[code]
+
+
+def _alphabet(words: Mapping[str, int], limit: int) -> list[str]:
+    """Characters, then `##` characters, that words begin and go on with; both sorted. The rarest beyond a limit go."""
+    counts: Counter[str] = Counter()
+    for word, number in words.items():
+        for character in word:
+            counts[character] += number
+    kept = set(sorted(counts, key=lambda character: (-counts[character], character))[:limit])
     inside = {character for word in words for character in word[1:]}
+    begin = {word[0] for word in words} | inside
     return [*sorted(begin & kept), *(PREFIX + character for character in sorted(inside & kept))]
 
 

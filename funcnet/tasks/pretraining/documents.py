@@ -141,12 +141,12 @@ def _wanted(work: Work) -> set[int] | None:
     return missing
 
 
-def _sample(work: Work, documents: Documents) -> list[str]:
+def _sample(work: Work, documents: Documents) -> Iterator[str]:
     """Training documents drawn at random, some 32 million characters of them; all if there are less."""
     train = documents.role == TRAIN
     share = SAMPLE / max(int(documents.characters[train].sum()), 1)
     chosen = train & (to_uniform(draw_bits(work.settings.seed, np.arange(len(train)))) < share)
-    return [" ".join(sentences) for sentences in texts_of(work.folder, documents, chosen)]
+    return (" ".join(sentences) for sentences in texts_of(work.folder, documents, chosen))
 
 
 def _in_shards(documents: Iterable[Document]) -> Iterator[list[Document]]:
