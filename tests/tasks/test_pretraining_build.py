@@ -213,6 +213,8 @@ def test_masks_of_the_pass_and_whole_words(corpus, tmp_path):
     build(tmp_path / "data", settings)
     data = open_data(tmp_path / "data")
     assert data.evaluation is None and data.train.masking.pieces is not None
+    with pytest.raises(ValueError, match=r"holds nothing out; expected held-out examples, got --held-out 0"):
+        export_examples(tmp_path / "data", tmp_path / "x", held_out=True)
     first, again, other = (data.train.at_epoch(epoch)[np.arange(20)] for epoch in (1, 3, 0))
     assert first["masked_positions"].shape == (20, 4)
     np.testing.assert_array_equal(first["input_ids"], again["input_ids"])

@@ -11,7 +11,8 @@
     report.json, report.txt     what a person wants to know; report.png too where the command built
     work/                       while it is built: sentences as text, and pairs before partners are drawn
 
-A shard is some 16 million characters of the corpus, wherever they lie.
+A shard is some 16 million characters of the corpus, wherever they lie. Imported examples have no documents and no
+sentences.
 """
 
 from __future__ import annotations

@@ -60,9 +60,8 @@ def split_documents(
         raise ValueError(
             f"split_documents: {single}; expected at least {least} different documents of two sentences or more"
             f"{' (two to train on, two held out)' if share else ''}, got {len(candidates)} (of {len(sizes)} "
-            "documents). "
-            "Give more text, or say how the files hold documents: --documents blank-line (a blank line ends one) or "
-            "file (each file is one)."
+            "documents). Give more text, or say how the files hold documents: --documents blank-line (a blank line "
+            "ends one) or file (each file is one)."
         )
     if not share:
         return np.arange(len(sizes)), np.empty(0, np.int64)

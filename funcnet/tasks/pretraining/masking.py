@@ -99,12 +99,7 @@ class Masking:
         positions = np.where(taken, positions, 0)
 
         labels = np.where(taken, np.take_along_axis(tokens, positions, 1), 0)
-        where = (seed, epoch, np.asarray(examples)[:, None])
-        kind = to_uniform(draw_bits(*where, positions * 4 + KIND))
-        words = self._words
-        random_words = words[to_integers(draw_bits(*where, positions * 4 + REPLACEMENT), len(words))]
-        shown = np.where(kind < self.mask_share, self.mask_id, labels)
-        shown = np.where((kind >= self.mask_share) & (kind < self.mask_share + self.random_share), random_words, shown)
+        shown = self._shown(labels, positions, seed, epoch, np.asarray(examples)[:, None])
         input_ids = np.pad(tokens, ((0, 0), (0, 1)))  # a column for the unused slots to write to
         np.put_along_axis(input_ids, np.where(taken, positions, length), shown.astype(np.int32), 1)
         return {
@@ -113,6 +108,17 @@ class Masking:
             "masked_ids": labels.astype(np.int32),
             "masked_weights": taken.astype(np.float32),
         }
+
+    def _shown(
+        self, labels: NDArray[Any], positions: NDArray[np.int64], seed: int, epoch: int, examples: NDArray[np.int64]
+    ) -> NDArray[Any]:
+        """(B, M) what stands where a word is hidden: `[MASK]`, a random word, or itself."""
+        kind = to_uniform(draw_bits(seed, epoch, examples, positions * 4 + KIND))
+        words = self._words
+        bits = draw_bits(seed, epoch, examples, positions * 4 + REPLACEMENT)
+        shown = np.where(kind < self.mask_share, self.mask_id, labels)
+        is_random = (kind >= self.mask_share) & (kind < self.mask_share + self.random_share)
+        return np.where(is_random, words[to_integers(bits, len(words))], shown)
 
     def _whole_words(
         self, keys: NDArray[np.uint64], maskable: NDArray[np.bool_], pieces: NDArray[np.bool_], most: NDArray[np.int64]
