@@ -5,8 +5,10 @@ Letters: `B batch, C channel, G groups, S spatial dimensions`.
 Statistics are taken in at least float32, the variance from differences to the mean; eps is inside the root.
 """
 
+import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -182,7 +184,7 @@ def local_response_norm(
     (size,) = checks.as_tuple(where, "size", size, 1, least=1)
     x = input.astype(checks.wide_dtype(input))
     squares = _channel_sums(x * x, size // 2, (size - 1) // 2)
-    return (x / (squares / size * alpha + k) ** beta).astype(input.dtype)
+    return _over_power(x, squares / size * alpha + k, beta).astype(input.dtype)
 
 
 def cross_map_lrn(input: jax.Array, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> jax.Array:
@@ -219,7 +221,7 @@ def cross_map_lrn(input: jax.Array, size: int, alpha: float = 1e-4, beta: float 
     sums = _channel_sums(squares, reach - 1, reach - 1)
     kept = (np.arange(x.shape[1]) >= reach).reshape(-1, 1, 1)
     sums = sums + jnp.where(kept, squares[:, :1], 0)
-    return (x * (sums * (alpha / size) + k) ** -beta).astype(input.dtype)
+    return _over_power(x, sums * (alpha / size) + k, beta).astype(input.dtype)
 
 
 def normalize(
@@ -260,6 +262,20 @@ def normalize(
     x = input.astype(checks.wide_dtype(input)).reshape(input.shape or (1,))
     norm = vector_norm(x, float(p), dims or tuple(range(ndim)))
     return (x / jnp.where(norm < eps, eps, norm)).astype(input.dtype).reshape(input.shape)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _over_power(x: jax.Array, base: jax.Array, exponent: float) -> jax.Array:
+    """`x / base ** exponent`, whose derivative by `base` needs no square of the power, which overflows first."""
+    return x / base**exponent
+
+
+@_over_power.defjvp
+def _over_power_jvp(exponent: float, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    (x, base), (dx, dbase) = primals, tangents
+    power = base**exponent
+    y = x / power
+    return y, dx / power - y * (exponent * dbase / base)
 
 
 def _channel_sums(x: jax.Array, before: int, after: int) -> jax.Array:

@@ -173,6 +173,13 @@ def test_refusals():
         F.normalize(jnp.ones((2, 3), int))
 
 
+def test_neighbours_of_any_size():
+    """The power's square overflows where the power does not: the gradient was -2 times torch's there."""
+    x = normal(2, 6, 4, seed=42, mean=10.0) * 1e10
+    x[0, 0, 0] *= 1e4
+    as_near_as_torch(*(functools.partial(lib.local_response_norm, size=3) for lib in (F, T)), x)
+
+
 # --------------------------------------------------------------------------------------------------- whatever the size
 
 NORMS = {
