@@ -1,6 +1,7 @@
 """report.png: the curves of a run, for a person who was not there."""
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def draw_report(
     down = -(-len(panels) // across)
     figure = Figure(figsize=(6.4 * across, 1.0 + 3.6 * down), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=15, fontweight="bold")
+    figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=15, fontweight="bold")
     axes = list(figure.subplots(down, across, squeeze=False).flat)
     for axis, panel in zip(axes, panels, strict=False):
         if isinstance(panel, Matrix):
@@ -99,10 +100,11 @@ def draw_report(
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
     if subtitle:
-        figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=9, color=GREY)
+        figure.supxlabel(_plain(subtitle), x=0.01, ha="left", fontsize=9, color=GREY)
     path = Path(path)
     try:
-        with replacing(path) as part:
+        with replacing(path) as part, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph")  # a script that the font lacks is drawn as boxes
             figure.savefig(part, format="png")
     except OSError as error:
         raise cannot_write("train.draw_report", path, error) from error
@@ -143,7 +145,7 @@ def _draw_matrix(axis: Any, panel: Matrix) -> None:
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     places = np.arange(len(counts))
     few = len(counts) <= 20
-    names = [name if len(name) <= 14 else f"{name[:13]}…" for name in panel.names]
+    names = [_plain(name if len(name) <= 14 else f"{name[:13]}…") for name in panel.names]
     axis.set_xticks(places if few else [], names if few else [], rotation=45, ha="right", fontsize=8)
     axis.set_yticks(places if few else [], names if few else [], fontsize=8)
     for row, column in np.argwhere(counts > 0) if few else []:
@@ -152,6 +154,11 @@ def _draw_matrix(axis: Any, panel: Matrix) -> None:
     axis.set_title(panel.title, loc="left", fontsize=11)
     axis.set_xlabel("taken for")
     axis.set_ylabel("is")
+
+
+def _plain(text: str) -> str:
+    """Names come from files: what stands between two dollar signs is no formula."""
+    return text.replace("$", r"\$")
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:

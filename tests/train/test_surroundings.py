@@ -74,6 +74,12 @@ def test_counts_are_shaded_by_their_row_and_an_empty_place_stays_empty(tmp_path)
     assert all((picture == np.array(shade)).all(-1).sum() > 1000 for shade in shades)
 
 
+def test_names_from_files_are_no_formulas_and_any_script_is_drawn(tmp_path):
+    names = ["$\\frac$", "$x_$", "中文"]
+    train.draw_report(tmp_path / "a.png", rows(), [train.Matrix("", names, np.eye(3))], title="$^$", subtitle="$$")
+    assert (tmp_path / "a.png").stat().st_size > 5_000
+
+
 def test_a_report_that_cannot_be_written_is_told(tmp_path):
     with pytest.raises(
         train.RunError, match=r"train.draw_report: cannot write .*report.png; expected a folder with space"
