@@ -18,5 +18,6 @@ from funcnet.text.wordpiece import (
     save_tokenizer,
     special_ids,
     train_wordpiece,
+    truncating,
     vocabulary,
 )

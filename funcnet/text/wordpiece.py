@@ -181,6 +181,24 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     return sorted(ids, key=lambda token: ids[token])
 
 
+def truncating(tokenizer: Tokenizer, length: int) -> Tokenizer:
+    """A copy that cuts to so many tokens, special ones included, the longer of two texts first, and pads nothing.
+
+    Args:
+        tokenizer: as from `load_tokenizer`; it stays as it is.
+        length: the most tokens.
+
+    Example:
+        >>> cutting = truncating(train_wordpiece(["low lower lowest"] * 3, vocab_size=24), 4)
+        >>> cutting.encode("low low low").tokens
+        ['[CLS]', 'low', 'low', '[SEP]']
+    """
+    cutting = Tokenizer.from_str(tokenizer.to_str())
+    cutting.enable_truncation(length, strategy="longest_first")
+    cutting.no_padding()
+    return cutting
+
+
 def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     """The ids of the five special tokens.
 
@@ -209,11 +227,12 @@ def require_fit(tokenizer: Tokenizer, rows: int, *, where: str) -> None:
     Example:
         >>> require_fit(train_wordpiece(["aa ab"] * 2, vocab_size=9), 16, where="here")
     """
-    largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
-    if largest >= rows:
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    last = max(ids, key=lambda token: ids[token])
+    if ids[last] >= rows:
         raise ValueError(
             f"{where}: the vocabulary does not fit the model's word table; expected ids below {rows}, got up to "
-            f"{largest}. Put the vocabulary there that the model was trained with."
+            f"{ids[last]}, {last!r}. Put the vocabulary there that the model was trained with."
         )
 
 

@@ -176,6 +176,9 @@ def test_what_is_wrong_is_said(served):
         bert.inference(path, "ner")
     with pytest.raises(ValueError, match=r"max_length; expected 8 to 48, .* got 49"):
         bert.inference(path, max_length=49)
+    for name, value in (("sizes", []), ("sizes", [0, 1]), ("lengths", [-1, 16]), ("guesses", 0)):
+        with pytest.raises(ValueError, match=rf"bert.inference: {name}; expected numbers from 1 on, got \["):
+            bert.inference(path, **{name: value})
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
     with pytest.raises(ValueError, match=r"the architecture tells no task; .* got BertModel. Name it: task="):

@@ -10,10 +10,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from funcnet.data import permute
-from funcnet.tasks.finetuning.encoding import truncating
 from funcnet.tasks.finetuning.predict import predict
 from funcnet.tasks.finetuning.squad import read_squad
-from funcnet.text import load_tokenizer
+from funcnet.text import load_tokenizer, truncating
 from tests import real_data
 from tests.tasks.command import run_here
 from tests.tasks.finetuning import write_model

@@ -121,7 +121,8 @@ def inference(
 
     Raises:
         FileNotFoundError, ValueError: as `from_pretrained` and `text.load_tokenizer`; a head that the file lacks; a
-            vocabulary that does not fit the model's table; a task or a length that is not there.
+            vocabulary that does not fit the model's table; a task or a length that is not there; `guesses`, `sizes` or
+            `lengths` below 1.
 
     Example:
         >>> import jax, tempfile
@@ -140,6 +141,9 @@ def inference(
     Reference: transformers.pipeline
     """
     path = Path(path)
+    for name, values in (("guesses", [guesses]), ("sizes", sizes), ("lengths", lengths)):
+        if min(values, default=1 if name == "lengths" else 0) < 1:
+            raise ValueError(f"bert.inference: {name}; expected numbers from 1 on, got {values}. Raise them.")
     config = BertConfig.load(path)
     told: Mapping[str, Any] = read_json(path / SETTINGS) or {}
     chosen = _task(path, task)

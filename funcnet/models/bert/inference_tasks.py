@@ -68,9 +68,7 @@ class Served(ABC):
 
     def __init__(self, tokenizer: Tokenizer, config: BertConfig, longest: int, settings: Mapping[str, Any]):
         self.whole, self.config, self.longest, self.settings = tokenizer, config, longest, settings
-        self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
-        self.tokenizer.enable_truncation(longest, strategy="longest_first")
-        self.tokenizer.no_padding()
+        self.tokenizer = text.truncating(tokenizer, longest)
 
     def forward(self, net: nn.Module) -> Forward:
         """`(params, state, batch) -> outputs`, float32, whose first dimension is B."""
@@ -244,7 +242,7 @@ class Answer(Served):
         if not _is_pair(item, str):
             raise self.wrong(item, number)
         question, context = (self.whole.encode(part, add_special_tokens=False) for part in item)
-        cut = len(question.ids) > min(spans.LONGEST_QUESTION, self.longest // 2)
+        cut = len(question.ids) > spans.longest_question(self.longest)
         return Rows(spans.read_windows(question, context, self.special, self.longest, self.spans.doc_stride), int(cut))
 
     def said(self, item: tuple[str, str], rows: Sequence[Any], outputs: Sequence[Any]) -> dict[str, Any]:

@@ -15,9 +15,7 @@ from tokenizers import Encoding
 
 from funcnet.models.bert.postprocess import softmax
 
-__all__ = ["LONGEST_QUESTION", "Spans", "Window", "answer", "read_windows", "stretches"]
-
-LONGEST_QUESTION = 64  # tokens; Google's. Half of the row at most: contexts are read in windows, questions are not
+__all__ = ["Spans", "Window", "answer", "longest_question", "read_windows", "stretches"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +80,7 @@ def read_windows(
         seq_len: tokens of a row.
         doc_stride: tokens from one window to the next.
     """
-    asked = question.ids[: min(LONGEST_QUESTION, seq_len // 2)]
+    asked = question.ids[: longest_question(seq_len)]
     prefix, room = len(asked) + 2, seq_len - len(asked) - 3
     offsets = np.array(context.offsets, np.int64).reshape(-1, 2)
     found = stretches(len(offsets), room, min(doc_stride, room))
@@ -129,6 +127,16 @@ def answer(
     told = {"text": "", "start": -1} if is_silent else spoken[0]
     odds = {"no_answer": null - top} if settings.no_answers else {}
     return {"answer": told["text"], "start": told["start"], **odds, "n_best": n_best}
+
+
+def longest_question(seq_len: int) -> int:
+    """Tokens that a question is cut to: 64, as Google has it, and half of the row at most. Only contexts are read in
+    windows.
+
+    >>> longest_question(384), longest_question(32)
+    (64, 16)
+    """
+    return min(64, seq_len // 2)
 
 
 def stretches(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:

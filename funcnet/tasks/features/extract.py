@@ -5,7 +5,6 @@ Letters: `N texts, L layers asked for, T tokens of a text, D width`.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -107,10 +106,9 @@ class FeatureExtractor:
                 f"features: max_length; expected 3 to {config.max_position_embeddings}, the size of the position "
                 f"table, got {max_length}. Choose a length in between."
             )
-        tokenizer = copy.deepcopy(text_.load_tokenizer(path))
+        tokenizer = text_.load_tokenizer(path)
         text_.require_fit(tokenizer, config.vocab_size, where=f"features: {path}")
-        tokenizer.enable_truncation(longest)
-        self._tokenizer = tokenizer
+        self._tokenizer = text_.truncating(tokenizer, longest)
         net, params, state = _lower_part(model, params, state, max(max(taken), 1))
 
         def run(params: Any, state: Any, batch: Any) -> jax.Array:

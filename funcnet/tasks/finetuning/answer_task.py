@@ -15,7 +15,7 @@ from tokenizers import Encoding, Tokenizer
 from funcnet import text
 from funcnet.models import bert
 from funcnet.models.bert import losses
-from funcnet.models.bert.spans import LONGEST_QUESTION, Spans, Window, answer, read_windows
+from funcnet.models.bert.spans import Spans, Window, answer, longest_question, read_windows
 from funcnet.tasks.finetuning.encoding import Encoded
 from funcnet.tasks.finetuning.squad import Question, read_squad, squad_scores
 from funcnet.tasks.finetuning.task import Batch, Sums
@@ -38,6 +38,10 @@ class AnswerTask(Spans):
     metric: str = "f1"
 
     @property
+    def figures(self) -> tuple[str, ...]:
+        return "f1", "exact", *(["best_f1", "best_exact"] if self.no_answers else [])
+
+    @property
     def model(self) -> Callable[[bert.BertConfig], Any]:
         return bert.BertForQuestionAnswering
 
@@ -52,10 +56,10 @@ class AnswerTask(Spans):
 
     def encode(self, examples: Sequence[Question], tokenizer: Tokenizer, seq_len: int, *, labelled: bool) -> Encoded:
         special = text.special_ids(tokenizer)
-        longest, cut = min(LONGEST_QUESTION, seq_len // 2), 0
+        cut = 0
         found: list[list[Window]] = []
         for question, context in _tokenized(examples, tokenizer):
-            cut += len(question.ids) > longest
+            cut += len(question.ids) > longest_question(seq_len)
             found.append(read_windows(question, context, special, seq_len, self.doc_stride))
         every = [window for windows in found for window in windows]
         spans = [_span(window, e) for e, windows in zip(examples, found, strict=True) for window in windows]

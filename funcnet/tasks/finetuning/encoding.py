@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from funcnet.models.bert import losses
-from funcnet.models.bert.spans import LONGEST_QUESTION, Window
-from funcnet.text import require_fit
+from funcnet.models.bert.spans import Window, longest_question
+from funcnet.text import require_fit, truncating
 
-__all__ = ["Encoded", "check_fit", "describe_cut", "encode", "truncating"]
+__all__ = ["Encoded", "check_fit", "describe_cut", "encode"]
 
 CHUNK = 1024  # texts handed to the tokenizer at once: its results are large
 
@@ -130,16 +130,8 @@ def describe_cut(rows: Encoded, limit: int) -> str:
     """
     if not rows.truncated:
         return ""
-    what, longest = ("texts", limit) if rows.windows is None else ("questions", min(LONGEST_QUESTION, limit // 2))
+    what, longest = ("texts", limit) if rows.windows is None else ("questions", longest_question(limit))
     return f"{rows.truncated:,} {what} longer than {longest} tokens were cut"
-
-
-def truncating(tokenizer: Tokenizer, seq_len: int) -> Tokenizer:
-    """A copy that cuts to `seq_len` tokens, the longer of two texts first, and pads nothing."""
-    cutting = Tokenizer.from_str(tokenizer.to_str())
-    cutting.enable_truncation(seq_len, strategy="longest_first")
-    cutting.no_padding()
-    return cutting
 
 
 def check_fit(tokenizer: Tokenizer, vocab_size: int, positions: int, seq_len: int, where: str) -> None:
