@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from funcnet.files import require_folder
 from funcnet.tasks.features.command import FeaturesArguments
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
@@ -100,6 +101,8 @@ class Predict:
     """JSON lines, or with the suffix .csv a table; without it standard output"""
     batch_size: int = 32
     """texts at a time"""
+    null_threshold: float | None = None
+    """answer: how much more than the best answer "no answer" must score to be told; without it as it was trained"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +117,8 @@ class Evaluate:
     """file for the figures"""
     batch_size: int = 32
     """texts at a time"""
+    null_threshold: float | None = None
+    """answer: how much more than the best answer "no answer" must score to be told; without it as it was trained"""
 
 
 def _pretrain(config: PretrainingConfig) -> int:
@@ -145,7 +150,14 @@ def _finetune(config: FinetuningConfig) -> int:
 def _predict(arguments: Predict) -> int:
     from funcnet.tasks.finetuning.predict import predict, write_predictions
 
-    predictions, _ = predict(arguments.directory, arguments.file, batch_size=arguments.batch_size)
+    if arguments.out is not None:
+        require_folder(arguments.out, "predict: --out")
+    predictions, _ = predict(
+        arguments.directory,
+        arguments.file,
+        batch_size=arguments.batch_size,
+        null_threshold=arguments.null_threshold,
+    )
     write_predictions(predictions, arguments.out)
     return 0
 
@@ -153,7 +165,15 @@ def _predict(arguments: Predict) -> int:
 def _evaluate(arguments: Evaluate) -> int:
     from funcnet.tasks.finetuning.predict import evaluate, write_figures
 
-    write_figures(evaluate(arguments.directory, arguments.file, batch_size=arguments.batch_size), arguments.out)
+    if arguments.out is not None:
+        require_folder(arguments.out, "evaluate: --out")
+    figures = evaluate(
+        arguments.directory,
+        arguments.file,
+        batch_size=arguments.batch_size,
+        null_threshold=arguments.null_threshold,
+    )
+    write_figures(figures, arguments.out)
     return 0
 
 

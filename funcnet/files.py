@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "replacing", "sync", "write_json"]
+__all__ = ["read_json", "replacing", "require_folder", "sync", "write_json"]
 
 
 @contextlib.contextmanager
@@ -40,6 +40,30 @@ def replacing(path: str | Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def require_folder(path: str | Path, where: str) -> None:
+    """Asked before long work whose outcome goes to `path`, so that none is lost.
+
+    Args:
+        path: the file to be.
+        where: for the message.
+
+    Raises:
+        OSError: the folder is not there, or `path` is one.
+
+    Example:
+        >>> require_folder("no/such/file.csv", "predict: --out")
+        Traceback (most recent call last):
+        FileNotFoundError: predict: --out no/such/file.csv; expected a file in a folder that is there, got none. ...
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{where} {path}; expected a file, got a folder. Name a file in it.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"{where} {path}; expected a file in a folder that is there, got none. Make {path.parent} first."
+        )
 
 
 def write_json(path: str | Path, value: Any) -> None:

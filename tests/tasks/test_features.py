@@ -91,7 +91,7 @@ def test_layers_above_are_not_run(folder):
 def test_no_program_is_compiled_after_the_first_of_each_length(folder):
     extract = FeatureExtractor(folder, tokens=96)
     extract.run.function, traces = traced(extract.run.function.__wrapped__)
-    extract.run.compile((16, 24, 32, 40))
+    extract.run.compile()
     random = np.random.default_rng(0)
     for _ in range(20):
         list(extract(["the cat " * int(n) for n in random.integers(0, 60, random.integers(1, 9))]))
@@ -142,9 +142,9 @@ def test_an_empty_file_gives_an_empty_one(tmp_path):
 
 def test_the_command(folder, tmp_path, capsys):
     lines = tmp_path / "texts.txt"
-    lines.write_bytes("\ufeffthe cat sat\r\nthe dog ||| rain fell\n\nthe roof".encode())
+    lines.write_bytes("\ufeffthe cat sat\r\nthe dog ||| lay ||| rain fell\n\nthe roof".encode())
     code = features(FeaturesArguments(folder, (lines,), tmp_path / "out.npy", layers=(-1, 0)))
-    expected = theirs(folder, ["the cat sat", ("the dog", "rain fell"), "", "the roof"], (-1, 0))
+    expected = theirs(folder, ["the cat sat", ("the dog ||| lay", "rain fell"), "", "the roof"], (-1, 0))
     assert code == 0 and "4 texts" in capsys.readouterr().out
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), [v.mean(1) for _, v in expected], rtol=2e-5, atol=2e-5)
 
@@ -185,6 +185,27 @@ def test_a_line_that_is_not_utf8_is_named(folder, tmp_path):
     with pytest.raises(ValueError, match=r"a.txt, line 2 is not UTF-8; .* got byte 0xff"):
         features(FeaturesArguments(folder, (tmp_path / "a.txt",), tmp_path / "out.npy"))
     assert not list(tmp_path.glob("*out*"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"files": ["no.txt"]}, r"no.txt is no file; expected one, got nothing"),
+        ({"files": ["."]}, r"is no file; expected one, got a folder"),
+        ({"files": ["empty.txt"]}, r"empty.txt: no line; expected at least one"),
+        ({"out": "none/a.npy"}, r"features: --out .*none/a.npy; expected a file in a folder that is there"),
+        ({"layers": (-1, 0, -1)}, r"features: --layers; expected each once, got -1 0 -1"),
+        ({"batch_tokens": 0}, r"features: --batch-tokens; expected at least 1, got 0"),
+    ],
+)
+def test_what_is_wrong_is_said_before_the_work(folder, tmp_path, given, message):
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "a.txt").write_text("the cat\n")
+    files = tuple(tmp_path / name for name in given.pop("files", ["a.txt"]))
+    out = tmp_path / given.pop("out", "a.npy")
+    with pytest.raises((ValueError, OSError), match=message):
+        features(FeaturesArguments(folder, files, out, **given))
+    assert not out.exists()
 
 
 @pytest.mark.slow

@@ -5,10 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
+from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.answer_task import AnswerTask
+from funcnet.tasks.finetuning.predict import predict
 from funcnet.tasks.finetuning.squad import Question, read_squad
 from funcnet.text import load_tokenizer
 from tests import real_data
+from tests.tasks.finetuning import write_model
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +36,7 @@ def test_a_sure_model_answers_every_question(tokenizer):
     assert len(rows) > 3 * len(questions)
     predictions = task.predictions(sure(rows, np.random.default_rng(0)), questions, rows)
     assert task.scores(questions, predictions) == {"exact": 100.0, "f1": 100.0, "total": 5}
+    assert set(task.figures) <= set(task.scores(questions, predictions))
     for question, told in zip(questions, predictions, strict=True):
         assert question.context[told["start"] :].startswith(told["answer"])
         assert len({entry["text"] for entry in told["n_best"]}) == len(told["n_best"]) <= 20
@@ -53,6 +57,18 @@ def test_no_answer_is_told_above_the_threshold(tokenizer):
     assert scores["exact"] == scores["HasAns_exact"] == scores["NoAns_exact"] == scores["best_exact"] == 100.0
     bold = dataclasses.replace(task, null_threshold=1e3)
     assert all(told["answer"] for told in bold.predictions(outputs, asked, rows))
+    assert set(task.figures) <= set(task.scores(asked[:1], [one])) and "best_f1" in task.figures
+
+
+def test_the_threshold_may_be_another_than_in_training(tokenizer, tmp_path):
+    """best_f1_thresh of `evaluate`, given to `predict`; and a directory of Hugging Face, which names none."""
+    model = write_model(tmp_path / "model", tokenizer)
+    task = AnswerTask(doc_stride=32)
+    net, params, state = directory.start(model, task)
+    directory.save(model, directory.FineTuned(task, tokenizer, net, params, state, 64))
+    bold, shy = (predict(model, real_data.squad(), null_threshold=value)[0] for value in (1e3, -1e3))
+    assert all(told["answer"] and "no_answer" in told for told in bold) and not any(told["answer"] for told in shy)
+    assert all(told["answer"] and "no_answer" not in told for told in predict(model, real_data.squad())[0])
 
 
 def test_no_answer_is_longer_than_allowed(tokenizer):

@@ -86,3 +86,12 @@ def test_a_bench_that_cannot_be(pretrained, tmp_path, capsys):
     assert "holds no text to ask; expected lines with [MASK] in them" in capsys.readouterr().err
     assert run_here("bench", "serve", pretrained, "--seconds", "0") == 2
     assert "--seconds and --threads; expected positive numbers, got 0" in capsys.readouterr().err
+    assert run_here("bench", "serve", pretrained, "--lengths", "16", "0") == 2
+    assert "--lengths; expected positive numbers, got 16 0" in capsys.readouterr().err
+    assert run_here("bench", "serve", pretrained, "--out", tmp_path / "none/a.json") == 2
+    assert "bench serve: --out" in capsys.readouterr().err
+    assert run_here("bench", "serve", pretrained, "--file", tmp_path / "none.txt") == 2
+    assert "none.txt is not there; expected a file" in capsys.readouterr().err
+    texts.write_bytes(b"fine\nb\xffd\n")
+    assert run_here("bench", "serve", pretrained, "--file", texts) == 2
+    assert "texts.txt, line 2 is not UTF-8; expected text, got byte 0xff" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import tyro
 
+from funcnet.files import require_folder
 from funcnet.tasks.features.extract import FeatureExtractor, Pool, Text
 from funcnet.tasks.features.files import write_features
 
@@ -50,11 +51,20 @@ def features(arguments: FeaturesArguments) -> int:
         0.
 
     Raises:
-        ValueError: as `FeatureExtractor` and `write_features`; a file that is not UTF-8.
+        ValueError: as `FeatureExtractor` and `write_features`; a file that is not UTF-8; no line at all; a setting.
         OSError: a file cannot be read or written.
     """
     from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    if arguments.batch_tokens < 1:
+        raise ValueError(f"features: --batch-tokens; expected at least 1, got {arguments.batch_tokens}.")
+    if len(set(arguments.layers)) < len(arguments.layers):
+        raise ValueError(f"features: --layers; expected each once, got {' '.join(map(str, arguments.layers))}.")
+    require_folder(arguments.out, "features: --out")
+    for file in arguments.files:
+        if str(file) != "-" and (not file.exists() or file.is_dir()):
+            got = "a folder" if file.is_dir() else "nothing"
+            raise FileNotFoundError(f"features: {file} is no file; expected one, got {got}. Check the path.")
     extract = FeatureExtractor(
         arguments.directory,
         layers=arguments.layers,
@@ -83,6 +93,7 @@ def features(arguments: FeaturesArguments) -> int:
 
 
 def _texts(files: tuple[Path, ...]) -> Iterator[Text]:
+    number = -1
     for file in files:
         handle = sys.stdin.buffer if str(file) == "-" else file.open("rb")
         with handle:
@@ -94,5 +105,9 @@ def _texts(files: tuple[Path, ...]) -> Iterator[Text]:
                         f"features: {file}, line {number + 1} is not UTF-8; expected text, got byte "
                         f"0x{error.object[error.start]:02x}. Convert the file."
                     ) from None
-                first, between, second = text.partition(_PAIR)
-                yield (first, second) if between else first
+                first, between, second = text.rpartition(_PAIR)  # the last one, as Google's greedy pattern does
+                yield (first, second) if between else text
+    if number < 0:
+        raise ValueError(
+            f"features: {', '.join(map(str, files))}: no line; expected at least one, got none. Name another file."
+        )

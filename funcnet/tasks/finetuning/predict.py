@@ -1,6 +1,7 @@
 """A fine-tuned model on files: `predict` tells what it says, `evaluate` how right it is."""
 
 import csv
+import dataclasses
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,10 +13,12 @@ import jax
 from funcnet.files import replacing, write_json
 from funcnet.parallel import data_parallel
 from funcnet.tasks.finetuning import directory
+from funcnet.tasks.finetuning.answer_task import AnswerTask
 from funcnet.tasks.finetuning.batches import BucketLoader, bucket_lengths
 from funcnet.tasks.finetuning.encoding import describe_cut
 from funcnet.tasks.finetuning.examples import TextExample
 from funcnet.tasks.finetuning.outputs import Runner
+from funcnet.tasks.finetuning.task import Task
 from funcnet.text import special_ids
 from funcnet.train import compilation_cache
 
@@ -23,7 +26,12 @@ __all__ = ["evaluate", "predict", "write_figures", "write_predictions"]
 
 
 def predict(
-    path: str | Path, file: str | Path, *, batch_size: int = 32, labelled: bool = False
+    path: str | Path,
+    file: str | Path,
+    *,
+    batch_size: int = 32,
+    labelled: bool = False,
+    null_threshold: float | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """What the model in a directory says of a file's examples.
 
@@ -32,6 +40,8 @@ def predict(
         file: in the form that the task trains on, labels or not; of texts also plain lines (`.txt`).
         batch_size: rows at a time.
         labelled: whether to read labels and measure.
+        null_threshold: of questions: how much more than the best answer "no answer" must score to be told, such as the
+            `best_f1_thresh` of `evaluate`; None: as it was trained, and of a directory of Hugging Face never.
 
     Returns:
         (a dict for each example, in order, the figures; empty without labels). The dicts hold
@@ -43,9 +53,14 @@ def predict(
 
     Raises:
         FileNotFoundError: the directory or the file is not there.
-        ValueError: no fine-tuned BERT, or something in the file is wrong: names file, line and column.
+        ValueError: no fine-tuned BERT, or something in the file is wrong: names file, line and column; `batch_size` is
+            below 1; `null_threshold` for another task.
     """
+    if batch_size < 1:
+        raise ValueError(f"predict: --batch-size; expected at least 1, got {batch_size}.")
     model = directory.load(path)
+    if null_threshold is not None:
+        model = dataclasses.replace(model, task=_with_threshold(model.task, null_threshold))
     examples = model.task.read(Path(file), labelled=labelled)
     rows = model.task.encode(examples, model.tokenizer, model.seq_len, labelled=labelled)
     if cut := describe_cut(rows, model.seq_len):
@@ -67,14 +82,16 @@ def predict(
     }
 
 
-def evaluate(path: str | Path, file: str | Path, *, batch_size: int = 32) -> dict[str, float]:
+def evaluate(
+    path: str | Path, file: str | Path, *, batch_size: int = 32, null_threshold: float | None = None
+) -> dict[str, float]:
     """The figures of the model in a directory on a labelled file; see `predict`.
 
     Returns:
         loss, examples, and: accuracy, f1_macro, matthews and of two classes f1; of several labels f1_micro; pearson,
         spearman, mse; of entities precision, recall, f1; of questions exact and f1 in percent.
     """
-    return predict(path, file, batch_size=batch_size, labelled=True)[1]
+    return predict(path, file, batch_size=batch_size, labelled=True, null_threshold=null_threshold)[1]
 
 
 def write_predictions(predictions: Sequence[Mapping[str, Any]], out: Path | None) -> None:
@@ -100,6 +117,15 @@ def write_figures(figures: Mapping[str, float], out: Path | None) -> None:
     print(json.dumps(figures, indent=2))
     if out is not None:
         write_json(out, figures)
+
+
+def _with_threshold(task: Task, null_threshold: float) -> Task:
+    if not isinstance(task, AnswerTask):
+        raise ValueError(
+            f"predict: --null-threshold; expected a model that answers questions, got one of {task.name!r}. Leave it "
+            "out."
+        )
+    return dataclasses.replace(task, no_answers=True, null_threshold=null_threshold)
 
 
 def _with_text(example: Any, prediction: dict[str, Any]) -> dict[str, Any]:

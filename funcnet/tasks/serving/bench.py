@@ -13,7 +13,7 @@ import numpy as np
 import tyro
 
 from funcnet import table
-from funcnet.files import write_json
+from funcnet.files import require_folder, write_json
 from funcnet.models import bert
 from funcnet.train import compilation_cache
 
@@ -117,6 +117,13 @@ def bench_serve(arguments: BenchServe) -> int:
             f"bench serve: --seconds and --threads; expected positive numbers, got {arguments.seconds} and "
             f"{arguments.threads}. Raise them."
         )
+    if min(arguments.lengths, default=0) < 1:
+        raise ValueError(
+            f"bench serve: --lengths; expected positive numbers, got {' '.join(map(str, arguments.lengths)) or 'none'}."
+        )
+    if arguments.out is not None:
+        require_folder(arguments.out, "bench serve: --out")
+    lines = _lines(arguments.file) if arguments.file else []
     compilation_cache.enable()
     began = time.perf_counter()
     with Progress(transient=True) as bar:
@@ -128,7 +135,7 @@ def bench_serve(arguments: BenchServe) -> int:
             progress=lambda done, of: bar.update(task, completed=done, total=of),
         )
     ready = time.perf_counter() - began
-    asked = _from_file(serve, arguments.file) if arguments.file else _strung_together(serve, arguments.lengths)
+    asked = _of_lines(serve, arguments.file, lines) if arguments.file else _strung_together(serve, arguments.lengths)
     found = [
         measure(serve, items, name, threads, arguments.seconds)
         for name, items in asked.items()
@@ -146,8 +153,19 @@ def bench_serve(arguments: BenchServe) -> int:
     return 0
 
 
-def _from_file(serve: bert.Inference, file: Path) -> dict[str, list[Any]]:
-    lines = [line.strip() for line in file.read_text("utf-8-sig").splitlines()]
+def _lines(file: Path) -> list[str]:
+    if not file.is_file():
+        raise FileNotFoundError(f"bench serve: {file} is not there; expected a file, got none. Check the path.")
+    try:
+        return [line.strip() for line in file.read_text("utf-8-sig").split("\n")]
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"bench serve: {file}, line {error.object.count(10, 0, error.start) + 1} is not UTF-8; expected text, got "
+            f"byte 0x{error.object[error.start]:02x}. Convert the file."
+        ) from None
+
+
+def _of_lines(serve: bert.Inference, file: Path, lines: Sequence[str]) -> dict[str, list[Any]]:
     texts = [line for line in lines if line and (serve.task != "fill-mask" or "[MASK]" in line)]
     if not texts:
         wanted = "lines with [MASK] in them" if serve.task == "fill-mask" else "lines of text"
