@@ -247,9 +247,12 @@ def test_a_vocabulary_that_does_not_fit(model, tmp_path, capsys):
         (["--seq-len", "4096"], "finetune: --seq-len; expected 8 to 512"),
         (["--freeze", "**"], "finetune: --freeze; expected patterns that leave something to train"),
         (["--freeze", "bert.embedings"], "finetune: --freeze: pattern 'bert.embedings' matches nothing"),
-        pytest.param(
-            *(["--metric", "bleu", "--epochs", "1"], "finetune: --metric; expected one of loss, accuracy"), marks=slow
+        (
+            ["--metric", "bleu"],
+            "finetune: --metric; expected one of loss, accuracy, f1_macro, matthews, f1, got 'bleu'",
         ),
+        (["--split", "0", "--patience", "2"], "finetune: --patience 2; expected examples to measure on, got none"),
+        (["--split", "0", "--seeds", "2"], "finetune: --seeds 2; expected examples to measure them on, got none"),
         (["--text-column", "body"], "no column 'body'; expected 'body', 'label', got 'text', 'label'"),
         (["--batch-size", "9", "--accumulate", "2"], "finetune: --batch-size"),
     ],
@@ -260,6 +263,7 @@ def test_settings_that_cannot_be(model, tmp_path, capsys, more, message):
         capsys, "finetune", "classify", "--model", model, "--train", train, "--out", tmp_path / "out", *FAST, *more
     )
     assert message in said and said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_that_is_none_of_glues(model, tmp_path, capsys):
@@ -303,6 +307,24 @@ def test_a_directory_that_was_not_fine_tuned(model, tmp_path, capsys):
     (tmp_path / "a.txt").write_text("soup\n")
     said = refused(capsys, "predict", model, tmp_path / "a.txt")
     assert "holds no fine-tuned BERT" in said and "BertForPreTraining" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--batch-size", "0"], "predict: --batch-size; expected at least 1, got 0"),
+        (
+            ["--out", "none/a.csv"],
+            "--out none/a.csv; expected a file in a folder that is there, got none. Make none first",
+        ),
+        (["--out", "."], "--out .; expected a file, got a folder"),
+        (["--null-threshold", "0"], "predict: --null-threshold; expected a model that answers questions, got one of"),
+    ],
+)
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_predictions_that_cannot_be(classified, tmp_path, capsys, command, more, message):
+    file = write_task(tmp_path, "classify", 6)
+    assert message in refused(capsys, command, classified, file, *more)
 
 
 def test_a_label_that_training_never_saw(classified, tmp_path, capsys):

@@ -11,7 +11,11 @@ from transformers.data.metrics import squad_metrics
 
 from funcnet.models.bert.postprocess import Entity, entities
 from funcnet.tasks.finetuning import metrics, squad
+from funcnet.tasks.finetuning.choice_task import ChoiceTask
 from funcnet.tasks.finetuning.entities import entity_scores
+from funcnet.tasks.finetuning.examples import ChoiceExample, TextExample, TokenExample
+from funcnet.tasks.finetuning.text_task import TextTask
+from funcnet.tasks.finetuning.token_task import TokenTask
 
 CLASSES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30)
 NUMBERS = st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=2, max_size=30)
@@ -119,6 +123,23 @@ def test_squad_2_is_measured_as_by_the_official_script():
     ours = squad.squad_scores(questions, told, {i: (told[i], odds[i]) for i in told})
     assert set(ours) == set(theirs)
     assert ours == pytest.approx(theirs)
+
+
+@pytest.mark.parametrize(
+    ("task", "examples", "predictions"),
+    [
+        (TextTask(labels=("a", "b")), [TextExample("", None, "a", "")], [{"label": "b"}]),
+        (TextTask(labels=("a", "b", "c")), [TextExample("", None, "a", "")], [{"label": "b"}]),
+        (TextTask(labels=("a", "b"), several=True), [TextExample("", None, ("a",), "")], [{"labels": []}]),
+        (TextTask("regress"), [TextExample("", None, 1.0, "")], [{"value": 1.0}]),
+        (TokenTask(labels=("O", "B-X")), [TokenExample(["a"], ["O"], "")], [{"tags": ["O"]}]),
+        (TokenTask(labels=("N", "V")), [TokenExample([], [], "")], [{"tags": []}]),
+        (ChoiceTask(), [ChoiceExample("", ["a", "b"], 0, "")], [{"choice": 0}]),
+    ],
+)
+def test_the_best_model_may_be_told_by_any_figure(task, examples, predictions):
+    figures = task.scores(examples, predictions)
+    assert set(task.figures) == set(figures) and all(np.isfinite(list(figures.values())))
 
 
 def test_squad_1_takes_the_best_of_its_true_answers():

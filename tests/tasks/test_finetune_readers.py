@@ -9,7 +9,7 @@ from funcnet.tasks.finetuning.examples import Columns, TextExample, read_choices
 from funcnet.tasks.finetuning.glue import glue_task, read_glue
 from funcnet.tasks.finetuning.squad import read_squad
 from funcnet.tasks.finetuning.tables import read_table
-from funcnet.tasks.finetuning.text_task import TextTask
+from funcnet.tasks.finetuning.text_task import TextTask, learn_labels
 from funcnet.tasks.finetuning.token_task import TokenTask
 from tests import real_data
 
@@ -78,7 +78,13 @@ def test_a_file_that_is_not_there(tmp_path):
 TEXTS = [
     ("sentence,label\na,b\n", {}, r"line 1: no column 'text'; expected 'text', 'label', got 'sentence', 'label'"),
     ("text,label\na,\n", {}, r"line 2, column 'label': expected a label, got nothing"),
-    ("text,label\na,1\nb,nan\n", {"numbers": True}, r"line 3, column 'label': expected a finite number, got 'nan'"),
+    (
+        "text,label\na,1\nb,nan\n",
+        {"numbers": True},
+        r"line 3, column 'label': expected a number below 1e\+37, got 'nan'",
+    ),
+    ("text,label\na,1e300\n", {"numbers": True}, r"line 2, column 'label': expected a number below .*, got '1e300'"),
+    ("text;label\na;b\n", {}, r"got 'text;label'. Part the columns by commas"),
     ("text,label\na,b\n", {"pairs": True}, r"no column 'text_b'; expected 'text', 'text_b', 'label'"),
 ]
 
@@ -97,6 +103,58 @@ def test_a_text_that_is_none(tmp_path):
 def test_plain_lines_have_no_columns(tmp_path):
     (example,) = read_texts(write(tmp_path, "a.txt", "so it goes\n"), Columns(text="Body"), labelled=False)
     assert example.text == "so it goes"
+
+
+@pytest.mark.parametrize(
+    ("label", "numbers", "message"),
+    [
+        ("[1, 2]", True, r"column 'label': expected a number below .*, got \[1, 2\]"),
+        ('["x", null]', False, r"column 'label': expected a label, got nothing"),
+        ('{"a": 1}', False, r"column 'label': expected a label, got \{'a': 1\}"),
+    ],
+)
+def test_labels_of_another_kind_are_named(tmp_path, label, numbers, message):
+    file = write(tmp_path, "a.jsonl", f'{{"text": "a", "label": {label}}}')
+    with pytest.raises(ValueError, match=f"a.jsonl, line 1, {message}"):
+        read_texts(file, Columns(), numbers=numbers)
+
+
+def test_lists_and_single_labels_do_not_mix(tmp_path):
+    rows = '{"text": "a", "label": ["good", "cheap"]}\n{"text": "b", "label": "good"}\n'
+    mixed = read_texts(write(tmp_path, "a.jsonl", rows), Columns())
+    with pytest.raises(ValueError, match=r"a.jsonl, line 2: expected a list of labels, .* got 'good'. Write lists"):
+        TextTask().learn(mixed)
+    one = TextTask(labels=("cheap", "good"))
+    with pytest.raises(ValueError, match=r"line 1: expected one label, .* got \('good', 'cheap'\). Write one label"):
+        one.scores(mixed, [{"label": "good"}] * 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "labels"),
+    [
+        (["10", "9", "-1"], ("-1", "9", "10")),
+        (["--1", "2"], ("--1", "2")),
+        (["1", "01", "0"], ("0", "01", "1")),
+    ],
+)
+def test_labels_that_look_like_numbers(given, labels):
+    assert learn_labels([(name,) for name in given]) == labels
+
+
+def test_oranges_head_is_passed_over_in_its_own_files_alone(tmp_path):
+    content = "text\tlabel\nd\tc\nfine\tgood\n"
+    assert [len(read_table(write(tmp_path, name, content)).rows) for name in ("a.tab", "a.tsv")] == [1, 2]
+
+
+def test_utf_16_is_named(tmp_path):
+    (tmp_path / "a.csv").write_bytes("text,label\na,b\n".encode("utf-16"))
+    with pytest.raises(ValueError, match=r"line 1, byte 1: not UTF-8; .*iconv -f utf-16 -t utf-8"):
+        read_table(tmp_path / "a.csv")
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="expected a file, got a folder"):
+        read_table(tmp_path)
 
 
 def test_labels_are_learned_and_unseen_ones_named(tmp_path):
@@ -206,6 +264,25 @@ def test_what_is_wrong_with_tagged_words_is_named(tmp_path, name, content, messa
         read_tokens(write(tmp_path, name, content), Columns())
 
 
+@pytest.mark.parametrize("value", ["null", "[1]", "{}"])
+def test_words_that_are_none(tmp_path, value):
+    file = write(tmp_path, "a.jsonl", f'{{"tokens": ["a", {value}]}}')
+    with pytest.raises(ValueError, match=r"line 1, column 'tokens': expected words, got .* among them"):
+        read_tokens(file, Columns(), labelled=False)
+
+
+def test_no_row_of_conlls_is_lost(tmp_path):
+    """A document may begin right above its first sentence, and a no-break space is a letter."""
+    file = write(tmp_path, "a.conll", "-DOCSTART- O\nEU\u00a0! B-ORG\nrules O\n-DOCSTART- O\nok O\n")
+    assert [example.words for example in read_tokens(file, Columns())] == [["EU\u00a0!", "rules"], ["ok"]]
+
+
+def test_conlls_columns_in_a_txt_are_no_sentences(tmp_path):
+    file = write(tmp_path, "test.txt", "EU NNP B-ORG\nrejects VBZ O\n\nPeter NNP O\n")
+    found = [TokenTask(labels=labels).read(file, labelled=False) for labels in (("B-ORG", "O"), ("X", "Y"))]
+    assert [len(examples) for examples in found] == [2, 3] and found[0][0].words == ["EU", "rejects"]
+
+
 def test_one_tag_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"line 1: one tag, 'O', in all training sentences"):
         TokenTask().learn(read_tokens(write(tmp_path, "a.conll", "a O\nb O\n"), Columns()))
@@ -218,6 +295,12 @@ def test_choices(tmp_path):
     assert (example.text, example.choices, example.label) == ("He ran.", ["He fell", "He sang"], 1)
 
 
+def test_choices_are_counted_by_their_names(tmp_path):
+    content = "text,choice10,choice2,choice1,label\na,ten,two,one,2\n"
+    (example,) = read_choices(write(tmp_path, "a.csv", content), Columns())
+    assert example.choices == ["one", "two", "ten"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -225,6 +308,10 @@ def test_choices(tmp_path):
         ('{"text":"a","choices":["x"],"label":0}', r"line 1: expected at least 2 choices, got 1 choices"),
         ('{"text":"a","choices":["x","y"],"label":0}\n{"text":"a","choices":["x","y","z"],"label":0}',
          r"line 2: expected 2 choices, got 3 choices"),
+        ('{"text":"a","choices":["x",null],"label":0}', r"line 1, column 'choices': expected texts, got None"),
+        ('{"text":"a","choices":["x","y"],"label":0.5}', r"line 1: expected a label from 0 to 1, got 0.5"),
+        ('{"text":"a","choice0":"x","choice1":"y","label":0}\n{"text":"a","choice0":"x","label":0}',
+         r"line 2, column 'choice1': expected a text, got nothing"),
         ('{"text":"a","label":0}', r"no choices; expected a column 'choices' \(a list\) or choice0"),
     ],
 )  # fmt: skip
@@ -266,7 +353,14 @@ def test_questions_without_answers(tmp_path):
     ("content", "message"),
     [
         ("{", r"line 1, character 2: no JSON"),
-        ("{}", r"not SQuAD's format; .* got none of 'data'"),
+        ("{}", r"not SQuAD's format; expected the file to have 'data', a list, got \{\}"),
+        ("[1]", r"expected the file to have 'data', a list, got \[1\]"),
+        ('{"data": [{}]}', r"expected an article of data to have 'paragraphs', a list, got \{\}"),
+        ('{"data": [{"paragraphs": [{"context": null, "qas": [{}]}]}]}', r"a paragraph to have 'context', a text"),
+        (
+            '{"data": [{"paragraphs": [{"context": "So", "qas": [{}]}]}]}',
+            r"question 1 of the context 'So' to have 'id'",
+        ),
         ('{"data": []}', r"holds no questions"),
     ],
 )
@@ -275,10 +369,28 @@ def test_what_is_wrong_with_a_file_of_questions_is_named(tmp_path, content, mess
         read_squad(write(tmp_path, "squad.json", content))
 
 
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"question": None}, r"question 'q7' to have 'question', a text, got None"),
+        ({"is_impossible": "no"}, r"question 'q7' to have 'is_impossible', true or false, got 'no'"),
+        ({"answers": {"text": ["cat"]}}, r"question 'q7' to have 'answers', a list, got \{'text': \['cat'\]\}"),
+        ({"answers": [{"text": 3, "answer_start": 0}]}, r"each answer of question 'q7' to have 'text', a text, got 3"),
+        ({"answers": [{"text": "cat", "answer_start": "4"}]}, r"to have 'answer_start', a whole number, got '4'"),
+    ],
+)
+def test_a_field_of_another_kind_is_named_with_its_line(tmp_path, more, message):
+    file = squad_file(tmp_path, **{"answers": []} | more)
+    with pytest.raises(
+        ValueError, match=r"squad.json: line 11, character 8, not SQuAD's format; expected .*" + message
+    ):
+        read_squad(file)
+
+
 def test_a_question_that_is_there_twice(tmp_path):
     qa = {"id": "q", "question": "Who?", "answers": [{"text": "The", "answer_start": 0}]}
     data = {"data": [{"paragraphs": [{"context": "The cat", "qas": [qa, qa]}]}]}
-    with pytest.raises(ValueError, match="question 'q' is there 2 times"):
+    with pytest.raises(ValueError, match=r"line 1, character .*question 'q' is there 2 times; expected each id once"):
         read_squad(write(tmp_path, "squad.json", json.dumps(data)))
 
 

@@ -32,6 +32,10 @@ class ChoiceTask:
     metric: str = "accuracy"
 
     @property
+    def figures(self) -> tuple[str, ...]:
+        return ("accuracy",)
+
+    @property
     def model(self) -> Callable[[bert.BertConfig], Any]:
         return bert.BertForMultipleChoice
 

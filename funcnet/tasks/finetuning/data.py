@@ -61,15 +61,21 @@ def prepare(config: FinetuningConfig) -> Prepared:
 
     Raises:
         FileNotFoundError: a file or the model's directory is not there.
-        ValueError: something in a file is wrong; names file, line and column.
+        ValueError: something in a file is wrong; names file, line and column. A setting that does not go with them.
     """
     model = bert.BertConfig.load(config.model)
     tokenizer = text.load_tokenizer(config.model)
     check_fit(tokenizer, model.vocab_size, model.max_position_embeddings, config.seq_len, str(config.model))
     task = make_task(config)
     train_file, validation_file = _files(config)
+    _require_measure(config, is_validated=bool(validation_file or config.split))
     examples: Sequence[Any] = task.read(train_file, labelled=True)
     task = task.learn(examples)
+    if config.metric not in (None, "loss", *task.figures):
+        raise ValueError(
+            f"finetune: --metric; expected one of loss, {', '.join(task.figures)}, got {config.metric!r}. Name one of "
+            "them."
+        )
     held_out: Sequence[Any] | None = None
     if validation_file is not None:
         held_out = task.read(validation_file, labelled=True)
@@ -147,6 +153,20 @@ def _files(config: FinetuningConfig) -> tuple[Path, Path | None]:
             "got another folder. Name the file in it."
         )
     return config.train / "train.tsv", config.validation or config.train / glue.dev
+
+
+def _require_measure(config: FinetuningConfig, *, is_validated: bool) -> None:
+    """Refuses what would silently do nothing."""
+    if not is_validated and config.patience:
+        raise ValueError(
+            f"finetune: --patience {config.patience}; expected examples to measure on, got none. Name a --validation "
+            "file, or give a --split above 0."
+        )
+    if not is_validated and config.test is None and config.seeds > 1:
+        raise ValueError(
+            f"finetune: --seeds {config.seeds}; expected examples to measure them on, got none. Name a --validation or "
+            "--test file, or give a --split above 0."
+        )
 
 
 def _told(name: str, part: Part, seq_len: int) -> str:

@@ -37,6 +37,7 @@ class Columns:
 
 
 DEFAULT = Columns()
+LARGEST = 1e37  # numbers are learned in float32
 
 
 @dataclass(frozen=True)
@@ -101,19 +102,24 @@ def read_texts(
     _require_columns(table, [text, *([second] if pairs else []), *([label] if labelled else [])])
     examples = []
     for row in table.rows:
-        value = _label(table.file, row, label, columns.separator, numbers) if labelled else None
+        value = None
+        if labelled:
+            cell, where = row.values.get(label), f"read_table: {place(table.file, row.line)}, column {label!r}"
+            value = _number(where, cell) if numbers else _classes(where, cell, columns.separator)
         one = _text(table.file, row, text)
         other = _text(table.file, row, second) if pairs else None
         examples.append(TextExample(one, other, value, place(table.file, row.line)))
     return examples
 
 
-def read_tokens(path: str | Path, columns: Columns, *, labelled: bool = True) -> list[TokenExample]:
+def read_tokens(
+    path: str | Path, columns: Columns, *, labelled: bool = True, known: Sequence[str] = ()
+) -> list[TokenExample]:
     """Sentences of words: JSON lines with two lists, or CoNLL's columns; without labels also plain lines of text.
 
-    CoNLL's columns: a word a line, its tag the last of the columns that white space parts, an empty line between
+    CoNLL's columns: a word a line, its tag the last of the columns that blanks or tabs part, an empty line between
     sentences, `-DOCSTART-` between documents. Without labels a `.txt` holds a sentence a line, and words are what
-    white space parts.
+    white space parts; unless all its lines end in one of the `known` tags, as CoNLL's `test.txt` does.
 
     Raises:
         ValueError: as `read_table`; ragged columns; lists of different lengths.
@@ -121,7 +127,7 @@ def read_tokens(path: str | Path, columns: Columns, *, labelled: bool = True) ->
     path = Path(path)
     if path.suffix.lower() in (".jsonl", ".json", ".ndjson"):
         return _token_objects(read_table(path), columns, labelled)
-    if path.suffix.lower() == ".txt" and not labelled:
+    if path.suffix.lower() == ".txt" and not labelled and not _ends_in_tags(read_text(path), known):
         rows = read_table(path).rows
         return [TokenExample(row.values["text"].split(), None, place(path, row.line)) for row in rows]
     return _conll(path, labelled)
@@ -140,6 +146,7 @@ def read_choices(path: str | Path, columns: Columns, *, labelled: bool = True) -
     second = columns.second if columns.second else "text_b" if "text_b" in table.columns else None
     _require_columns(table, [text, *([second] if second else []), *([label] if labelled else [])])
     numbered = [name for name in table.columns if re.fullmatch(r"(choice|ending)_?\d+", name)]
+    numbered.sort(key=lambda name: int(re.sub(r"\D", "", name)))  # so the label counts them, wherever they stand
     if "choices" not in table.columns and len(numbered) < 2:
         raise ValueError(
             f"read_choices: {table.file}: no choices; expected a column 'choices' (a list) or choice0, choice1, …, got "
@@ -148,11 +155,15 @@ def read_choices(path: str | Path, columns: Columns, *, labelled: bool = True) -
     examples: list[ChoiceExample] = []
     for row in table.rows:
         where = place(table.file, row.line)
-        found = row.values.get("choices") if "choices" in table.columns else [row.values[name] for name in numbered]
+        in_list = "choices" in table.columns
+        found = row.values.get("choices") if in_list else [_text(table.file, row, name) for name in numbered]
         expected = len(examples[0].choices) if examples else None
         if not isinstance(found, list) or len(found) < 2 or len(found) != (expected or len(found)):
             got = f"{len(found)} choices" if isinstance(found, list) else repr(found)
             raise ValueError(f"read_choices: {where}: expected {expected or 'at least 2'} choices, got {got}. Mend it.")
+        wrong = [choice for choice in found if not isinstance(choice, str)]
+        if wrong:
+            raise ValueError(f"read_choices: {where}, column 'choices': expected texts, got {wrong[0]!r:.40}. Mend it.")
         begin = f"{_text(table.file, row, second)} " if second else ""
         choices = [f"{begin}{choice}" for choice in found]
         which = _choice(where, row.values.get(label), len(choices)) if labelled else None
@@ -172,9 +183,15 @@ def place(path: Path, line: int) -> str:
 def _require_columns(table: Table, names: Sequence[str]) -> None:
     missing = [name for name in names if name not in table.columns]
     if missing:
+        has_other_sign = len(table.columns) == 1 and any(sign in table.columns[0] for sign in ";\t|")
+        advice = (
+            "Part the columns by commas (.csv) or tabs (.tsv)"
+            if has_other_sign
+            else "Rename the columns, or train with their names: --text-column, --second-column, --label-column"
+        )
         raise ValueError(
             f"read_table: {table.file}, line 1: no column {missing[0]!r}; expected {', '.join(map(repr, names))}, got "
-            f"{', '.join(map(repr, table.columns))}. Name the columns: --text-column, --second-column, --label-column."
+            f"{', '.join(map(repr, table.columns))}. {advice}."
         )
 
 
@@ -188,30 +205,37 @@ def _text(path: Path, row: Row, column: str) -> str:
     return value
 
 
-def _label(path: Path, row: Row, column: str, separator: str | None, numbers: bool) -> Any:
-    value = row.values.get(column)
-    where = f"read_table: {place(path, row.line)}, column {column!r}"
+def _classes(where: str, value: Any, separator: str | None) -> str | tuple[str, ...]:
     if isinstance(value, list):
-        return tuple(str(one) for one in value)
+        return tuple(_class(where, one) for one in value)
     if separator is not None and isinstance(value, str):
         return tuple(one.strip() for one in value.split(separator) if one.strip())
+    return _class(where, value)
+
+
+def _class(where: str, value: Any) -> str:
     if value is None or value == "":
         raise ValueError(f"{where}: expected a label, got nothing. Give every row one.")
-    if not numbers:
-        return str(value)
+    if isinstance(value, list | dict):
+        raise ValueError(f"{where}: expected a label, got {value!r:.40}. Mend the line.")
+    return str(value)
+
+
+def _number(where: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{where}: expected a finite number, got {value!r}. Mend the line, or use `classify`.")
+    if not abs(number) < LARGEST:
+        got = "nothing" if value in (None, "") else repr(value)
+        raise ValueError(f"{where}: expected a number below {LARGEST}, got {got}. Mend the line, or use `classify`.")
     return number
 
 
 def _choice(where: str, value: Any, count: int) -> int:
     try:
-        which = int(value)
-    except (TypeError, ValueError):
+        which = int(value) if isinstance(value, str) or int(value) == value else -1
+    except (TypeError, ValueError, OverflowError):
         which = -1
     if not 0 <= which < count:
         raise ValueError(f"read_choices: {where}: expected a label from 0 to {count - 1}, got {value!r}. Mend it.")
@@ -228,6 +252,11 @@ def _token_objects(table: Table, columns: Columns, labelled: bool) -> list[Token
         for name, value in zip((words, tags), lists, strict=False):
             if not isinstance(value, list):
                 raise ValueError(f"read_tokens: {where}, column {name!r}: expected a list, got {value!r}. Mend it.")
+            wrong = [one for one in value if not isinstance(one, str | int | float)]
+            if wrong:
+                raise ValueError(
+                    f"read_tokens: {where}, column {name!r}: expected words, got {wrong[0]!r:.40} among them. Mend it."
+                )
         filled = [[str(one) for one in value or []] for value in lists]
         if len(filled[0]) != len(filled[-1]):
             raise ValueError(
@@ -243,9 +272,11 @@ def _conll(path: Path, labelled: bool) -> list[TokenExample]:
     sentence: list[list[str]] = []
     width = begin = 0
     for number, line in enumerate([*read_text(path).split("\n"), ""], start=1):
-        cells = line.split()
+        cells = _cells(line)
+        if cells and cells[0] == "-DOCSTART-":
+            cells = []
         if not cells:
-            if sentence and sentence[0][0] != "-DOCSTART-":
+            if sentence:
                 tags = [row[-1] for row in sentence] if labelled else None
                 examples.append(TokenExample([row[0] for row in sentence], tags, place(path, begin)))
             sentence = []
@@ -267,3 +298,13 @@ def _conll(path: Path, labelled: bool) -> list[TokenExample]:
     if not examples:
         raise ValueError(f"read_tokens: {path} holds no sentences; expected at least one, got none. Name another file.")
     return examples
+
+
+def _cells(line: str) -> list[str]:
+    """What blanks and tabs part; other white space (a no-break space, say) belongs to a word."""
+    return [cell for cell in re.split(r"[ \t]+", line) if cell]
+
+
+def _ends_in_tags(text: str, known: Sequence[str]) -> bool:
+    rows = [cells for cells in map(_cells, text.split("\n")) if cells]
+    return all(len(cells) > 1 and cells[-1] in known for cells in rows)

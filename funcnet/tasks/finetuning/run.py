@@ -34,7 +34,6 @@ from funcnet.train import (
     Interruption,
     JsonLines,
     Restored,
-    RunError,
     TensorBoard,
     TrainingProgress,
     TrainState,
@@ -293,10 +292,6 @@ class _Best:
         figures, _ = self.run.measure((state.params, state.state), self.run.data.validation)
         if self.run.stop.requested:
             return {}
-        if self.run.metric not in figures:
-            raise RunError(
-                f"finetune: --metric; expected one of {', '.join(figures)}, got {self.run.metric!r}. Name one of them."
-            )
         goodness = _goodness(self.run.metric, figures[self.run.metric])
         if goodness > max(self.history, default=-np.inf):
             self.run.save(self.out, state)

@@ -17,6 +17,7 @@ from funcnet.tasks.finetuning.tables import read_text
 
 __all__ = ["Question", "exact_match", "f1_score", "normalize_answer", "read_squad", "squad_scores"]
 
+KINDS = {list: "a list", str: "a text", int: "a whole number", bool: "true or false"}
 SHOWN = 5  # wrong answers that a message lists
 
 
@@ -54,28 +55,27 @@ def read_squad(path: str | Path, *, labelled: bool = True) -> list[Question]:
     path = Path(path)
     text = read_text(path)
     try:
-        articles = json.loads(text)["data"]
-        questions = [
-            _question(path, text, paragraph, qa)
-            for article in articles
-            for paragraph in article["paragraphs"]
-            for qa in paragraph["qas"]
-        ]
+        articles = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(
             f"read_squad: {path}, line {error.lineno}, character {error.colno}: no JSON; expected SQuAD's format, got "
             f"'{error.msg}'. Mend it."
         ) from None
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            f"read_squad: {path}: not SQuAD's format; expected data, paragraphs, context, qas, id and question, got "
-            f"none of {error}. Write it so."
-        ) from None
+    form = _Form(path)
+    questions = [
+        _question(form, paragraph, number, qa)
+        for article in form.take(articles, "data", list, "the file")
+        for paragraph in form.take(article, "paragraphs", list, "an article of data")
+        for number, qa in enumerate(form.take(paragraph, "qas", list, "a paragraph"), start=1)
+    ]
     if not questions:
         raise ValueError(f"read_squad: {path} holds no questions; expected at least one, got none. Name another file.")
     twice = [q for q, count in collections.Counter(q.id for q in questions).items() if count > 1]
     if twice:
-        raise ValueError(f"read_squad: {path}: question {twice[0]!r} is there {_times(questions, twice[0])} times.")
+        raise ValueError(
+            f"read_squad: {path}: {_line_of(path, twice[0])}question {twice[0]!r} is there "
+            f"{_times(questions, twice[0])} times; expected each id once. Leave the copies out."
+        )
     if labelled:
         _check(path, questions)
     return questions
@@ -95,8 +95,8 @@ def squad_scores(
             threshold of 2.0.
 
     Returns:
-        {"exact", "f1", "total"}, and for 2.0 the two apart for questions with and without answer ("HasAns_exact", …),
-        and with `no_answer` also "best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh".
+        {"exact", "f1", "total"}, for 2.0 the two apart for questions with and without answer ("HasAns_exact", …), and
+        with `no_answer` "best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh".
 
     Raises:
         ValueError: a question has no prediction.
@@ -120,11 +120,11 @@ def squad_scores(
             ids = [q.id for q in questions if bool(q.answers) is has_answer]
             if ids:
                 scores |= _means(name, exact, f1, ids)
-        if no_answer is not None:
-            texts = {i: text for i, (text, _) in no_answer.items()}
-            odds = {i: score for i, (_, score) in no_answer.items()}
-            for name, raw in zip(("exact", "f1"), _each(gold, texts, second), strict=True):
-                scores |= _best(name, raw, texts, gold, odds)
+    if no_answer is not None:
+        texts = {i: text for i, (text, _) in no_answer.items()}
+        odds = {i: score for i, (_, score) in no_answer.items()}
+        for name, raw in zip(("exact", "f1"), _each(gold, texts, second), strict=True):
+            scores |= _best(name, raw, texts, gold, odds)
     return scores
 
 
@@ -163,13 +163,38 @@ def normalize_answer(text: str) -> str:
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", letters).split())
 
 
-def _question(path: Path, text: str, paragraph: Mapping[str, Any], qa: Mapping[str, Any]) -> Question:
-    impossible = qa.get("is_impossible")
-    found = [] if impossible else qa.get("answers") or []
-    answers = tuple((answer["text"], int(answer["answer_start"])) for answer in found)
+@dataclass(frozen=True)
+class _Form:
+    """Takes fields out of the JSON, and says where one is missing or of another kind."""
+
+    path: Path
+    identity: str = ""  # of the question
+
+    def take(self, holder: Any, name: str, kind: type, where: str) -> Any:
+        value = holder.get(name) if isinstance(holder, dict) else None
+        if type(value) is not kind:
+            got = f"{value!r:.60}" if isinstance(holder, dict) and name in holder else f"{holder!r:.60}"
+            raise ValueError(
+                f"read_squad: {self.path}: {self.identity and _line_of(self.path, self.identity)}not SQuAD's format; "
+                f"expected {where} to have {name!r}, {KINDS[kind]}, got {got}. Write it so."
+            )
+        return value
+
+
+def _question(form: _Form, paragraph: Any, number: int, qa: Any) -> Question:
+    context = form.take(paragraph, "context", str, "a paragraph")
+    where = f"question {number} of the context {context[:40]!r}"
+    given = qa.get("id") if isinstance(qa, dict) else None
+    identity = str(given) if isinstance(given, int) else form.take(qa, "id", str, where)
+    form, where = _Form(form.path, identity), f"question {identity!r}"
+    impossible = form.take(qa, "is_impossible", bool, where) if qa.get("is_impossible") is not None else None
+    has_none = impossible or qa.get("answers") is None
+    found = [] if has_none else form.take(qa, "answers", list, where)
+    take = lambda answer, name, kind: form.take(answer, name, kind, f"each answer of {where}")
+    answers = tuple((take(answer, "text", str), take(answer, "answer_start", int)) for answer in found)
     has_answer = None if impossible is None else not impossible
-    where = f"{path}, question {qa['id']!r}"
-    return Question(str(qa["id"]), qa["question"], paragraph["context"], answers, has_answer, where)
+    asked = form.take(qa, "question", str, where)
+    return Question(identity, asked, context, answers, has_answer, f"{form.path}, question {identity!r}")
 
 
 def _check(path: Path, questions: Sequence[Question]) -> None:

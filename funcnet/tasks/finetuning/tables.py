@@ -2,13 +2,14 @@
 
 - `.csv`: RFC 4180: commas, quotes doubled inside quotes, line breaks inside quotes; the first line names the columns.
 - `.tsv`, `.tab`: tabs, and quotes are letters like others (as GLUE's files are written); the first line names the
-  columns. Orange's three lines of head are known and passed over.
+  columns. In a `.tab` Orange's three lines of head are known and passed over.
 - `.jsonl`, `.ndjson`, `.json`: one object a line.
 - any other: one text a line.
 
 All are UTF-8, with or without a byte-order mark; line ends of any kind.
 """
 
+import codecs
 import csv
 import io
 import json
@@ -65,7 +66,8 @@ def read_table(path: str | Path) -> Table:
     if suffix == ".csv":
         table = _named(path, list(_csv_records(path, text)))
     elif suffix in TABS:
-        table = _named(path, _without_orange_head(list(tab_rows(text))))
+        records = list(tab_rows(text))
+        table = _named(path, _without_orange_head(records) if suffix == ".tab" else records)
     elif suffix in OBJECTS:
         table = _objects(path, text)
     else:
@@ -84,16 +86,18 @@ def read_text(path: Path) -> str:
         ValueError: it is not UTF-8.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"read_table: {path} is not there; expected a file, got nothing. Check the path.")
+        got = "a folder" if path.is_dir() else "nothing"
+        raise FileNotFoundError(f"read_table: {path} is not there; expected a file, got {got}. Check the path.")
     data = path.read_bytes()
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
+        coding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin1"
         raise ValueError(
             f"read_table: {path}, line {line}, byte {column}: not UTF-8; expected UTF-8 text, got byte "
-            f"0x{data[error.start]:02x}. Convert it (for example `iconv -f latin1 -t utf-8`)."
+            f"0x{data[error.start]:02x}. Convert it (for example `iconv -f {coding} -t utf-8`)."
         ) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 

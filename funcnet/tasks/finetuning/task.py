@@ -34,6 +34,10 @@ class Task(Protocol):
         """Which of the figures tells the best model; larger is better."""
 
     @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the figures of `scores` that may tell the best model."""
+
+    @property
     def model(self) -> Callable[[bert.BertConfig], nn.Module]:
         """The class of the model."""
 

@@ -1,6 +1,7 @@
 """A class, several classes or a number for a text or a pair of texts: `classify`, `pairs`, `regress`. C classes."""
 
 import dataclasses
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -42,6 +43,14 @@ class TextTask:
     metric: str = "accuracy"
 
     @property
+    def figures(self) -> tuple[str, ...]:
+        if self.name == "regress":
+            return "pearson", "spearman", "mse"
+        if self.several:
+            return "accuracy", "f1_macro", "f1_micro"
+        return "accuracy", "f1_macro", "matthews", *(["f1"] if len(self.labels) == 2 else [])
+
+    @property
     def model(self) -> Callable[[bert.BertConfig], Any]:
         return bert.BertForSequenceClassification
 
@@ -67,6 +76,7 @@ class TextTask:
         if self.name == "regress":
             return self
         several = any(isinstance(example.label, tuple) for example in examples)
+        _require_kind(examples, several)
         labels = learn_labels([example.label if several else (example.label,) for example in examples])
         if len(labels) < 2:
             raise ValueError(
@@ -92,7 +102,8 @@ class TextTask:
         if self.name == "regress":
             return np.array([example.label for example in examples], np.float32)
         known = {name: number for number, name in enumerate(self.labels)}
-        given = [e.label if isinstance(e.label, tuple) else (e.label,) for e in examples]
+        _require_kind(examples, self.several)
+        given = [e.label if self.several else (e.label,) for e in examples]
         for example, names in zip(examples, given, strict=True):
             unseen = [name for name in names if name not in known]
             if unseen:
@@ -151,10 +162,18 @@ def learn_labels(given: Sequence[Sequence[str]]) -> tuple[str, ...]:
     >>> learn_labels([("10",), ("9",)]), learn_labels([("b", "a"), ("a",)])
     (('9', '10'), ('a', 'b'))
     """
-    seen = {name for names in given for name in names}
-    if all(name.lstrip("-").isdecimal() for name in seen):
-        return tuple(sorted(seen, key=int))
-    return tuple(sorted(seen))
+    seen = sorted({name for names in given for name in names})
+    return tuple(sorted(seen, key=int) if all(re.fullmatch(r"-?\d+", name) for name in seen) else seen)
+
+
+def _require_kind(examples: Sequence[TextExample], several: bool) -> None:
+    """One label everywhere, or lists of them everywhere."""
+    wrong = next((example for example in examples if isinstance(example.label, tuple) is not several), None)
+    if wrong is not None:
+        raise ValueError(
+            f"finetune: {wrong.where}: expected {'a list of labels' if several else 'one label'}, as other training "
+            f"examples have, got {wrong.label!r}. Write {'lists' if several else 'one label'} everywhere."
+        )
 
 
 def right(logits: jax.Array, labels: jax.Array) -> jax.Array:

@@ -35,6 +35,10 @@ class TokenTask:
         return "f1" if self._is_entities else "accuracy"
 
     @property
+    def figures(self) -> tuple[str, ...]:
+        return "accuracy", *(["precision", "recall", "f1"] if self._is_entities else [])
+
+    @property
     def model(self) -> Callable[[bert.BertConfig], Any]:
         return bert.BertForTokenClassification
 
@@ -43,7 +47,7 @@ class TokenTask:
         return postprocess.spell_entities(self.labels)
 
     def read(self, path: Path, *, labelled: bool) -> list[TokenExample]:
-        return read_tokens(path, self.columns, labelled=labelled)
+        return read_tokens(path, self.columns, labelled=labelled, known=self.labels)
 
     def learn(self, examples: Sequence[TokenExample]) -> "TokenTask":
         labels = learn_labels([example.tags or () for example in examples])
@@ -96,5 +100,5 @@ class TokenTask:
     def scores(self, examples: Sequence[TokenExample], predictions: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         true, guessed = [e.tags or [] for e in examples], [p["tags"] for p in predictions]
         pairs = [a == b for t, g in zip(true, guessed, strict=True) for a, b in zip(t, g, strict=True)]
-        accuracy = {"accuracy": float(np.mean(pairs))}
+        accuracy = {"accuracy": float(np.mean(pairs)) if pairs else 0.0}
         return accuracy | (entity_scores(true, guessed) if self._is_entities else {})
