@@ -10,14 +10,19 @@ import importlib.util
 import os
 from pathlib import Path
 
-FLAGS = ["--xla_force_host_platform_device_count=8"]
-if os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1":
-    # Thousands of programs of a few numbers each: half of the time went into kernels that are fast on large ones.
-    FLAGS += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
-os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS])
+# Under JAX_DISABLE_MOST_OPTIMIZATIONS thousands of programs of a few numbers each are compiled: half of the time went
+# into kernels that are fast on large ones.
+os.environ["XLA_FLAGS"] = " ".join(
+    [
+        os.environ.get("XLA_FLAGS", ""),
+        "--xla_force_host_platform_device_count=8",
+        *["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
+        * (os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1"),
+    ]
+)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's: the workers have the cores
+# torch's threads: the workers have the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else str(os.cpu_count()))
 
 import jax
 
