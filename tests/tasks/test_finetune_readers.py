@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from funcnet.tasks.finetuning.data import split
+from funcnet.tasks.finetuning.configuration import FinetuningConfig
+from funcnet.tasks.finetuning.data import make_task, split
 from funcnet.tasks.finetuning.examples import Columns, TextExample, read_choices, read_texts, read_tokens
 from funcnet.tasks.finetuning.glue import glue_task, read_glue
 from funcnet.tasks.finetuning.squad import read_squad
@@ -228,6 +229,17 @@ def test_what_is_wrong_with_a_file_of_glues_is_named(tmp_path, name, content, me
     file = write(tmp_path, f"{name}/train.tsv", content)
     with pytest.raises(ValueError, match=message):
         read_glue(file, glue_task(file))
+
+
+def test_a_folder_may_be_called_as_one_of_glues(tmp_path):
+    for name in ("rte", "cola", "STS-B"):
+        file = write(tmp_path, f"{name}/train.tsv", "text\tlabel\nfine\tgood\n")
+        (example,) = TextTask().read(file, labelled=True)
+        assert (example.text, example.label) == ("fine", "good")
+        config = FinetuningConfig("classify", model=tmp_path, train=file, out=tmp_path)
+        assert make_task(config).metric in TextTask(labels=("a", "b")).figures
+    with pytest.raises(FileNotFoundError, match=r"none.tsv is not there"):
+        TextTask().read(tmp_path / "rte" / "none.tsv", labelled=True)
 
 
 def test_the_wrong_task_for_a_folder_of_glues(tmp_path):

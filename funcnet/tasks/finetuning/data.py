@@ -104,8 +104,9 @@ def make_task(config: FinetuningConfig) -> Task:
         return ChoiceTask(columns)
     if config.task == "answer":
         return AnswerTask(config.doc_stride, config.n_best, config.max_answer, config.null_threshold)
-    glue = glue_task(config.train)
-    return TextTask(config.task, columns, metric=glue.metric if glue else MEASURED_BY[config.task])
+    glue, is_number = glue_task(config.train), config.task == "regress"
+    metric = glue.metric if glue and glue.is_number is is_number else MEASURED_BY[config.task]
+    return TextTask(config.task, columns, metric=metric)
 
 
 def split(examples: Sequence[Any], share: float, *, seed: int) -> tuple[list[Any], list[Any]]:

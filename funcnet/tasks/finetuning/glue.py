@@ -10,7 +10,7 @@ from pathlib import Path
 from funcnet.tasks.finetuning.examples import TextExample, place
 from funcnet.tasks.finetuning.tables import read_text, tab_rows
 
-__all__ = ["GlueTask", "glue_task", "read_glue"]
+__all__ = ["GlueTask", "glue_task", "is_glues", "read_glue"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,15 @@ def glue_task(path: str | Path) -> GlueTask | None:
     folder = path.name if path.suffix.lower() != ".tsv" else path.parent.name
     plain = "".join(folder.lower().split("-"))
     return next((task for task in TASKS if "".join(task.name.lower().split("-")) == plain), None)
+
+
+def is_glues(path: Path, task: GlueTask) -> bool:
+    """Whether a file begins as GLUE's do: a folder of that name may hold a person's own table."""
+    if not path.is_file():
+        return False
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        columns = file.readline().rstrip("\n").split("\t")
+    return task.text in columns or (task.name == "CoLA" and len(columns) == len(COLA_COLUMNS))
 
 
 def read_glue(path: str | Path, task: GlueTask, *, labelled: bool = True) -> tuple[list[TextExample], list[int]]:

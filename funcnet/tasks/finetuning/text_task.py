@@ -18,7 +18,7 @@ from funcnet.models.bert import losses, postprocess
 from funcnet.tasks.finetuning import metrics
 from funcnet.tasks.finetuning.encoding import Encoded, encode
 from funcnet.tasks.finetuning.examples import DEFAULT, Columns, TextExample, read_texts
-from funcnet.tasks.finetuning.glue import glue_task, read_glue
+from funcnet.tasks.finetuning.glue import glue_task, is_glues, read_glue
 from funcnet.tasks.finetuning.task import Batch, Sums
 
 __all__ = ["TextTask", "learn_labels", "right"]
@@ -56,7 +56,7 @@ class TextTask:
 
     def read(self, path: Path, *, labelled: bool) -> list[TextExample]:
         glue = glue_task(path) if path.suffix.lower() == ".tsv" and self.columns.text is None else None
-        if glue is None:
+        if glue is None or not is_glues(path, glue):
             pairs = True if self.name == "pairs" or self.columns.second else None
             numbers = self.name == "regress"
             return read_texts(path, self.columns, pairs=pairs, numbers=numbers, labelled=labelled)
