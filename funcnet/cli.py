@@ -3,9 +3,10 @@
 import dataclasses
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import tyro
 
@@ -224,6 +225,18 @@ Command = (
 )
 
 
+def _say(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning as a line of its own: whoever runs a command has no use for the line of the source."""
+    print(f"funcnet: {message}", file=sys.stderr)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line.
 
@@ -241,7 +254,9 @@ def main(arguments: list[str] | None = None) -> None:
         config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
     )
     try:
-        code = COMMANDS[type(command)](command)
+        with warnings.catch_warnings():
+            warnings.showwarning = _say
+            code = COMMANDS[type(command)](command)
     except (ValueError, OSError) as error:
         if os.environ.get("FUNCNET_TRACEBACK"):
             raise

@@ -33,8 +33,9 @@ def lamb(
     p ← p − rate · ratio · u,   ratio = ‖p‖ / ‖u‖       for each tensor; 1 where either norm is 0
 
     A tensor without decay keeps ratio 1, unless `use_nvlamb`: biases and LayerNorms start at 0 and 1, and their length
-    says little. A stacked leaf (`nn.Repeat(scan=True)`, the segment `*` in its name) holds the tensors of many layers
-    and has a ratio for each of them, so that both forms train alike.
+    says little. So with `weight_decay=0` all of them do, as in apex. A stacked leaf (`nn.Repeat(scan=True)`, the
+    segment `*` in its name) holds the tensors of many layers and has a ratio for each of them, so that both forms train
+    alike.
 
     Args:
         learning_rate: a number or a schedule (`lamb_schedule`).
@@ -59,7 +60,7 @@ def lamb(
 
     Example:
         >>> params = {"fc": {"weight": jnp.array([3.0, 4.0]), "bias": jnp.ones(2)}}
-        >>> optimizer = lamb(0.1, weight_decay=0.0, no_decay="**.bias")
+        >>> optimizer = lamb(0.1, no_decay="**.bias")
         >>> grads = jax.tree.map(jnp.ones_like, params)
         >>> updates, _ = optimizer.update(grads, optimizer.init(params), params)
         >>> moved = float(jnp.linalg.norm(updates["fc"]["weight"]))  # a tenth of the weight's length, 5
@@ -70,7 +71,8 @@ def lamb(
         You et al., 2020, "Large batch optimization for deep learning: training BERT in 76 minutes"; NVIDIA/apex,
         `FusedLAMB` (`csrc/multi_tensor_lamb.cu`).
     """
-    exempt = () if use_nvlamb else no_decay
+    undecayed = no_decay if weight_decay else "**"
+    exempt = () if use_nvlamb else undecayed
     return optax.chain(
         optax.identity() if max_norm is None else clip_by_global_norm(max_norm),
         scale_by_bert_adam(b1, b2, eps, bias_correction=bias_correction),

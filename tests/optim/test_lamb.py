@@ -36,12 +36,13 @@ def apex(params, gradients, rate_at, *, use_nvlamb=False, decay=0.01, b1=0.9, b2
 
 @pytest.mark.parametrize("scale", [0.01, 1.0], ids=["below the clipping norm", "clipped"])
 @pytest.mark.parametrize("use_nvlamb", [False, True])
-def test_lamb_is_apexs_fused_lamb(scale, use_nvlamb):
+@pytest.mark.parametrize("decay", [0.01, 0.0])
+def test_lamb_is_apexs_fused_lamb(scale, use_nvlamb, decay):
     params, gradients = start_and_gradients(scale)
     schedule = optim.lamb_schedule(0.01, 5, 50)
-    ours = run(optim.lamb(schedule, use_nvlamb=use_nvlamb), params, gradients)
+    ours = run(optim.lamb(schedule, weight_decay=decay, use_nvlamb=use_nvlamb), params, gradients)
     rate_at = lambda t: 0.01 * (t + 1) / 5 if t + 1 < 5 else 0.01 * (1 - (t + 1) / 50) ** 0.5
-    theirs = apex(params, gradients, rate_at, use_nvlamb=use_nvlamb)
+    theirs = apex(params, gradients, rate_at, use_nvlamb=use_nvlamb, decay=decay)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
 

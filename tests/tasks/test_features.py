@@ -1,6 +1,7 @@
 """Features against transformers' hidden states, and the files that they are written to."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -16,6 +17,7 @@ from funcnet.tasks.features.command import FeaturesArguments, features
 from tests import real_data
 from tests.examples import first_of
 from tests.models.transformers_bert import make_reference
+from tests.tasks.command import run_here
 from tests.tracing import traced
 
 SIZES = {
@@ -147,6 +149,17 @@ def test_the_command(folder, tmp_path, capsys):
     expected = theirs(folder, ["the cat sat", ("the dog ||| lay", "rain fell"), "", "the roof"], (-1, 0))
     assert code == 0 and "4 texts" in capsys.readouterr().out
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), [v.mean(1) for _, v in expected], rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.filterwarnings("default:BertConfig")
+def test_a_warning_is_a_line(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "model")
+    file = tmp_path / "model/config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"frobnicate": 3}))
+    (tmp_path / "a.txt").write_text("the cat\n")
+    assert run_here("features", tmp_path / "model", tmp_path / "a.txt", "--out", tmp_path / "a.npy") == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("funcnet: BertConfig: ") and "got frobnicate" in line
 
 
 @pytest.mark.slow
