@@ -13,6 +13,7 @@ import transformers
 
 from funcnet import text
 from funcnet.models import bert
+from funcnet.tasks.finetuning import directory
 from tests.models.conftest import WORDS
 from tests.models.transformers_bert import make_reference
 
@@ -183,6 +184,23 @@ def test_what_is_wrong_is_said(served):
     (path / "config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
     with pytest.raises(ValueError, match=r"the architecture tells no task; .* got BertModel. Name it: task="):
         bert.inference(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "expected a JSON object, got something else"),
+        ("[1]", "expected a JSON object, got something else"),
+        ('{"seq_len": "64"}', "seq_len; expected a whole number from 1 on, got '64'"),
+        ('{"doc_stride": 0}', "doc_stride; expected a whole number from 1 on, got 0"),
+    ],
+)
+def test_settings_that_were_changed_by_hand(served, content, message):
+    path, *_ = served(transformers.BertForQuestionAnswering)
+    (path / "finetuning.json").write_text(content)
+    for load in (bert.inference, directory.load):
+        with pytest.raises(ValueError, match=f"finetuning.json.*{message}"):
+            load(path)
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ def test_plain_lines_have_no_columns(tmp_path):
     ("label", "numbers", "message"),
     [
         ("[1, 2]", True, r"column 'label': expected a number below .*, got \[1, 2\]"),
+        ("1" + "0" * 400, True, r"column 'label': expected a number below .*, got 1000"),
         ('["x", null]', False, r"column 'label': expected a label, got nothing"),
         ('{"a": 1}', False, r"column 'label': expected a label, got \{'a': 1\}"),
     ],
@@ -151,6 +152,18 @@ def test_utf_16_is_named(tmp_path):
     (tmp_path / "a.csv").write_bytes("text,label\na,b\n".encode("utf-16"))
     with pytest.raises(ValueError, match=r"line 1, byte 1: not UTF-8; .*iconv -f utf-16 -t utf-8"):
         read_table(tmp_path / "a.csv")
+
+
+HALF = r"line 2: half a character, \\ud83d; expected whole ones"
+
+
+def test_half_of_an_emoji_is_named(tmp_path):
+    """As texts have them that were cut in JavaScript: UTF-8 has no bytes for it."""
+    lines = '{"text": "\\\\ud83d \\ud83d\\ude00"}\n{"text": "\\ud83d"}\n'
+    with pytest.raises(ValueError, match=rf"a.jsonl, {HALF}"):
+        read_table(write(tmp_path, "a.jsonl", lines))
+    with pytest.raises(ValueError, match=rf"a.json, {HALF}"):
+        read_squad(write(tmp_path, "a.json", '{"data":\n "\\ud83d"}'))
 
 
 def test_a_folder_is_no_file(tmp_path):

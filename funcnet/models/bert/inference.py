@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from funcnet.models.bert.configuration import BertConfig
 from funcnet.models.bert.inference_tasks import Answer, Choice, Classify, FillMask, Guess, Served, Tokens
 from funcnet.models.bert.pretrained import from_pretrained
 
-__all__ = ["SETTINGS", "Guess", "Inference", "inference"]
+__all__ = ["SETTINGS", "Guess", "Inference", "inference", "read_settings"]
 
 SETTINGS = "finetuning.json"  # what `funcnet finetune` keeps beside the model: its longest row, how answers are sought
 
@@ -145,7 +145,7 @@ def inference(
         if min(values, default=1 if name == "lengths" else 0) < 1:
             raise ValueError(f"bert.inference: {name}; expected numbers from 1 on, got {values}. Raise them.")
     config = BertConfig.load(path)
-    told: Mapping[str, Any] = read_json(path / SETTINGS) or {}
+    told = read_settings(path)
     chosen = _task(path, task)
     tokenizer = text.load_tokenizer(path)
     text.require_fit(tokenizer, config.vocab_size, where=f"bert.inference: {path}")
@@ -171,6 +171,27 @@ def inference(
     if ahead:
         run.compile(progress)
     return Inference(chosen, served, run)
+
+
+def read_settings(directory: Path) -> dict[str, Any]:
+    """What `funcnet finetune` kept beside the model; empty where the directory is from elsewhere.
+
+    Raises:
+        ValueError: the file is there, and not as it was written.
+    """
+    file, counts = directory / SETTINGS, ("seq_len", "doc_stride", "n_best", "max_answer")
+    told = read_json(file) if file.exists() else {}
+    if not isinstance(told, dict):
+        raise ValueError(
+            f"bert.inference: {file}; expected a JSON object, got something else. Mend it, or remove it: then its "
+            "settings are the usual ones."
+        )
+    for name in counts:
+        if type(value := told.get(name, 1)) is not int or value < 1:
+            raise ValueError(
+                f"bert.inference: {file}: {name}; expected a whole number from 1 on, got {value!r}. Mend it."
+            )
+    return told
 
 
 def _task(path: Path, task: Task | None) -> Task:

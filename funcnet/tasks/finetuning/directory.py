@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from funcnet import nn, text
 from funcnet.files import read_json, write_json
 from funcnet.models import bert
-from funcnet.models.bert.inference import SETTINGS
+from funcnet.models.bert.inference import SETTINGS, read_settings
 from funcnet.tasks.finetuning.answer_task import AnswerTask
 from funcnet.tasks.finetuning.choice_task import ChoiceTask
 from funcnet.tasks.finetuning.encoding import check_fit
@@ -90,12 +90,12 @@ def load(directory: str | Path) -> FineTuned:
 
     Raises:
         FileNotFoundError: there is no such directory.
-        ValueError: it holds no fine-tuned BERT.
+        ValueError: it holds no fine-tuned BERT, or its files contradict each other.
     """
     directory = Path(directory)
     config = bert.BertConfig.load(directory)
     about = read_json(directory / "config.json") or {}
-    told = read_json(directory / SETTINGS) or {}
+    told = read_settings(directory)
     names = about.get("architectures") or ["none"]
     if names[0] not in ARCHITECTURES:
         raise ValueError(

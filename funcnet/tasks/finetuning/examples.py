@@ -224,7 +224,7 @@ def _class(where: str, value: Any) -> str:
 def _number(where: str, value: Any) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not abs(number) < LARGEST:
         got = "nothing" if value in (None, "") else repr(value)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from funcnet.tasks.finetuning.tables import read_text
+from funcnet.tasks.finetuning.tables import read_text, require_characters
 
 __all__ = ["Question", "exact_match", "f1_score", "normalize_answer", "read_squad", "squad_scores"]
 
@@ -61,6 +61,7 @@ def read_squad(path: str | Path, *, labelled: bool = True) -> list[Question]:
             f"read_squad: {path}, line {error.lineno}, character {error.colno}: no JSON; expected SQuAD's format, got "
             f"'{error.msg}'. Mend it."
         ) from None
+    require_characters(path, text, articles)
     form = _Form(path)
     questions = [
         _question(form, paragraph, number, qa)

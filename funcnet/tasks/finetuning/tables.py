@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Row", "Table", "read_table", "read_text", "tab_rows"]
+__all__ = ["Row", "Table", "read_table", "read_text", "require_characters", "tab_rows"]
 
 TABS, OBJECTS = (".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
 csv.field_size_limit(2**31 - 1)  # 128 kB by default, less than a long article
@@ -100,6 +100,28 @@ def read_text(path: Path) -> str:
             f"0x{data[error.start]:02x}. Convert it (for example `iconv -f {coding} -t utf-8`)."
         ) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def require_characters(path: Path, text: str, value: Any, line: int = 1) -> None:
+    """Refuses JSON with half a character in it (one of UTF-16's two, as `\\ud83d` alone), which no file can hold.
+
+    Args:
+        path: for the message.
+        text: the JSON.
+        value: what it says.
+        line: on which it begins.
+    """
+    if "\\ud" not in text and "\\uD" not in text:
+        return
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        line += text.count("\n", 0, max(0, text.lower().find(half)))
+        raise ValueError(
+            f"read_table: {path}, line {line}: half a character, {half}; expected whole ones, got a text that was cut "
+            "inside an emoji or the like. Leave the half out."
+        ) from None
 
 
 def tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -204,6 +226,7 @@ def _objects(path: Path, text: str) -> Table:
                 f"read_table: {path}, line {number}, character {error.colno}: no JSON; expected an object a line, got "
                 f"'{error.msg}'. Mend the line."
             ) from None
+        require_characters(path, line, value, number)
         if not isinstance(value, dict):
             raise ValueError(
                 f"read_table: {path}, line {number}: expected a JSON object, got {type(value).__name__}. "
