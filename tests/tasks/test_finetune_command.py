@@ -150,6 +150,18 @@ def test_a_run_that_has_finished_does_nothing_more(classified, capsys):
     assert "has finished" in capsys.readouterr().out
 
 
+def test_a_run_does_not_go_on_with_other_examples(model, tmp_path, capsys):
+    train, out = write_task(tmp_path, "classify", 12), tmp_path / "out"
+    more = ["--epochs", "1", "--split", "0"]
+    assert finetune("classify", model, train, out, *more) == 0
+    record = json.loads((out / "run.json").read_text())
+    (out / "run.json").write_text(json.dumps(record | {"finished": False}))
+    train.write_text(train.read_text() + "more soup,good\n")
+    capsys.readouterr()
+    assert finetune("classify", model, train, out, *more, "--resume") == 2
+    assert "digest of the training examples was" in capsys.readouterr().err
+
+
 @slow
 def test_stopped_and_resumed_it_ends_with_the_same_bits(classified, tmp_path, monkeypatch, capsys):
     config = json.loads((classified / "run.json").read_text())["config"]

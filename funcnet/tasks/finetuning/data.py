@@ -50,8 +50,10 @@ class Prepared:
 
     def fingerprint(self) -> dict[str, str]:
         """SHA-256 of the rows and labels, for a resumed run to compare."""
-        parts = {"train": self.train, "validation": self.validation, "test": self.test}
-        return {name: _digest(part.rows) for name, part in parts.items() if part is not None}
+        parts = {"training": self.train, "validation": self.validation, "test": self.test}
+        return {
+            f"digest of the {name} examples": _digest(part.rows) for name, part in parts.items() if part is not None
+        }
 
 
 def prepare(config: FinetuningConfig) -> Prepared:
