@@ -437,7 +437,7 @@ def test_all_of_torchs_methods_exist_or_are_told():
     torch = pytest.importorskip("torch")
     net = nn.Module()
     for name, value in inspect.getmembers(torch.nn.Module):
-        added = not getattr(value, "__module__", "torch").startswith("torch")  # transformers puts its own there
+        added = "transformers" in str(getattr(value, "__module__", ""))  # it puts methods of its own there
         if not name.startswith("_") and not added and not hasattr(net, name):
             refuses(f"Module.{name} does not exist here. ", lambda name=name: getattr(net, name), AttributeError)
 
