@@ -15,7 +15,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path`; what was written there takes `path`'s place when the block ends without error.
 
     The bytes are on the disk before the name points to them (fsync, rename, fsync of the directory): after a crash
-    `path` holds the old file or the new one.
+    `path` holds the old file or the new one. A device or a pipe is written to as it is.
 
     Raises:
         OSError: the directory is not there or cannot be written, or the disk is full; `path` is as it was.
@@ -29,6 +29,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
         ['a.txt']
     """
     path = Path(path)
+    if path.exists() and not path.is_file():  # a device such as /dev/null, or a pipe: written to, never replaced
+        yield path
+        return
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.touch()
