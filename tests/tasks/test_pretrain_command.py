@@ -44,6 +44,13 @@ def finished(corpus, tmp_path_factory):
 # --------------------------------------------------------------------------------------------------- what it writes
 
 
+def test_lamb_runs_at_its_own_rates(corpus, tmp_path):
+    more = ["--steps", 4, "--devices", 1, "--optimizer", "lamb", "--warmup", 0.5, "--learning-rate", 0.01]
+    assert run_here("pretrain", "--out", tmp_path / "run", "--corpus", corpus, *SMALL, *more) == 0
+    rates = [row["learning_rate"] for row in metrics(tmp_path / "run")]
+    np.testing.assert_allclose(rates, [0.005, 0.01 * 0.5**0.5, 0.005, 0], rtol=1e-5)  # NVIDIA's PolyWarmUpScheduler
+
+
 def test_the_directory_holds_what_the_contract_names(finished):
     files = {path.name for path in finished.iterdir()}
     assert {"config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json", "model.safetensors"} <= files

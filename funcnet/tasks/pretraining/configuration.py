@@ -86,10 +86,12 @@ class PretrainingConfig:
     """rows an update, over all devices and micro-batches"""
     accumulate: int = 1
     """micro-batches an update"""
+    optimizer: Literal["adamw", "lamb"] = "adamw"
+    """BERT's, or LAMB as NVIDIA trains it, for batches of thousands of rows; each with its own schedule"""
     learning_rate: float = 1.5e-3
     """its peak"""
     warmup: float = 0.1
-    """share of the steps in which the rate rises; then it falls linearly to 0"""
+    """share of the steps in which the rate rises; then it falls to 0, linearly, with lamb as a root"""
     weight_decay: float = 0.01
     """of weights, not of biases and LayerNorm"""
     precision: Literal["float32", "bfloat16"] = "float32"

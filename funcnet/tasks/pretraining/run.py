@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from funcnet import optim
 from funcnet.data import Prefetcher
@@ -146,6 +147,17 @@ def _model_config(config: PretrainingConfig) -> bert.BertConfig:
 # ------------------------------------------------------------------------------------------------------ the run
 
 
+def _optimizer(config: PretrainingConfig) -> tuple[optax.GradientTransformation, optax.Schedule]:
+    """Each with the schedule that it was published with."""
+    warmup = round(config.warmup * config.steps)
+    if config.optimizer == "lamb":
+        schedule = optim.lamb_schedule(config.learning_rate, warmup, config.steps)
+        return optim.lamb(schedule, weight_decay=config.weight_decay), schedule
+    schedule = optim.warmup_linear_decay(config.learning_rate, warmup, config.steps)
+    rates = bert.QUICK_START_RATES if config.start == "quick" else None
+    return optim.bert_adamw(schedule, weight_decay=config.weight_decay, rates=rates), schedule
+
+
 class _Run:
     """The pieces of one run, and what is done with them."""
 
@@ -160,13 +172,7 @@ class _Run:
     def train(self, checkpoints: Checkpoints, stop: Interruption) -> Outcome:
         """From the newest checkpoint, or from the start, to the last step or a signal."""
         config, plan = self.config, self.plan
-        warmup = round(config.warmup * config.steps)
-        schedule = optim.warmup_linear_decay(config.learning_rate, warmup, config.steps)
-        optimizer = optim.bert_adamw(
-            schedule,
-            weight_decay=config.weight_decay,
-            rates=bert.QUICK_START_RATES if config.start == "quick" else None,
-        )
+        optimizer, schedule = _optimizer(config)
         step = make_step(
             losses.make_objective(self.net),
             losses.counts,
