@@ -15,9 +15,10 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
+from funcnet.functional.hyperbolic import tanh_slope
 from funcnet.functional.varying import vary_like
 
-__all__ = ["MODES", "recur", "tanh"]
+__all__ = ["MODES", "recur"]
 
 State = tuple[jax.Array, ...]
 Weights = tuple[jax.Array | None, ...]
@@ -47,19 +48,6 @@ def recur(
     return _recur(
         mode, reverse, gates, tuple(vary_like(s, gates, *state, *weights, mask) for s in state), weights, mask
     )
-
-
-@jax.custom_jvp
-def tanh(x: jax.Array) -> jax.Array:
-    """tanh with a derivative that does not cancel where it is near 1.
-
-    >>> float(jax.grad(tanh)(9.0)) > 0
-    True
-    """
-    return jnp.tanh(x)
-
-
-tanh.defjvps(lambda tangent, value, x: _tanh_slope(x) * tangent)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -154,8 +142,8 @@ class _LSTM:
         g = jnp.tanh(x)
         c = f * before + i * g
         shown = jnp.tanh(c)
-        slopes = [g * i * (1 - i), before * f * (1 - f), i * _tanh_slope(x), shown * o * (1 - o)]
-        kept = (jnp.concatenate(slopes, -1), f, o * _tanh_slope(c))
+        slopes = [g * i * (1 - i), before * f * (1 - f), i * tanh_slope(x), shown * o * (1 - o)]
+        kept = (jnp.concatenate(slopes, -1), f, o * tanh_slope(c))
         if projection is None:
             return (o * shown, c), (*kept, None)
         return (_product(o * shown, projection), c), (*kept, o * shown)  # type: ignore[return-value]
@@ -188,7 +176,7 @@ class _GRU:
         candidate = pushed[:, 2 * size :] if bias is None else pushed[:, 2 * size :] + bias
         x = gates[:, 2 * size :] + r * candidate
         n = jnp.tanh(x)
-        by_n = not_z * _tanh_slope(x)
+        by_n = not_z * tanh_slope(x)
         slopes = [by_n * candidate * r * not_r, (before - n) * z * not_z, by_n]
         return (n + z * (before - n),), (jnp.concatenate(slopes, -1), z, r)
 
@@ -210,14 +198,8 @@ class _GRU:
         return (z * d_state[0] + (r + z_gate + n),)
 
 
-def _tanh_slope(x: jax.Array) -> jax.Array:
-    """1 - tanh² where that cancels too: XLA's tanh is a few last places off, and x multiplies the difference."""
-    small = jnp.exp(-2 * jnp.abs(x))
-    return 4 * small / jnp.square(1 + small)
-
-
 MODES: dict[str, Any] = {
-    "RNN_TANH": _Elman(jnp.tanh, _tanh_slope),
+    "RNN_TANH": _Elman(jnp.tanh, tanh_slope),
     "RNN_RELU": _Elman(lambda x: jnp.maximum(x, 0), lambda x: (x > 0).astype(x.dtype)),
     "LSTM": _LSTM(),
     "GRU": _GRU(),

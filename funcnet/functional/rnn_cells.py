@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from funcnet.functional import checks
+from funcnet.functional.hyperbolic import precise_tanh
 from funcnet.functional.linear import linear
-from funcnet.functional.recurrence import tanh
 
 __all__ = ["gru_cell", "lstm_cell", "pair", "rnn_relu_cell", "rnn_tanh_cell"]
 
@@ -47,7 +47,7 @@ def rnn_tanh_cell(
 
     Reference: torch.rnn_tanh_cell.
     """
-    return _elman_cell("F.rnn_tanh_cell", tanh, input, hx, w_ih, w_hh, b_ih, b_hh)
+    return _elman_cell("F.rnn_tanh_cell", precise_tanh, input, hx, w_ih, w_hh, b_ih, b_hh)
 
 
 def rnn_relu_cell(
@@ -102,8 +102,8 @@ def lstm_cell(
     h, c = pair("F.lstm_cell", hx)
     by_input, by_state, (h, c), dtype = _cell("F.lstm_cell", 4, input, [h, c], w_ih, w_hh, b_ih, b_hh)
     i, f, g, o = jnp.split(by_input + by_state, 4, -1)
-    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * tanh(g)
-    return (jax.nn.sigmoid(o) * tanh(c)).astype(dtype), c.astype(dtype)
+    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * precise_tanh(g)
+    return (jax.nn.sigmoid(o) * precise_tanh(c)).astype(dtype), c.astype(dtype)
 
 
 def gru_cell(
@@ -142,7 +142,7 @@ def gru_cell(
     by_input, by_state, (h,), dtype = _cell("F.gru_cell", 3, input, [hx], w_ih, w_hh, b_ih, b_hh)
     (r_x, z_x, n_x), (r_h, z_h, n_h) = jnp.split(by_input, 3, -1), jnp.split(by_state, 3, -1)
     r, z = jax.nn.sigmoid(r_x + r_h), jax.nn.sigmoid(z_x + z_h)
-    n = tanh(n_x + r * n_h)
+    n = precise_tanh(n_x + r * n_h)
     return (n + z * (h - n)).astype(dtype)
 
 

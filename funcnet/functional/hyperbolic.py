@@ -1,0 +1,25 @@
+"""tanh with a derivative that keeps its digits: what activations, recurrent layers and their cells share."""
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ["precise_tanh", "tanh_slope"]
+
+
+@jax.custom_jvp
+def precise_tanh(x: jax.Array) -> jax.Array:
+    """tanh of real numbers, with a derivative that does not cancel where it is near 1.
+
+    >>> float(jax.grad(precise_tanh)(9.0)) > 0
+    True
+    """
+    return jnp.tanh(x)
+
+
+def tanh_slope(x: jax.Array) -> jax.Array:
+    """1 - tanh² where that cancels too: XLA's tanh is a few last places off, and x multiplies the difference."""
+    small = jnp.exp(-2 * jnp.abs(x))
+    return 4 * small / jnp.square(1 + small)
+
+
+precise_tanh.defjvps(lambda tangent, value, x: tanh_slope(x) * tangent)
