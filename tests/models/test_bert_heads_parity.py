@@ -68,6 +68,12 @@ def compare_with_transformers(theirs, inputs, labels, scan, tolerances):
     gradients = tree.flatten(model.unstack(gradients))
     for name in set(gradients) - set(expected):  # what torch did not reach: the position table beside relative ones
         assert not gradients.pop(name).any(), name
+    # A bias that moves all scores of a softmax alike (of places, of choices) has no gradient: all of it is rounding.
+    largest = max(np.abs(array).max() for array in expected.values())
+    noise = 8 * np.finfo(reference.dtype).eps * largest
+    for name in [name for name, array in expected.items() if np.abs(array).max() <= noise]:
+        assert np.abs(gradients.pop(name)).max() <= noise, name
+        del expected[name]
     distance, worst = furthest(gradients, expected)
     assert distance < deep, worst
 
