@@ -36,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sentences", type=int, default=10_000)
     parser.add_argument("--blocks", type=int, default=10)
-    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--batch-tokens", type=int)
     options = parser.parse_args()
     texts = sentences(options.sentences)
     path = real_data.minilm()

@@ -82,7 +82,8 @@ class Bucketed:
         params, state: put on the device once.
         longest: the most tokens that the model takes.
         pad_id: of `[PAD]`.
-        tokens: B · T of a batch, for every T: so all batches take about the same time and memory.
+        tokens: B · T of a batch, for every T: so all batches take about the same time and memory. None: 1,024 on a CPU,
+            where more falls out of its caches (4,096 take 1.6 times as long), else 16,384.
         sizes: in place of `tokens`: the values that B may have, ascending; a batch is filled up to the next.
         lengths: the values that T may have, ascending, besides `longest`.
 
@@ -105,7 +106,7 @@ class Bucketed:
         *,
         longest: int,
         pad_id: int,
-        tokens: int = 4096,
+        tokens: int | None = None,
         sizes: Sequence[int] | None = None,
         lengths: Sequence[int] = LENGTHS,
     ):
@@ -113,7 +114,8 @@ class Bucketed:
         self.function = jax.jit(function)
         self.lengths = (*(length for length in lengths if length < longest), longest)
         self.longest, self.pad_id = longest, pad_id
-        self._tokens, self._sizes = tokens, sizes
+        default = 1024 if jax.default_backend() == "cpu" else 16_384
+        self._tokens, self._sizes = default if tokens is None else tokens, sizes
 
     def sizes(self, length: int) -> tuple[int, ...]:
         """The values of B for a padded length, ascending."""

@@ -40,8 +40,8 @@ class FeaturesArguments:
     """over the tokens of a text; none: every token's vector"""
     seq_len: int | None = None
     """longer texts are cut to so many tokens; by default what the model takes"""
-    batch_tokens: int = 4096
-    """tokens in a batch, padding included"""
+    batch_tokens: int | None = None
+    """tokens in a batch, padding included; by default as suits the device"""
 
 
 def features(arguments: FeaturesArguments) -> int:
@@ -56,7 +56,7 @@ def features(arguments: FeaturesArguments) -> int:
     """
     from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    if arguments.batch_tokens < 1:
+    if arguments.batch_tokens is not None and arguments.batch_tokens < 1:
         raise ValueError(f"features: --batch-tokens; expected at least 1, got {arguments.batch_tokens}.")
     if len(set(arguments.layers)) < len(arguments.layers):
         raise ValueError(f"features: --layers; expected each once, got {' '.join(map(str, arguments.layers))}.")

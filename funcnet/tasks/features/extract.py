@@ -51,7 +51,7 @@ class FeatureExtractor:
         pool: "mean" or "max" over the tokens (`[CLS]` and `[SEP]` among them, as sentence-transformers does), "cls" the
             first token's vector, "none" every token's.
         max_length: longer texts are cut to so many tokens, the longer of a pair first; None: the position table's.
-        tokens: in a batch, padding included.
+        tokens: in a batch, padding included; None: as suits the device (`bert.buckets.Bucketed`).
 
     Attributes:
         truncated: how many texts were cut so far.
@@ -86,7 +86,7 @@ class FeatureExtractor:
         layers: Sequence[int] = (-1,),
         pool: Pool = "mean",
         max_length: int | None = None,
-        tokens: int = 4096,
+        tokens: int | None = None,
     ):
         if pool not in get_args(Pool):
             raise ValueError(
