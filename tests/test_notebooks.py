@@ -1,6 +1,5 @@
 """The notebooks run from top to bottom, and draw."""
 
-import os
 from pathlib import Path
 
 import nbformat
@@ -31,7 +30,6 @@ def test_it_runs(name, tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "")  # one device, as a reader has
     if name == "inside_bert":
         monkeypatch.setenv("MODEL", str(real_data.minilm()))
-    monkeypatch.setitem(os.environ, "JUPYTER_PLATFORM_DIRS", "1")
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]

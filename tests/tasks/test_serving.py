@@ -37,8 +37,7 @@ def fine_tuned(pretrained, folder, name):
     file = write_task(folder, name)
     examples = task.read(file, labelled=True)
     task = task.learn(examples)
-    with pytest.MonkeyPatch.context():
-        net, params, state = directory.start(pretrained, task)
+    net, params, state = directory.start(pretrained, task)
     params = jax.tree.map(lambda a: a + 0.2 * jax.random.normal(jax.random.key(a.size), a.shape), params)
     model = directory.FineTuned(task, load_tokenizer(pretrained), net, params, state, 24)
     directory.save(folder / "model", model)

@@ -73,8 +73,6 @@ class FeatureExtractor:
         ...     extract = FeatureExtractor(folder, layers=(-1, 0), pool="none")
         >>> [(found.tokens, found.values.shape) for found in extract(["the cat", "the mat sat"])]
         [(['[CLS]', 'the', 'cat', '[SEP]'], (2, 4, 128)), (['[CLS]', 'the', 'mat', 'sat', '[SEP]'], (2, 5, 128))]
-        >>> FeatureExtractor.array  # the same, pooled, as one array
-        <function FeatureExtractor.array at ...>
 
     Reference: google-research/bert, `extract_features.py`; transformers.FeatureExtractionPipeline
     """
