@@ -1,5 +1,9 @@
-"""Where the real texts and weights of `real_data.txt` lie; a test whose package was not fetched skips and says so."""
+"""Where the real texts and weights of `real_data.txt` lie; a test whose package was not fetched skips and says so.
 
+With `FUNCNET_REAL_DATA=required` in the environment, as in `.ci/run`, it fails.
+"""
+
+import os
 import sys
 from pathlib import Path
 
@@ -17,7 +21,10 @@ def find(package: str, inside: str) -> Path:
     """
     path = FOLDER / inside
     if not path.exists():
-        pytest.skip(f"{package} is not installed: it carries {inside}; scripts/test.sh fetches it")
+        lacking = f"{package} is not installed: it carries {inside}; scripts/test.sh fetches it"
+        if os.environ.get("FUNCNET_REAL_DATA") == "required":
+            pytest.fail(lacking)
+        pytest.skip(lacking)
     return path
 
 
