@@ -1,12 +1,13 @@
 """The `funcnet` command: arguments in, one line for what is wrong, exit codes out. Thin: the work is in `tasks`."""
 
+import argparse
 import dataclasses
 import os
 import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO, get_args, get_type_hints
 
 import tyro
 
@@ -16,6 +17,7 @@ from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
 from funcnet.tasks.pretraining.data_settings import BuildData
 from funcnet.tasks.serving.bench import BenchServe
+from funcnet.train.run_directory import configuration
 
 __all__ = ["main"]
 
@@ -225,6 +227,27 @@ Command = (
 )
 
 
+def _as_it_was(arguments: list[str]) -> Any:
+    """With --resume: the settings of the run in --out, for those that the command line leaves out. Else None."""
+    kind = {"pretrain": PretrainingConfig, "finetune": FinetuningConfig}.get(arguments[0] if arguments else "")
+    if kind is None or "--resume" not in arguments:
+        return None
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--out", type=Path)
+    try:
+        out = parser.parse_known_args(arguments[1:])[0].out
+    except argparse.ArgumentError:
+        return None  # --out without a value: the parser of all arguments says so
+    known = configuration(out) if out else None
+    if known is None or set(known) != {field.name for field in dataclasses.fields(kind)} - {"out", "resume"}:
+        return None  # no run, one of another kind, or one of another release
+    hints, values = get_type_hints(kind), {}
+    for name, value in known.items():
+        of = Path if Path in (hints[name], *get_args(hints[name])) else lambda one: one
+        values[name] = tuple(map(of, value)) if isinstance(value, list) else None if value is None else of(value)
+    return kind(out=out, **values)
+
+
 def _say(
     message: Warning | str,
     category: type[Warning],
@@ -246,14 +269,16 @@ def main(arguments: list[str] | None = None) -> None:
     Raises:
         SystemExit: always; 0 when done, 2 when something given is wrong, 130 or 143 after a signal.
     """
-    command = tyro.cli(
-        Command,  # type: ignore[arg-type]
-        prog="funcnet",
-        args=arguments,
-        description="BERT from raw text on JAX. With FUNCNET_TRACEBACK=1 an error shows where it came from.",
-        config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
-    )
     try:
+        before = _as_it_was(sys.argv[1:] if arguments is None else arguments)
+        command = tyro.cli(
+            Command,  # type: ignore[arg-type]
+            prog="funcnet",
+            args=arguments,
+            description="BERT from raw text on JAX. With FUNCNET_TRACEBACK=1 an error shows where it came from.",
+            config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+            **({} if before is None else {"default": before}),
+        )
         with warnings.catch_warnings():
             warnings.showwarning = _say
             code = COMMANDS[type(command)](command)

@@ -13,13 +13,18 @@ from funcnet.files import read_json, write_json
 from funcnet.train.checkpoints import versions
 from funcnet.train.errors import RunError, cannot_write
 
-__all__ = ["RUN_FILE", "abandon", "differences", "finish", "is_finished", "open_run", "pin"]
+__all__ = ["RUN_FILE", "abandon", "configuration", "differences", "finish", "is_finished", "open_run", "pin"]
 
 RUN_FILE = "run.json"
 
 
 def open_run(
-    folder: str | Path, config: Mapping[str, Any], *, resume: bool = False, writes: Sequence[str] = ()
+    folder: str | Path,
+    config: Mapping[str, Any],
+    *,
+    resume: bool = False,
+    writes: Sequence[str] = (),
+    free: Sequence[str] = (),
 ) -> Path:
     """Begin a run in `folder`, or go on with the one that is there.
 
@@ -27,9 +32,10 @@ def open_run(
 
     Args:
         folder: made when needed.
-        config: all that a resumed run must have in common with this one, as JSON.
+        config: all settings of the run, as JSON; a resumed run must have the same.
         resume: go on.
         writes: names of files that the run will write: a new run refuses a folder that holds one of them.
+        free: names in `config` that a resumed run may change.
 
     Returns:
         The folder. Ask `is_finished` next.
@@ -54,7 +60,11 @@ def open_run(
                 f"train.open_run: {folder}; expected a run to resume, got {_what_is(folder)}: none ever started there. "
                 "Leave out --resume to start one."
             )
-        _compare(folder, _record(folder)["config"], config)
+        sides = [
+            {name: value for name, value in side.items() if name not in free}
+            for side in (_record(folder)["config"], config)
+        ]
+        _compare(folder, *sides)
         return folder
     there = [name for name in (RUN_FILE, *writes) if (folder / name).exists()]
     if there:
@@ -70,6 +80,11 @@ def open_run(
     except OSError as error:
         raise cannot_write("train.open_run", folder, error) from error
     return folder
+
+
+def configuration(folder: str | Path) -> dict[str, Any] | None:
+    """The settings that the run in `folder` began with, as `open_run` got them; None where no run began."""
+    return _record(Path(folder))["config"] if (Path(folder) / RUN_FILE).exists() else None
 
 
 def pin(folder: Path, facts: Mapping[str, Any]) -> None:

@@ -148,6 +148,10 @@ def test_a_run_that_has_finished_does_nothing_more(classified, capsys):
     again = ["--epochs", "6", "--split", "0.2", "--resume"]
     assert finetune("classify", config["model"], config["train"], classified, *again) == 0
     assert "has finished" in capsys.readouterr().out
+    assert run_here("finetune", "--resume", "--out", classified) == 0
+    assert "has finished" in capsys.readouterr().out
+    assert run_here("finetune", "--resume", "--out", classified, "--seed", 7) == 2
+    assert "got another one: seed was 0, now 7." in capsys.readouterr().err
 
 
 def test_a_run_does_not_go_on_with_other_examples(model, tmp_path, capsys):
@@ -178,7 +182,7 @@ def test_stopped_and_resumed_it_ends_with_the_same_bits(classified, tmp_path, mo
         patch.setattr(run_module.JsonLines, "write", stopping)
         patch.setattr(run_module.Interruption, "__init__", lambda self: (made(self), stops.append(self))[0])
         assert finetune(*arguments) == 143
-    assert finetune(*arguments, "--resume") == 0
+    assert run_here("finetune", "--resume", "--out", tmp_path / "out") == 0
     assert metrics(tmp_path / "out") == metrics(classified)
     assert (tmp_path / "out/model.safetensors").read_bytes() == (classified / "model.safetensors").read_bytes()
 

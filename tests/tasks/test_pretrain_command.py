@@ -125,6 +125,21 @@ def test_a_finished_run_says_so(finished, corpus, capsys):
     assert "has finished" in capsys.readouterr().out
 
 
+def test_a_resumed_run_is_as_it_was_where_nothing_is_given_anew(finished, tmp_path, capsys):
+    record = json.loads((finished / "run.json").read_text())["config"]
+    assert (record["steps"], record["vocab_size"]) == (12, 200), "not the defaults"
+    for out in ("--out", str(finished)), (f"--out={finished}",):
+        assert run_here("pretrain", "--resume", *out) == 0
+        assert "has finished" in capsys.readouterr().out
+    assert run_here("pretrain", "--resume", "--out", finished, "--save-every", 3, "--keep", 1) == 0
+    capsys.readouterr()
+    assert run_here("pretrain", "--resume", "--out", finished, "--steps", 13) == 2
+    assert "got another one: steps was 12, now 13." in capsys.readouterr().err
+    assert run_here("pretrain", "--resume", "--out", tmp_path / "none") == 2
+    assert "none ever started there" in capsys.readouterr().err
+    assert run_here("pretrain", "--resume", "--out") == 2
+
+
 def test_a_given_cased_vocabulary(finished, corpus, tmp_path):
     transformers = pytest.importorskip("transformers")
     first, second = tmp_path / "first", tmp_path / "second"

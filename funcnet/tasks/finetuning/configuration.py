@@ -38,7 +38,7 @@ class FinetuningConfig:
     out: Path
     """directory of the run"""
     resume: bool = False
-    """go on with the run in --out; all other settings must be as they were"""
+    """go on with the run in --out; settings that are left out are as they were, and others are refused"""
 
     validation: Path | None = None
     """file to choose the best model by; of a GLUE folder its dev file"""
@@ -132,8 +132,8 @@ class FinetuningConfig:
             if value is not None and not low <= value <= high:
                 raise ValueError(f"finetune: --{name.replace('_', '-')}; expected {expected}, got {value}.")
 
-    def pinned(self) -> dict[str, Any]:
-        """What a resumed run must have in common with the first: all but where it lies."""
+    def recorded(self) -> dict[str, Any]:
+        """What run.json holds: all but where the run lies."""
         values = dataclasses.asdict(self)
         for name in ("out", "resume"):
             values.pop(name)

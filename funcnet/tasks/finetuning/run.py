@@ -74,7 +74,7 @@ def finetune(config: FinetuningConfig) -> int:
     config.check()
     with Interruption() as stop:
         plan = _devices(config)
-        folder = open_run(config.out, config.pinned(), resume=config.resume, writes=WRITES)
+        folder = open_run(config.out, config.recorded(), resume=config.resume, writes=WRITES)
         if is_finished(folder) and (folder / MODEL).exists():
             print(f"The run in {folder} has finished: nothing is left to do.")
             return 0
@@ -206,7 +206,7 @@ class Run:
                 loggers=[lines, board, bar],
                 evaluate=best.evaluate if is_validated else None,
                 checkpoints=checkpoints,
-                about={"seed": seed, "config": config.pinned()},
+                about={"seed": seed, "config": config.recorded()},
                 after_step=bar.after_step,
                 owed=begin.about.get("owed"),
                 enough=lambda evaluation: best.is_enough(),

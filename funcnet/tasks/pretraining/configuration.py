@@ -15,6 +15,7 @@ SETTLED = (  # by the folder in --data
     *("corpus", "documents", "field", "held_out", "vocab", "vocab_size"),
     *("cased", "passes", "whole_words", "static_masks"),
 )
+FREE = ("save_every", "keep")  # a resumed run may change them
 Model = Literal["tiny", "mini", "small", "medium", "base", "large"]
 
 __all__ = ["PretrainingConfig"]
@@ -34,7 +35,8 @@ class PretrainingConfig:
     out: Path
     """directory of the run"""
     resume: bool = False
-    """go on with the run in --out; all other settings must be as they were"""
+    """go on with the run in --out; settings that are left out are as they were, and others are refused, but for
+    --save-every and --keep"""
 
     data: Path | None = None
     """a folder that `funcnet data build` made; all that it was built with is then settled"""
@@ -143,10 +145,10 @@ class PretrainingConfig:
                         f"{getattr(self, name)}. The folder in --data was built with its own: build another one."
                     )
 
-    def pinned(self) -> dict[str, Any]:
-        """What a resumed run must have in common with the first: all but where it lies and how often it saves."""
+    def recorded(self) -> dict[str, Any]:
+        """What run.json holds: all but where the run lies."""
         values = dataclasses.asdict(self)
-        for name in ("out", "resume", "save_every", "keep"):
+        for name in ("out", "resume"):
             values.pop(name)
         values["data"] = None if self.data is None else str(self.data)
         values["corpus"] = [str(path) for path in self.corpus]

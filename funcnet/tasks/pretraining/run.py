@@ -23,7 +23,7 @@ from funcnet.models import bert
 from funcnet.parallel import DataParallel, check_batch_size, data_parallel, parallelize, use_virtual_cpu_devices
 from funcnet.tasks.pretraining import objective as losses
 from funcnet.tasks.pretraining.bars import Stopped
-from funcnet.tasks.pretraining.configuration import PretrainingConfig
+from funcnet.tasks.pretraining.configuration import FREE, PretrainingConfig
 from funcnet.tasks.pretraining.dataset import PretrainingDataset, evaluation_batches
 from funcnet.tasks.pretraining.phases import Phases, open_phases
 from funcnet.tasks.pretraining.reading import Prepared
@@ -80,7 +80,7 @@ def pretrain(config: PretrainingConfig) -> int:
     with Interruption() as stop:
         plan = _devices(config)
         model_config = _model_config(config)
-        folder = open_run(config.out, config.pinned(), resume=config.resume, writes=WRITES)
+        folder = open_run(config.out, config.recorded(), resume=config.resume, writes=WRITES, free=FREE)
         if is_finished(folder) and (folder / WRITES[0]).exists():
             print(f"The run in {folder} has finished: nothing is left to do.")
             return 0
@@ -204,7 +204,7 @@ class _Run:
                 loggers=[lines, board, progress],
                 evaluate=self._evaluator(stop) if self.data.evaluation is not None else None,
                 checkpoints=checkpoints,
-                about={"seed": config.seed, "config": config.pinned()},
+                about={"seed": config.seed, "config": config.recorded()},
                 after_step=progress.after_step,
                 owed=begin.about.get("owed"),
             )
