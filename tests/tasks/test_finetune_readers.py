@@ -26,6 +26,7 @@ def write(folder, name, content):
     ("name", "content"),
     [
         ("a.csv", '\ufefftext,label\n"One, ""two""\nthree",x\r\nfour,y\n'),
+        ("b.csv", '\ufefftext; label\n"One, ""two""\nthree";x\r\nfour;y\n'),
         ("a.jsonl", '{"text": "One, \\"two\\"\\nthree", "label": "x"}\n\n{"text": "four", "label": "y"}'),
     ],
 )
@@ -52,8 +53,14 @@ def test_oranges_head_is_passed_over():
 
 TABLES = [
     ("a.csv", "text,label\na,b\nc\n", r"a.csv, line 3: a ragged row; expected 2 columns \(text, label\), got 1: no"),
-    ("a.csv", "text,label\na,b,c\n", r"a.csv, line 2: a ragged row; .* got 3: 'c' in column 3"),
-    ("a.tsv", "text\tlabel\na\n", r"a.tsv, line 2: a ragged row"),
+    ("a.csv", "text,label\na,b,c\n", r"line 2: a ragged row; .* 'c' in column 3. Put a text with commas in double"),
+    ("a.csv", "text;label\na;b;c\n", r"line 2: a ragged row; .* 'c' in column 3. Put a text with semicolons in double"),
+    ("a.tsv", "text\tlabel\na\n", r"a.tsv, line 2: a ragged row; .* nothing in column 'label'. Mend the line"),
+    ("a.tsv", "text\tlabel\na\tb\tc\n", r"a.tsv, line 2: a ragged row; .* 'c' in column 3. Leave tabs out of texts"),
+    ("a.csv", "text\tlabel\na\tb\n", r"line 1: expected columns parted by commas, got tabs: .*Name the file .tsv"),
+    ("a.tsv", "\ntext,label\na,b\n", r"line 2: expected columns parted by tabs, got commas: .*Name the file .csv"),
+    ("a.csv", b"PK\x03\x04\xff", r"a.csv: a spreadsheet, .*; expected UTF-8 text, got no text. Save it as CSV"),
+    ("a.csv", 'text;label\n"a";b\n"c" d;e\n', r"line 3, character 4: wrong quoting; .* before a semicolon or"),
     ("a.csv", 'text,label\na,b\n"c" d,e\n', r"a.csv, line 3, character 4: wrong quoting; .*' ' behind the clo"),
     ("a.csv", 'text,label\n"a,b\nc,d\n', r"a.csv, line 2, character 1: wrong quoting; .* a quote that never closes"),
     ("a.csv", b"text,label\nok,x\ncaf\xe9,y\n", r"a.csv, line 3, byte 4: not UTF-8; .* got byte 0xe9"),
@@ -61,6 +68,7 @@ TABLES = [
     ("a.csv", "text,label\n", r"a.csv holds no rows"),
     ("a.csv", "", r"a.csv holds no rows"),
     ("a.jsonl", '{"text": "a"}\n{"text": b}\n', r"a.jsonl, line 2, character 10: no JSON; .*'Expecting value'"),
+    ("a.json", '[\n{"text": "a"}]\n', r"a.json, line 1, character 2: no JSON; .* Write each object on one line, w"),
     ("a.jsonl", '["a"]\n', r"a.jsonl, line 1: expected a JSON object, got list"),
 ]  # fmt: skip
 
@@ -78,14 +86,19 @@ def test_a_file_that_is_not_there(tmp_path):
 
 TEXTS = [
     ("sentence,label\na,b\n", {}, r"line 1: no column 'text'; expected 'text', 'label', got 'sentence', 'label'"),
+    (
+        '"It was, to me, fine",good\nno,bad\n',
+        {},
+        r"no column 'text'; .* got 'It was, to me, fine', 'good'. Name the columns in the first line",
+    ),
     ("text,label\na,\n", {}, r"line 2, column 'label': expected a label, got nothing"),
+    ("text,label\na,  \n", {}, r"line 2, column 'label': expected a label, got nothing"),
     (
         "text,label\na,1\nb,nan\n",
         {"numbers": True},
         r"line 3, column 'label': expected a number below 1e\+37, got 'nan'",
     ),
     ("text,label\na,1e300\n", {"numbers": True}, r"line 2, column 'label': expected a number below .*, got '1e300'"),
-    ("text;label\na;b\n", {}, r"got 'text;label'. Part the columns by commas"),
     ("text,label\na,b\n", {"pairs": True}, r"no column 'text_b'; expected 'text', 'text_b', 'label'"),
 ]
 
@@ -102,8 +115,18 @@ def test_a_text_that_is_none(tmp_path):
 
 
 def test_plain_lines_have_no_columns(tmp_path):
-    (example,) = read_texts(write(tmp_path, "a.txt", "so it goes\n"), Columns(text="Body"), labelled=False)
+    file = write(tmp_path, "a.txt", "so it goes\n")
+    (example,) = read_texts(file, Columns(text="Body"), labelled=False)
     assert example.text == "so it goes"
+    with pytest.raises(
+        ValueError, match=r"no column 'label'; .* Give a .csv, .tsv or .jsonl: lines of text have no col"
+    ):
+        read_texts(file, Columns())
+
+
+def test_blanks_around_a_label_make_no_class(tmp_path):
+    file = write(tmp_path, "a.csv", "text, label\na ,good\nb, good \n")
+    assert [(e.text, e.label) for e in read_texts(file, Columns())] == [("a ", "good"), ("b", "good")]
 
 
 @pytest.mark.parametrize(

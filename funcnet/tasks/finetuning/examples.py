@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from funcnet.tasks.finetuning.tables import Row, Table, read_table, read_text
+from funcnet.tasks.finetuning.tables import COLUMNS, Row, Table, read_table, read_text
 
 __all__ = [
     "DEFAULT",
@@ -183,15 +183,16 @@ def place(path: Path, line: int) -> str:
 def _require_columns(table: Table, names: Sequence[str]) -> None:
     missing = [name for name in names if name not in table.columns]
     if missing:
-        has_other_sign = len(table.columns) == 1 and any(sign in table.columns[0] for sign in ";\t|")
         advice = (
-            "Part the columns by commas (.csv) or tabs (.tsv)"
-            if has_other_sign
-            else "Rename the columns, or train with their names: --text-column, --second-column, --label-column"
+            "Name the columns in the first line, or train with their names: --text-column, --second-column, "
+            "--label-column"
+            if table.file.suffix.lower() in COLUMNS
+            else "Give a .csv, .tsv or .jsonl: lines of text have no columns"
         )
+        got = ", ".join(f"{name!r:.40}" for name in table.columns)
         raise ValueError(
             f"read_table: {table.file}, line 1: no column {missing[0]!r}; expected {', '.join(map(repr, names))}, got "
-            f"{', '.join(map(repr, table.columns))}. {advice}."
+            f"{got}. {advice}."
         )
 
 
@@ -214,11 +215,11 @@ def _classes(where: str, value: Any, separator: str | None) -> str | tuple[str, 
 
 
 def _class(where: str, value: Any) -> str:
-    if value is None or value == "":
+    if value is None or not str(value).strip():
         raise ValueError(f"{where}: expected a label, got nothing. Give every row one.")
     if isinstance(value, list | dict):
         raise ValueError(f"{where}: expected a label, got {value!r:.40}. Mend the line.")
-    return str(value)
+    return str(value).strip()  # blanks behind a label, which nobody sees, make no class of their own
 
 
 def _number(where: str, value: Any) -> float:

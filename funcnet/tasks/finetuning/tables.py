@@ -1,6 +1,7 @@
 """Files of rows -> dicts: CSV, TSV, JSON lines, plain lines of text. What is wrong is named by file, line and column.
 
 - `.csv`: RFC 4180: commas, quotes doubled inside quotes, line breaks inside quotes; the first line names the columns.
+  Where it has semicolons and no comma, semicolons: so spreadsheets save where the comma is in numbers.
 - `.tsv`, `.tab`: tabs, and quotes are letters like others (as GLUE's files are written); the first line names the
   columns. In a `.tab` Orange's three lines of head are known and passed over.
 - `.jsonl`, `.ndjson`, `.json`: one object a line.
@@ -18,9 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Row", "Table", "read_table", "read_text", "require_characters", "tab_rows"]
+__all__ = ["COLUMNS", "Row", "Table", "read_table", "read_text", "require_characters", "tab_rows"]
 
 TABS, OBJECTS = (".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
+COLUMNS = (".csv", *TABS, *OBJECTS)  # the forms that have columns
+SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 csv.field_size_limit(2**31 - 1)  # 128 kB by default, less than a long article
 
 
@@ -64,10 +67,12 @@ def read_table(path: str | Path) -> Table:
     text = read_text(path)
     suffix = path.suffix.lower()
     if suffix == ".csv":
-        table = _named(path, list(_csv_records(path, text)))
+        sign = _sign(path, text, ",;")
+        table = _named(path, list(_csv_records(path, text, sign)), f"Put a text with {SIGNS[sign]} in double quotes")
     elif suffix in TABS:
+        _sign(path, text, "\t")
         records = list(tab_rows(text))
-        table = _named(path, _without_orange_head(records) if suffix == ".tab" else records)
+        table = _named(path, _without_orange_head(records) if suffix == ".tab" else records, "Leave tabs out of texts")
     elif suffix in OBJECTS:
         table = _objects(path, text)
     else:
@@ -92,6 +97,11 @@ def read_text(path: Path) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        if data.startswith(b"PK\x03\x04"):
+            raise ValueError(
+                f"read_table: {path}: a spreadsheet, or another zip archive; expected UTF-8 text, got no text. Save it "
+                "as CSV (UTF-8)."
+            ) from None
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
         coding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin1"
@@ -131,8 +141,22 @@ def tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:
             yield number, line.split("\t")
 
 
-def _csv_records(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+def _sign(path: Path, text: str, known: str) -> str:
+    """Which of the known signs parts the columns' names; refuses a first line that another one parts."""
+    number, head = next(((n, line) for n, line in enumerate(text.split("\n"), 1) if line), (1, ""))
+    found = next((sign for sign in known if sign in head), None)
+    other = next((sign for sign in SIGNS if sign in head), None)
+    if found is None and other is not None:
+        is_csv = known[0] == ","
+        raise ValueError(
+            f"read_table: {path}, line {number}: expected columns parted by {SIGNS[known[0]]}, got {SIGNS[other]}: "
+            f"{head[:60]!r}. Name the file {'.tsv' if is_csv else '.csv'}, or save it with {SIGNS[known[0]]}."
+        )
+    return found or known[0]
+
+
+def _csv_records(path: Path, text: str, sign: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=sign, strict=True)
     begin = 1
     while True:
         try:
@@ -140,17 +164,17 @@ def _csv_records(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error:
-            line, column, reason = _broken_quote(text, begin)
+            line, column, reason = _broken_quote(text, begin, sign)
             raise ValueError(
                 f"read_table: {path}, line {line}, character {column}: wrong quoting; expected a field in quotes to "
-                f"end before a comma or the line's end, got {reason}. Double the quotes inside a field."
+                f"end before a {SIGNS[sign][:-1]} or the line's end, got {reason}. Double the quotes inside a field."
             ) from None
         if cells:
             yield begin, cells
         begin = reader.line_num + 1
 
 
-def _broken_quote(text: str, begin: int) -> tuple[int, int, str]:
+def _broken_quote(text: str, begin: int, sign: str) -> tuple[int, int, str]:
     """(line, character, what is wrong) of the first wrong quote in the record that begins at a line."""
     start = 0
     for _ in range(begin - 1):
@@ -165,11 +189,11 @@ def _broken_quote(text: str, begin: int) -> tuple[int, int, str]:
             elif letter == '"':
                 inside = False
                 after = text[place + 1 : place + 2]
-                if after not in ("", ",", "\n"):
+                if after not in ("", sign, "\n"):
                     return *_line_and_column(text, place + 1), f"{after!r} behind the closing quote"
         elif letter == '"' and at_start:
             inside, opened = True, place
-        at_start = not inside and letter in ",\n"
+        at_start = not inside and letter in (sign, "\n")
         place += 1
     return *_line_and_column(text, opened), "a quote that never closes"
 
@@ -178,10 +202,11 @@ def _line_and_column(text: str, place: int) -> tuple[int, int]:
     return text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
 
 
-def _named(path: Path, records: list[tuple[int, list[str]]]) -> Table:
+def _named(path: Path, records: list[tuple[int, list[str]]], advice: str) -> Table:
+    """`advice`: to who has more cells in a row than columns."""
     if not records:
         return Table(path, [], [])
-    head_line, columns = records[0]
+    head_line, columns = records[0][0], [name.strip() for name in records[0][1]]
     twice = [name for name in columns if columns.count(name) > 1]
     if twice:
         raise ValueError(
@@ -197,7 +222,8 @@ def _named(path: Path, records: list[tuple[int, list[str]]]) -> Table:
             )
             raise ValueError(
                 f"read_table: {path}, line {line}: a ragged row; expected {len(columns)} columns "
-                f"({', '.join(columns)}), got {len(cells)}: {wrong}. Mend the line."
+                f"({', '.join(columns)}), got {len(cells)}: {wrong}. "
+                f"{advice if len(cells) > len(columns) else 'Mend the line'}."
             )
     rows = [Row(dict(zip(columns, cells, strict=True)), line) for line, cells in records[1:]]
     return Table(path, columns, rows)
@@ -224,7 +250,7 @@ def _objects(path: Path, text: str) -> Table:
         except json.JSONDecodeError as error:
             raise ValueError(
                 f"read_table: {path}, line {number}, character {error.colno}: no JSON; expected an object a line, got "
-                f"'{error.msg}'. Mend the line."
+                f"'{error.msg}'. Write each object on one line, without a list around them."
             ) from None
         require_characters(path, line, value, number)
         if not isinstance(value, dict):
