@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from funcnet.tasks.finetuning.batches import bucket_lengths
 from funcnet.tasks.finetuning.choice_task import ChoiceTask
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.finetuning.encoding import Encoded, check_fit, describe_cut
-from funcnet.tasks.finetuning.examples import Columns
+from funcnet.tasks.finetuning.examples import Columns, TextExample
 from funcnet.tasks.finetuning.glue import glue_task
 from funcnet.tasks.finetuning.squad import Question
 from funcnet.tasks.finetuning.task import Task
@@ -92,6 +93,8 @@ def prepare(config: FinetuningConfig) -> Prepared:
     }
     for name, part in encoded.items():
         print(_told(name, part, config.seq_len))
+    if isinstance(task, TextTask) and task.labels:
+        print(_count_classes(task.labels, examples))
     lengths = np.concatenate([part.rows.lengths for part in encoded.values()])
     buckets = bucket_lengths(lengths, config.seq_len, config.buckets)
     return Prepared(task, tokenizer, encoded["training"], encoded.get("validation"), encoded.get("test"), buckets)
@@ -176,6 +179,19 @@ def _told(name: str, part: Part, seq_len: int) -> str:
     rows = f" in {len(part.rows):,} windows" if part.rows.windows is not None else ""
     cut = describe_cut(part.rows, seq_len)
     return f"{len(part.examples):,} {name} examples{rows}, {len(part.rows.tokens):,} tokens{cut and '; '}{cut}."
+
+
+def _count_classes(labels: Sequence[str], examples: Sequence[TextExample]) -> str:
+    """How many examples each class has, of many classes the most frequent: a label misspelt is seen before the run.
+
+    >>> _count_classes(("Good", "bad", "good"), [TextExample("fine", None, "good", "a.csv, line 2")])
+    '3 classes in the training examples: good 1, Good 0, bad 0.'
+    """
+    counts = Counter(dict.fromkeys(labels, 0))
+    for example in examples:
+        counts.update(example.label if isinstance(example.label, tuple) else [example.label])
+    told = ", ".join(f"{label:.40} {count:,}" for label, count in counts.most_common(10))
+    return f"{len(counts):,} classes in the training examples: {told}{', …' if len(counts) > 10 else ''}."
 
 
 def _digest(rows: Encoded) -> str:

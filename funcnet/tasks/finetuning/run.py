@@ -23,7 +23,7 @@ from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.finetuning.data import Part, Prepared, prepare
 from funcnet.tasks.finetuning.optimizer import make_optimizer, trainable_names
 from funcnet.tasks.finetuning.outputs import Runner
-from funcnet.tasks.finetuning.show import panels
+from funcnet.tasks.finetuning.show import panels, tell_constant
 from funcnet.tasks.finetuning.task import make_objective
 from funcnet.text import special_ids
 from funcnet.train import (
@@ -259,6 +259,8 @@ class Run:
         draw_report(out / "report.png", rows, pictures, title=title, subtitle=subtitle)
         write_json(out / "eval.json", values)
         print(json.dumps(values, indent=2))
+        if shown is not None and (told := tell_constant(*shown)):
+            print(told)
         return True
 
     # ------------------------------------------------------------------------------------------------- all seeds

@@ -1,4 +1,4 @@
-"""The pictures of a fine-tuning run's report.png."""
+"""The pictures of a fine-tuning run's report.png, and a word about a model that has learnt nothing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from funcnet.tasks.finetuning.task import Task
 from funcnet.tasks.finetuning.text_task import TextTask
 from funcnet.train import Matrix, Panel
 
-__all__ = ["panels"]
+__all__ = ["panels", "tell_constant"]
 
 
 def panels(
@@ -44,6 +44,32 @@ def panels(
         true, guessed = (np.array([known[name] for name in names]) for names in _names(part, predictions))
         found.append(Matrix("Classes", task.labels, confusion(true, guessed, len(task.labels))))
     return found
+
+
+def tell_constant(part: Part, predictions: Sequence[Mapping[str, Any]]) -> str | None:
+    """What to say of a model that says the same class of every text, where not all are of one; None of any other.
+
+    Args:
+        part: the examples.
+        predictions: for them, of any task.
+
+    Example:
+        >>> from funcnet.tasks.finetuning.examples import TextExample
+        >>> part = Part([TextExample("fine", None, "good", ""), TextExample("awful", None, "bad", "")], None)
+        >>> tell_constant(part, [{"label": "good"}, {"label": "good"}])
+        "The model says 'good' of all 2 texts that it was measured on: it has not learnt to tell them apart. ..."
+        >>> tell_constant(part, [{"label": "good"}, {"label": "bad"}])
+    """
+    if not predictions or not isinstance(predictions[0].get("label"), str):
+        return None
+    true, guessed = map(set, _names(part, predictions))
+    if len(guessed) > 1 or len(true) == 1:
+        return None
+    return (
+        f"The model says {predictions[0]['label']!r} of all {len(predictions):,} texts that it was measured on: it has "
+        "not learnt to tell them apart. Train longer (--epochs 15), or at another rate (--learning-rate: 2e-5 to 5e-5 "
+        "for base and large, up to 2e-4 for small models)."
+    )
 
 
 def _names(part: Part, predictions: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
