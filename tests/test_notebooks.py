@@ -6,7 +6,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from funcnet import text
 from tests import real_data
+from tests.tasks.finetuning import write_model
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 PICTURES = {"text_to_model": 3, "inside_bert": 3, "port_from_torch": 2}
@@ -30,8 +32,24 @@ def test_it_runs(name, tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "")  # one device, as a reader has
     if name == "inside_bert":
         monkeypatch.setenv("MODEL", str(real_data.minilm()))
+    execute(name, tmp_path)
+    if name == "text_to_model":
+        execute(name, tmp_path)  # a second time, as a reader does: the run there has finished
+
+
+@pytest.mark.slow
+def test_inside_a_run_of_ones_own(tmp_path, monkeypatch):
+    """Two layers, not MiniLM's six."""
+    texts = [document.text for document in text.open_corpus().documents()]
+    monkeypatch.setenv("MODEL", str(write_model(tmp_path / "model", texts[:40])))
+    monkeypatch.setenv("XLA_FLAGS", "")
+    execute("inside_bert", tmp_path)
+
+
+def execute(name, folder):
+    """Runs a notebook in a folder; every cell without an error, and as many pictures as it draws."""
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(folder)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert sum("image/png" in output.get("data", {}) for output in outputs) >= PICTURES[name]
     assert not any(output.output_type == "error" for output in outputs)
