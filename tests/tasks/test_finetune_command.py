@@ -260,6 +260,7 @@ def test_a_vocabulary_that_does_not_fit(model, tmp_path, capsys):
     [
         (["--epochs", "0"], "finetune: --epochs; expected above 0, got 0.0"),
         (["--split", "1"], "finetune: --split; expected from 0 to below 1, got 1.0"),
+        (["--doc-stride", "64"], "finetune: --doc-stride; expected it with answer only, got the task classify"),
         (["--seq-len", "4096"], "finetune: --seq-len; expected 8 to 512"),
         (["--freeze", "**"], "finetune: --freeze; expected patterns that leave something to train"),
         (["--freeze", "bert.embedings"], "finetune: --freeze: pattern 'bert.embedings' matches nothing"),

@@ -10,6 +10,12 @@ import tyro
 __all__ = ["FinetuningConfig"]
 
 Kind = Literal["classify", "regress", "pairs", "tokens", "choice", "answer"]
+ONLY_FOR = {  # the tasks that a setting says something to
+    **dict.fromkeys(("doc_stride", "max_answer", "n_best", "null_threshold"), ("answer",)),
+    **dict.fromkeys(("text_column", "label_column"), ("classify", "regress", "pairs", "tokens", "choice")),
+    "second_column": ("classify", "regress", "pairs", "choice"),
+    "label_separator": ("classify", "pairs"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +137,13 @@ class FinetuningConfig:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise ValueError(f"finetune: --{name.replace('_', '-')}; expected {expected}, got {value}.")
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name, tasks in ONLY_FOR.items():
+            if self.task not in tasks and getattr(self, name) != defaults[name]:
+                raise ValueError(
+                    f"finetune: --{name.replace('_', '-')}; expected it with {' or '.join(tasks)} only, got the task "
+                    f"{self.task}. Leave it out."
+                )
 
     def recorded(self) -> dict[str, Any]:
         """What run.json holds: all but where the run lies."""
