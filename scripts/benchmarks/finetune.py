@@ -49,12 +49,14 @@ def main() -> None:
     parser.add_argument("--seq-len", type=int)
     parser.add_argument("--epochs", type=float)
     parser.add_argument("--rate", type=float)
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], help="of matrix products, here and there")
     options = parser.parse_args()
     work = options.work or options.results.with_suffix("")
     work.mkdir(parents=True, exist_ok=True)
     for dataset in options.datasets:
-        changes = {"seq_len": options.seq_len, "epochs": options.epochs, "learning_rate": options.rate}
-        recipe = RECIPES[dataset] | {name: value for name, value in changes.items() if value is not None}
+        given = {"seq_len": options.seq_len, "epochs": options.epochs, "learning_rate": options.rate}
+        given["precision"] = options.precision
+        recipe = RECIPES[dataset] | {name: value for name, value in given.items() if value is not None}
         files = write_data(dataset, work)
         for who in options.who:
             for seed in {"funcnet": options.seeds, "transformers": options.seeds[:1]}.get(who, [0]):
@@ -128,7 +130,7 @@ def funcnet(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, wor
     """One seed."""
     from funcnet.tasks.finetuning.run import finetune
 
-    name = "-".join(f"{value:g}" for value in recipe.values())
+    name = "-".join(str(value) for value in recipe.values())
     out = work / f"{dataset}-{name}-seed-{seed}"
     began = time.perf_counter()
     code = finetune(configuration(files, recipe, seed, out))
@@ -151,7 +153,7 @@ def transformers(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int
     batches = train.batches()
     for step in range(steps):
         begin = time.perf_counter()
-        loss = torch_step(model, optimizer, schedule, next(batches))
+        loss = torch_step(model, optimizer, schedule, next(batches), recipe)
         seconds += time.perf_counter() - begin
         if step % 10 == 0:
             print(f"step {step}/{steps}  loss {loss:.3f}", flush=True)
@@ -198,12 +200,13 @@ def tensors(batch: dict) -> dict:
     return {name: torch.from_numpy(batch[name].astype(np.int64)) for name in names}
 
 
-def torch_step(model, optimizer, schedule, batch: dict) -> float:
+def torch_step(model, optimizer, schedule, batch: dict, recipe: dict) -> float:
     """One update; the loss."""
     import torch
 
     model.train()
-    loss = model(**tensors(batch), labels=torch.from_numpy(batch["labels"].astype(np.int64))).loss
+    with torch.autocast("cpu", torch.bfloat16, enabled=recipe.get("precision") == "bfloat16"):
+        loss = model(**tensors(batch), labels=torch.from_numpy(batch["labels"].astype(np.int64))).loss
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
@@ -234,7 +237,7 @@ def step(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: 
             state, metrics = run.step(state, run.plan.shard(batch), key)
             jax.block_until_ready((state, metrics))
             middle = time.perf_counter()
-            torch_step(model, optimizer, schedule, batch)
+            torch_step(model, optimizer, schedule, batch, recipe)
             end = time.perf_counter()
             if turn:  # the first compiles
                 times["funcnet"].append(middle - begin)
