@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.finetuning.data import make_task, split
 from funcnet.tasks.finetuning.examples import Columns, TextExample, read_choices, read_texts, read_tokens
@@ -57,8 +58,8 @@ TABLES = [
     ("a.csv", "text;label\na;b;c\n", r"line 2: a ragged row; .* 'c' in column 3. Put a text with semicolons in double"),
     ("a.tsv", "text\tlabel\na\n", r"a.tsv, line 2: a ragged row; .* nothing in column 'label'. Mend the line"),
     ("a.tsv", "text\tlabel\na\tb\tc\n", r"a.tsv, line 2: a ragged row; .* 'c' in column 3. Leave tabs out of texts"),
-    ("a.csv", "text\tlabel\na\tb\n", r"line 1: expected columns parted by commas, got tabs: .*Name the file .tsv"),
-    ("a.tsv", "\ntext,label\na,b\n", r"line 2: expected columns parted by tabs, got commas: .*Name the file .csv"),
+    ("a.csv", "text\tlabel\na\tb\n", r"line 1: expected columns parted by commas, got tabs: .*Save it with commas, or"),
+    ("a.tsv", "\ntext,label\na,b\n", r"line 2: expected columns parted by tabs, got commas: .*or name it .csv"),
     ("a.csv", b"PK\x03\x04\xff", r"a.csv: a spreadsheet, .*; expected UTF-8 text, got no text. Save it as CSV"),
     ("a.csv", 'text;label\n"a";b\n"c" d;e\n', r"line 3, character 4: wrong quoting; .* before a semicolon or"),
     ("a.csv", 'text,label\na,b\n"c" d,e\n', r"a.csv, line 3, character 4: wrong quoting; .*' ' behind the clo"),
@@ -187,6 +188,13 @@ def test_half_of_an_emoji_is_named(tmp_path):
         read_table(write(tmp_path, "a.jsonl", lines))
     with pytest.raises(ValueError, match=rf"a.json, {HALF}"):
         read_squad(write(tmp_path, "a.json", '{"data":\n "\\ud83d"}'))
+
+
+def test_a_file_is_no_model(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"a.txt; expected the directory of a model, got a file. Name the directory fi"
+    ):
+        directory.load(write(tmp_path, "a.txt", "so it goes\n"))
 
 
 def test_a_folder_is_no_file(tmp_path):

@@ -90,9 +90,14 @@ def load(directory: str | Path) -> FineTuned:
 
     Raises:
         FileNotFoundError: there is no such directory.
-        ValueError: it holds no fine-tuned BERT, or its files contradict each other.
+        ValueError: it is a file, it holds no fine-tuned BERT, or its files contradict each other.
     """
     directory = Path(directory)
+    if directory.is_file():
+        raise ValueError(
+            f"finetuning.load: {directory}; expected the directory of a model, got a file. Name the directory first, "
+            "then the file of texts."
+        )
     config = bert.BertConfig.load(directory)
     about = read_json(directory / "config.json") or {}
     told = read_settings(directory)

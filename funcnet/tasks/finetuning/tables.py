@@ -147,10 +147,10 @@ def _sign(path: Path, text: str, known: str) -> str:
     found = next((sign for sign in known if sign in head), None)
     other = next((sign for sign in SIGNS if sign in head), None)
     if found is None and other is not None:
-        is_csv = known[0] == ","
+        name = ".tsv, where quotes are letters" if known[0] == "," else ".csv"
         raise ValueError(
             f"read_table: {path}, line {number}: expected columns parted by {SIGNS[known[0]]}, got {SIGNS[other]}: "
-            f"{head[:60]!r}. Name the file {'.tsv' if is_csv else '.csv'}, or save it with {SIGNS[known[0]]}."
+            f"{head[:60]!r}. Save it with {SIGNS[known[0]]}, or name it {name}."
         )
     return found or known[0]
 
