@@ -192,13 +192,31 @@ def _sources_of(path: Path) -> list[Source]:
         )
     if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
         return _saved_dataset(path)
-    try:
-        inside = sorted(file for file in path.rglob("*") if file.is_file())
-    except OSError as error:
-        raise OSError(unreadable(path, error)) from error
-    shown = [file for file in inside if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    shown = sorted(_files_in(path, frozenset()))
     known = [Source(file, kind) for file in shown if (kind := _kind(file)) is not None]
     return known or [Source(file, "text") for file in shown]
+
+
+def _files_in(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
+    """The files of a folder and its subfolders that are not hidden; links too, but for those that lead back up.
+
+    `Path.rglob` would pass over subfolders that are links and those that may not be read, without a word.
+    """
+    above = above | {folder.resolve()}
+    try:
+        shown = [path for path in folder.iterdir() if not path.name.startswith(".")]
+        files, folders = [path for path in shown if path.is_file()], [path for path in shown if path.is_dir()]
+        dead = next((path for path in shown if path.is_symlink() and not path.exists() and _kind(path)), None)
+    except OSError as error:
+        raise type(error)(unreadable(folder, error)) from error
+    if dead is not None:
+        raise FileNotFoundError(
+            f"read_corpus: {dead} is a link to nothing; expected a file of text, got none. Mend the link, or delete it."
+        )
+    yield from files
+    for inner in folders:
+        if inner.resolve() not in above:
+            yield from _files_in(inner, above)
 
 
 def _kind(path: Path) -> Kind | None:
@@ -222,12 +240,19 @@ def _saved_dataset(path: Path) -> list[Source]:
                 )
             return _saved_dataset(path / ("train" if "train" in splits else splits[0]))
         state = json.loads((path / "state.json").read_text("utf-8"))
-        return [Source(path / file["filename"], "arrow") for file in state["_data_files"]]
+        files = [path / file["filename"] for file in state["_data_files"]]
     except (json.JSONDecodeError, KeyError, TypeError, OSError) as error:
         raise ValueError(
             f"read_corpus: {path} is no saved dataset; expected dataset_dict.json or state.json as save_to_disk writes "
             f"them, got '{error}'. Save it again."
         ) from error
+    missing = next((file for file in files if not file.is_file()), None)
+    if missing is not None:
+        raise ValueError(
+            f"read_corpus: {path} is no whole dataset; expected the files that its state.json names, got no "
+            f"{missing.name}. Copy or save it again."
+        )
+    return [Source(file, "arrow") for file in files]
 
 
 def _guess_layout(sources: Sequence[Source]) -> Layout:

@@ -171,7 +171,7 @@ def _blocks(path: Path, advance: Advance, size: int = BLOCK) -> Iterator[str]:
                 raise ValueError(
                     f"read_corpus: {path} is not UTF-8; expected UTF-8 text, got byte "
                     f"0x{error.object[error.start]:02x} at byte {done - pending + error.start}. Convert it (for "
-                    "example `iconv -f latin1 -t utf-8`), or leave it out."
+                    f"example `iconv -f {_likely_encoding(error.object)} -t utf-8`), or leave it out."
                 ) from None
             done += len(data)
             if first and text:
@@ -181,6 +181,10 @@ def _blocks(path: Path, advance: Advance, size: int = BLOCK) -> Iterator[str]:
                 yield text
             if not data:
                 return
+
+
+def _likely_encoding(data: bytes) -> str:
+    return "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin1"
 
 
 def _read(stream: IO[bytes], size: int, path: Path) -> bytes:
@@ -243,7 +247,7 @@ def _parquet(path: Path, field: str, advance: Advance) -> Iterator[Document]:
                 done += 1
                 yield Document(f"{path}:{done}", _string(text, path, f"row {done}", field))
             advance(done / total)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _no_table(path, "Parquet", error) from error
 
 
@@ -267,7 +271,7 @@ def _arrow(path: Path, field: str) -> Iterator[Document]:
                     for text in batch.column(field).slice(start, 1024).to_pylist():
                         done += 1
                         yield Document(f"{path}:{done}", _string(text, path, f"row {done}", field))
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _no_table(path, "Arrow", error) from error
 
 

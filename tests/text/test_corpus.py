@@ -1,6 +1,7 @@
 """Files to documents: plain text in both layouts, what is guessed, and what is refused; sentences."""
 
 import os
+import pathlib
 
 import pytest
 from hypothesis import given, settings
@@ -87,6 +88,35 @@ def test_a_folder_is_read_in_order_with_its_subfolders_and_without_hidden_files(
     assert read_corpus([tmp_path / "plain", tmp_path / "a.txt"], documents="file") == ["W.", "A."]
 
 
+def test_links_are_followed_and_not_in_circles(tmp_path):
+    (tmp_path / "far").mkdir()
+    write(tmp_path / "far", c="C.")
+    (tmp_path / "corpus").mkdir()
+    write(tmp_path / "corpus", a="A.")
+    (tmp_path / "corpus" / "sub").symlink_to(tmp_path / "far")
+    (tmp_path / "far" / "up").symlink_to(tmp_path / "corpus")
+    (tmp_path / "corpus" / "self").symlink_to(tmp_path / "corpus" / "self")
+    assert read_corpus(tmp_path / "corpus", documents="file") == ["A.", "C."]
+    (tmp_path / "far" / "dead.txt").symlink_to(tmp_path / "nowhere.txt")
+    with pytest.raises(FileNotFoundError, match=r"dead\.txt is a link to nothing; expected a file of text, got none"):
+        read_corpus(tmp_path / "corpus")
+
+
+def test_a_subfolder_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    (tmp_path / "locked").mkdir()
+    write(tmp_path, a="A.")
+    iterdir = pathlib.Path.iterdir
+
+    def refuse(folder):
+        if folder.name == "locked":  # root may read everything
+            raise PermissionError(13, "Permission denied")
+        return iterdir(folder)
+
+    monkeypatch.setattr(pathlib.Path, "iterdir", refuse)
+    with pytest.raises(PermissionError, match=r"locked cannot be read; expected readable text, got 'Permission denied"):
+        read_corpus(tmp_path)
+
+
 def test_progress_counts_the_bytes_of_files(tmp_path):
     write(tmp_path, a="One.\n\n" * 50, b="Two.")
     told = []
@@ -102,6 +132,14 @@ def test_not_utf8_names_file_and_offset(tmp_path, monkeypatch):
             ValueError, match=r"bad\.txt is not UTF-8; expected UTF-8 text, got byte 0xe9 at byte 21\. Convert"
         ):
             read_corpus(tmp_path)
+
+
+def test_utf16_is_told_from_latin1(tmp_path):
+    (tmp_path / "a.txt").write_text("text", "utf-16")
+    with pytest.raises(
+        ValueError, match=r"got byte 0xff at byte 0\. Convert it \(for example `iconv -f utf-16 -t utf-8`"
+    ):
+        read_corpus(tmp_path)
 
 
 def test_nothing_there_and_nothing_in_it(tmp_path):

@@ -96,6 +96,14 @@ def test_a_saved_dataset(tmp_path):
     )
     (tmp_path / "one" / "state.json").write_text("{}")
     assert "one is no saved dataset; expected dataset_dict.json or state.json" in refused(tmp_path / "one")
+    lost = tmp_path / "many" / "test" / "data-00000-of-00001.arrow"
+    whole = lost.read_bytes()
+    lost.write_bytes(whole.replace(b"One.", b"On\xff."))
+    assert "data-00000-of-00001.arrow cannot be read; expected a whole Arrow file, got ''utf-8' codec" in refused(lost)
+    lost.unlink()
+    assert "test is no whole dataset; expected the files that its state.json names, got no data-0" in refused(
+        lost.parent
+    )
     arrow = tmp_path / "many" / "train" / "data-00000-of-00002.arrow"
     with pa.OSFile(str(tmp_path / "file.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
