@@ -260,6 +260,16 @@ def _say(
     print(f"funcnet: {message}", file=sys.stderr)
 
 
+def _in_words(error: ValueError | OSError) -> str:
+    """An error's message; one that the system itself made names a file and little more."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return (
+            f"{error.filename}: the system refuses it; expected a path that can be used so, got '{error.strerror}'. "
+            "Check the path, its permissions, and the space on the disk."
+        )
+    return str(error)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line.
 
@@ -267,7 +277,8 @@ def main(arguments: list[str] | None = None) -> None:
         arguments: None takes the process's.
 
     Raises:
-        SystemExit: always; 0 when done, 2 when something given is wrong, 130 or 143 after a signal.
+        SystemExit: always; 0 when done, 2 when something given is wrong, 130 or 143 after a signal, 141 where nobody
+            reads what is printed.
     """
     try:
         before = _as_it_was(sys.argv[1:] if arguments is None else arguments)
@@ -282,10 +293,15 @@ def main(arguments: list[str] | None = None) -> None:
         with warnings.catch_warnings():
             warnings.showwarning = _say
             code = COMMANDS[type(command)](command)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:  # who read what we print has enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains when it ends
+        code = 141
     except (ValueError, OSError) as error:
         if os.environ.get("FUNCNET_TRACEBACK"):
             raise
-        print(f"funcnet: {error}", file=sys.stderr)
+        print(f"funcnet: {_in_words(error)}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
         code = 130

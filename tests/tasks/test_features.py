@@ -203,6 +203,7 @@ def test_a_line_that_is_not_utf8_is_named(folder, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"files": []}, r"features: no file of text; expected at least one, got none"),
         ({"files": ["no.txt"]}, r"no.txt is no file; expected one, got nothing"),
         ({"files": ["."]}, r"is no file; expected one, got a folder"),
         ({"files": ["empty.txt"]}, r"empty.txt: no line; expected at least one"),

@@ -1,9 +1,11 @@
 """The data builder: the same bytes by any number of processes and after any end, and what it refuses."""
 
 import bz2
+import dataclasses
 import gzip
 import hashlib
 import json
+import os
 import random
 import shutil
 import signal
@@ -17,13 +19,14 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from funcnet.data import read_examples
+from funcnet.data import Joined, read_examples
 from funcnet.tasks.pretraining import DataSettings, build, open_data
 from funcnet.tasks.pretraining import documents as documents_module
 from funcnet.tasks.pretraining.exporting import export_examples
 from funcnet.tasks.pretraining.stages import read_tokens
+from funcnet.tasks.pretraining.workers import Workers
 from funcnet.text import SPECIAL_TOKENS
-from tests.tasks.command import run_here, write_corpus
+from tests.tasks.command import run_here, start, write_corpus
 
 
 def bytes_of(folder):
@@ -326,6 +329,110 @@ def test_bad_input_leaves_nothing(tmp_path, corpus):
     assert (out / "mine.txt").read_text() == "mine"
 
 
+def test_bad_text_costs_nothing_that_was_made_before(corpus, tmp_path):
+    """A file rots, its time unchanged, and a shard is lost: what is left stays, and what a person put there."""
+    text = tmp_path / "text.txt.gz"
+    text.write_bytes(gzip.compress("\n\n".join(path.read_text() for path in sorted(corpus.iterdir())).encode()))
+    folder, settings = tmp_path / "data", settings_of(text)
+    build(folder, settings)
+    (folder / "mine.txt").write_text("mine")
+    (folder / "tokens-00000.arrow").unlink()
+    before, status, rotten = bytes_of(folder), text.stat(), bytearray(text.read_bytes())
+    rotten[len(rotten) // 2] ^= 255
+    whole = text.read_bytes()
+    text.write_bytes(rotten)
+    os.utime(text, ns=(status.st_atime_ns, status.st_mtime_ns))
+    for _ in range(2):
+        assert "text.txt.gz cannot be decompressed; expected a whole gz file" in refused(folder, settings)
+        assert {name: digest for name, digest in bytes_of(folder).items() if name in before and name[0] != "m"} == {
+            name: digest for name, digest in before.items() if name[0] != "m"
+        }
+    assert (folder / "mine.txt").read_text() == "mine"
+    text.write_bytes(whole)
+    build(folder, settings)
+    assert open_data(folder, seq_len=32).train
+
+
+def test_text_that_changes_while_it_is_read(corpus, tmp_path):
+    text, folder = tmp_path / "text.txt", tmp_path / "data"
+    text.write_text("\n\n".join(path.read_text() for path in sorted(corpus.iterdir())))
+
+    def append(step, done, total):
+        if step == "sentences" and done == total:
+            text.write_text("Less. Of it.")
+
+    with pytest.raises(
+        ValueError, match=r"text\.txt changed while it was read; expected its [\d,]+ bytes to stay, got 12"
+    ):
+        build(folder, settings_of(text), progress=append)
+    assert not folder.exists()
+
+    def remove(step, done, total):
+        if step == "sentences" and done == total:
+            text.unlink(missing_ok=True)
+
+    text.write_text("\n\n".join(path.read_text() for path in sorted(corpus.iterdir())))
+    with pytest.raises(
+        ValueError, match=r"bytes to stay, got no file any more\. Run the command again when it is no l"
+    ):
+        build(folder, settings_of(text), progress=remove)
+
+
+def test_a_manifest_that_was_edited(built, corpus, tmp_path):
+    folder = tmp_path / "data"
+    shutil.copytree(built, folder)
+    told = json.loads((folder / "manifest.json").read_text())
+    for edited in (
+        told | {"settings": told["settings"] | {"passes": 3}},
+        {"format": told["format"]},
+        told | {"settings": 5},
+        {name: value for name, value in told.items() if name != "files"},
+    ):
+        (folder / "manifest.json").write_text(json.dumps(edited))
+        said = r"manifest\.json was changed by hand or by another program; expected it as it was written, got settings"
+        with pytest.raises(ValueError, match=said):
+            open_data(folder, seq_len=32)
+        with pytest.raises(ValueError, match=said):
+            build(folder, settings_of(corpus))
+
+
+def test_damaged_bytes_that_no_size_shows(built, tmp_path):
+    folder = tmp_path / "data"
+    shutil.copytree(built, folder)
+    for name in sorted(path.name for path in folder.glob("tokens-*")):
+        whole = bytearray((folder / name).read_bytes())
+        whole[1000:4000] = b"\xff" * 3000
+        (folder / name).write_bytes(whole)
+    data = open_data(folder, seq_len=32).train
+    with pytest.raises(
+        ValueError, match=r"a shard has damaged bytes; expected words of the vocabulary .*, got 'the word"
+    ):
+        data[np.arange(len(data))]
+    shutil.rmtree(folder)
+    shutil.copytree(built, folder)
+    data = open_data(folder, seq_len=32).train
+    lost = dataclasses.replace(data, tokens=Joined([data.tokens.arrays[0]]))
+    with pytest.raises(
+        ValueError, match=r"got 'index .* Run the same `funcnet data build` again: it makes what is dam"
+    ):
+        lost[np.arange(len(data))]
+
+
+def end_this_process(_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed():
+    with (
+        Workers(2) as workers,
+        pytest.raises(
+            ChildProcessError,
+            match=r"a worker was killed; expected 2 to live, got one less .* fewer --processes take less",
+        ),
+    ):
+        workers.run(end_this_process, [1], done=print)
+
+
 def test_the_command(corpus, tmp_path, capsys):
     out = tmp_path / "data"
     small = ["--vocab-size", 300, "--passes", 1, "--processes", 1]
@@ -339,6 +446,28 @@ def test_the_command(corpus, tmp_path, capsys):
     assert "made again: report.txt" in capsys.readouterr().out
     assert run_here(*arguments, "--seed", 1) == 2
     assert "seed was 0, now 1" in capsys.readouterr().err
+
+
+def test_what_the_system_refuses_is_said_in_words(built, corpus, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert run_here("data", "build", "--corpus", corpus, "--out", tmp_path / "file") == 2
+    said = capsys.readouterr().err
+    assert (
+        f"funcnet: {tmp_path / 'file'}: the system refuses it; expected a path that can be used so, got 'File" in said
+    )
+    assert run_here("data", "export", built, "--seq-len", 32, "--out", tmp_path / "no" / "x.tfrecord") == 2
+    assert "data export: --out" in (said := capsys.readouterr().err) and "in a folder that is there, got none" in said
+    folder = tmp_path / "data"
+    shutil.copytree(built, folder)
+    assert run_here("pretrain", "--data", folder, "--seq-len", 32, "--out", folder, "--devices", 1) == 2
+    assert "already holds tokenizer.json; expected a new or empty folder" in capsys.readouterr().err
+    assert bytes_of(folder) == bytes_of(built)
+
+
+def test_output_that_nobody_reads_is_no_error(built, tmp_path):
+    process = start("data", "report", built, cache=tmp_path)
+    process.stdout.close()
+    assert process.wait() == 141
 
 
 def test_googles_file_has_every_example_of_every_pass(built, tmp_path, capsys):

@@ -90,11 +90,16 @@ def test_what_is_refused(built, tmp_path):
     assert wrong in refused(changed("masked_lm_positions", places + 40))
     assert wrong in refused(changed("segment_ids", 0 * ids))
     assert wrong in refused(changed("input_mask", 0 * ids))
+    assert wrong in refused(changed("next_sentence_labels", [7]))
     (tmp_path / "vocab.txt").write_text("\n".join(["a", *SPECIAL_TOKENS, *"bcdefgh"]))
     assert "record 1 is no pair of this vocabulary" in refused(rows, tmp_path / "vocab.txt")
     whole = (tmp_path / "x.tfrecord").read_bytes()
     (tmp_path / "x.tfrecord").write_bytes(whole[:-9])
     assert "x.tfrecord, record 3 is damaged" in refused(None)
+    with pytest.raises(ValueError, match=r"data import: no files; expected at least one of examples, got none"):
+        import_examples([], out, vocab=built / "data")
+    with pytest.raises(NotADirectoryError, match=r"vocab\.txt; expected a folder, got a file\. Name another --out"):
+        import_examples([tmp_path / "x.tfrecord"], tmp_path / "vocab.txt", vocab=built / "data")
     shutil.copytree(built / "data", tmp_path / "full")
     with pytest.raises(ValueError, match=r"data import: .*full holds other files; expected a new or empty folder, got"):
         import_examples([tmp_path / "x.tfrecord"], tmp_path / "full", vocab=built / "data")

@@ -60,6 +60,8 @@ def features(arguments: FeaturesArguments) -> int:
         raise ValueError(f"features: --batch-tokens; expected at least 1, got {arguments.batch_tokens}.")
     if len(set(arguments.layers)) < len(arguments.layers):
         raise ValueError(f"features: --layers; expected each once, got {' '.join(map(str, arguments.layers))}.")
+    if not arguments.files:
+        raise ValueError('features: no file of text; expected at least one, got none. Name it, or "-".')
     require_folder(arguments.out, "features: --out")
     for file in arguments.files:
         if str(file) != "-" and (not file.exists() or file.is_dir()):

@@ -33,7 +33,7 @@ from funcnet.tasks.pretraining.instances import tokenize_documents
 from funcnet.tasks.pretraining.pairs import build_pairs, check_enough_documents
 from funcnet.tasks.pretraining.report import write_report
 from funcnet.tasks.pretraining.shards import read_shard, write_shard
-from funcnet.tasks.pretraining.sources import describe_sources, refuse_changes
+from funcnet.tasks.pretraining.sources import describe_sources, refuse_changes, refuse_changes_meanwhile
 from funcnet.tasks.pretraining.stages import (
     HELD_OUT,
     PairsTask,
@@ -92,6 +92,7 @@ def build(
     folder = Path(folder)
     created = not folder.exists()
     with alone(folder, progress), Workers(processes) as workers:
+        begun = read_manifest(folder) is not None
         told = _manifest(folder, settings, corpus, given, progress)
         work = Work(folder, settings, corpus, told, workers, progress)
         damaged = take_damaged_away(work) if told["files"] is not None else []
@@ -101,9 +102,10 @@ def build(
         try:
             _make(work)
         except ValueError:  # the text is no good: nothing is left that the next call would trip over
-            shutil.rmtree(folder, ignore_errors=True)
-            if not created:
-                folder.mkdir(exist_ok=True)
+            if not begun:  # what an earlier call made is no call's to delete
+                shutil.rmtree(folder, ignore_errors=True)
+                if not created:
+                    folder.mkdir(exist_ok=True)
             raise
         return damaged
 
@@ -143,6 +145,12 @@ def _make(work: Work) -> None:
     work.write()
     work.files.work.mkdir(exist_ok=True)
     has_text = write_texts(work)
+    if has_text:
+        try:
+            refuse_changes_meanwhile(work.told)
+        except ValueError:  # what was read is of no use to any call
+            shutil.rmtree(work.files.work)
+            raise
     documents = read_documents(work)
     make_vocabulary(work, documents)
     held_out = _held_out_text(work, documents) if has_text else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,7 +39,7 @@ def build_data(arguments: BuildData) -> int:
         print(f"Damaged or missing, and made again: {', '.join(made_again)}.")
     print((out / "report.txt").read_text("utf-8"))
     print(f"Written: {out}, in {time.perf_counter() - started:,.1f} s. The report with its picture: report.*")
-    print(f"Go on with: funcnet pretrain --data {out} --seq-len {arguments.seq_len[0]} --out DIR")
+    print(f"Go on with: funcnet pretrain --data {shlex.quote(str(out))} --seq-len {arguments.seq_len[0]} --out DIR")
     return 0
 
 
@@ -76,5 +77,5 @@ def import_data(files: Sequence[Path], out: Path, *, vocab: Path, held_out: Sequ
     print((out / "report.txt").read_text("utf-8"))
     seq_len = json.loads((out / "manifest.json").read_text("utf-8"))["settings"]["seq_len"][0]
     print(f"Written: {out}, {number:,} examples to train on. The report with its picture: report.*")
-    print(f"Go on with: funcnet pretrain --data {out} --seq-len {seq_len} --out DIR")
+    print(f"Go on with: funcnet pretrain --data {shlex.quote(str(out))} --seq-len {seq_len} --out DIR")
     return 0

@@ -86,8 +86,18 @@ class _Epoch:
         return len(self.dataset)
 
     def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        pairs = self.dataset.pairs[self.epoch % self.dataset.passes]
+        column = {name: values[indices] for name, values in pairs.items()}
+        try:
+            return self._batch(indices, column)
+        except IndexError as error:  # opening a folder looks at the sizes of its files, not at every byte
+            raise ValueError(
+                f"data: a shard has damaged bytes; expected words of the vocabulary and places in the text, got "
+                f"'{error}'. Run the same `funcnet data build` again: it makes what is damaged; or import it again."
+            ) from error
+
+    def _batch(self, indices: NDArray[np.int64], column: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         data = self.dataset
-        column = {name: values[indices] for name, values in data.pairs[self.epoch % data.passes].items()}
         a_length, b_length = column["a_length"][:, None].astype(np.int64), column["b_length"][:, None].astype(np.int64)
         place = np.arange(data.seq_len)[None]
         b_place = a_length + 2  # where B starts: after [CLS] A [SEP]
@@ -99,6 +109,8 @@ class _Epoch:
         ids = np.where(in_a | in_b, data.tokens[source].astype(np.int32), np.int32(data.pad_id))
         ids = np.where((place == a_length + 1) | (place == end), np.int32(data.sep_id), ids)
         ids[:, 0] = data.cls_id
+        if ids.max() >= data.masking.vocab_size:
+            raise IndexError(f"the word {ids.max()} of {data.masking.vocab_size}")
         if "masked_positions" in column:
             hidden = given_masks(ids, column["masked_positions"], column["masked_shown"])
         else:

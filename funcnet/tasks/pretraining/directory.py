@@ -123,7 +123,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest, or None where there is none.
 
     Raises:
-        ValueError: something lies there that is no manifest of this format.
+        ValueError: something lies there that is no manifest of this format, or one that was changed.
     """
     path = Directory(folder).manifest
     if not path.exists():
@@ -134,6 +134,16 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         raise ValueError(
             f"data: {path} is no manifest of this version; expected format {FORMAT}, got {got}. Build the data again, "
             "into another folder."
+        )
+    try:
+        plan = plan_digest(told["settings"], told["sources"], told["layout"])
+        whole = plan == told["plan"] and {"vocabulary", "shards", "files"} <= set(told)
+    except (KeyError, TypeError):
+        whole = False
+    if not whole:
+        raise ValueError(
+            f"data: {path} was changed by hand or by another program; expected it as it was written, got settings or "
+            "sources that its digest is not of. Put it back, or build the data again, into another folder."
         )
     return told
 

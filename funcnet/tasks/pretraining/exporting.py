@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.data import write_examples
+from funcnet.files import require_folder
 from funcnet.tasks.pretraining.dataset import PretrainingDataset
 from funcnet.tasks.pretraining.reading import open_data
 
@@ -42,6 +43,7 @@ def export_examples(
     Reference: write_instance_to_example_files in
     https://github.com/google-research/bert/blob/master/create_pretraining_data.py
     """
+    require_folder(out, "data export: --out")
     data = open_data(folder, seq_len=seq_len, seed=seed)
     chosen = data.evaluation if held_out else data.train
     if chosen is None:

@@ -64,7 +64,11 @@ def import_examples(
         ValueError: the folder holds something; a file is empty, damaged, of rows that differ in length, or was made
             with another vocabulary; the message has the file and the record's number.
     """
+    if not files:
+        raise ValueError("data import: no files; expected at least one of examples, got none. Name it.")
     folder = Path(folder).absolute()
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"data import: --out {folder}; expected a folder, got a file. Name another --out.")
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(
             f"data import: {folder} holds other files; expected a new or empty folder, got "
@@ -177,6 +181,7 @@ def _columns(rows: Sequence[Row], tokenizer: Tokenizer, tokens_before: int) -> t
     known &= (ids < most).all(1) & (batch["masked_ids"] < most).all(1)
     known &= ((batch["masked_positions"] >= 0) & (batch["masked_positions"] < length[:, None]) | ~taken).all(1)
     known &= (a_length >= 1) & (b_length >= 1) & (real == (place < length[:, None])).all(1)
+    known &= np.isin(batch["next_sentence_label"][:, 0], (0, 1))
     known &= (second == ((place > seps[:, :1]) & (place < length[:, None]))).all(1)
     positions = np.where(taken & known[:, None], batch["masked_positions"], -1)
     where = np.nonzero(positions >= 0)[0], positions[positions >= 0]
@@ -206,6 +211,6 @@ def _refuse(row: Row, most: int) -> NoReturn:
     path, number, features = row
     raise ValueError(
         f"data import: {path}, record {number} is no pair of this vocabulary; expected [CLS] A [SEP] B [SEP], ids "
-        f"below {most:,}, words hidden within, got {features['input_ids'][:8].tolist()}…. Give the --vocab that it was "
-        "made with."
+        f"below {most:,}, words hidden within, labels of 0 or 1, got {features['input_ids'][:8].tolist()}…. Give the "
+        "--vocab that it was made with."
     )

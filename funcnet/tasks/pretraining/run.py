@@ -60,7 +60,7 @@ from funcnet.train import (
 
 __all__ = ["pretrain"]
 
-WRITES = ("model.safetensors", "metrics.jsonl", "checkpoints", "eval.json")
+WRITES = ("model.safetensors", "metrics.jsonl", "checkpoints", "eval.json", "config.json", "tokenizer.json")
 
 
 def pretrain(config: PretrainingConfig) -> int:

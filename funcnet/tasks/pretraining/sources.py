@@ -63,6 +63,23 @@ def refuse_changes(folder: Path, told: Told, settings: Told, sources: Sequence[T
         )
 
 
+def refuse_changes_meanwhile(told: Told) -> None:
+    """Refuses text that was written to while it was read: its digest is of other bytes.
+
+    Raises:
+        ValueError: names the first such file.
+    """
+    for one in told["sources"]:
+        path = Path(one["path"])
+        status = path.stat() if path.exists() else None
+        if status is None or (status.st_size, status.st_mtime_ns) != (one["bytes"], one["mtime_ns"]):
+            got = "no file any more" if status is None else f"{status.st_size:,}, written to since"
+            raise ValueError(
+                f"data build: {path} changed while it was read; expected its {one['bytes']:,} bytes to stay, got "
+                f"{got}. Run the command again when it is no longer written to."
+            )
+
+
 def _changes(before: Sequence[Told], now: Sequence[Told]) -> list[str]:
     """A line for each file that is gone, new or another; none where the same files lie elsewhere."""
     if [(one["name"], one["sha256"]) for one in before] == [(one["name"], one["sha256"]) for one in now]:

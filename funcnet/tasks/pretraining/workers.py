@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 Task = TypeVar("Task")
@@ -36,6 +37,9 @@ class Workers:
         """Calls `function` with every task, and here `done` with every result, in no order.
 
         `tasks` is read no further ahead than there are processes and one: what a task holds is in memory so often.
+
+        Raises:
+            ChildProcessError: something ended a process from outside.
         """
         if self.processes == 1:
             for task in tasks:
@@ -44,9 +48,24 @@ class Workers:
         if self._pool is None:  # spawned, not forked: this process may have threads
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(self.processes, context, _begin, (os.getpid(),))
+        try:
+            self._share_out(self._pool, function, tasks, done)
+        except BrokenProcessPool as error:
+            raise ChildProcessError(
+                f"data build: a worker was killed; expected {self.processes} to live, got one less (the system kills "
+                "where memory ends). Run the same command again: it goes on; fewer --processes take less memory."
+            ) from error
+
+    def _share_out(
+        self,
+        pool: ProcessPoolExecutor,
+        function: Callable[[Task], Any],
+        tasks: Iterable[Task],
+        done: Callable[[Any], None],
+    ) -> None:
         waiting: set[Future[Any]] = set()
         for task in tasks:
-            waiting.add(self._pool.submit(function, task))
+            waiting.add(pool.submit(function, task))
             if len(waiting) > self.processes:
                 finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in finished:
