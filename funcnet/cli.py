@@ -248,6 +248,11 @@ def _as_it_was(arguments: list[str]) -> Any:
     return kind(out=out, **values)
 
 
+def _flags(before: Any) -> tuple[Any, ...]:
+    """A flag that is on before anything is read would be known as --no-flag alone, and --flag again be refused."""
+    return (tyro.conf.FlagCreatePairsOff,) if before is None else ()
+
+
 def _say(
     message: Warning | str,
     category: type[Warning],
@@ -287,7 +292,7 @@ def main(arguments: list[str] | None = None) -> None:
             prog="funcnet",
             args=arguments,
             description="BERT from raw text on JAX. With FUNCNET_TRACEBACK=1 an error shows where it came from.",
-            config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+            config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, *_flags(before)),
             **({} if before is None else {"default": before}),
         )
         with warnings.catch_warnings():
