@@ -99,7 +99,8 @@ class Predict:
     directory: tyro.conf.Positional[Path]
     """a run of `funcnet finetune`, or a directory of Hugging Face with a fine-tuned BERT"""
     file: tyro.conf.Positional[Path]
-    """texts in the form that the model was trained on, labels or not; or plain lines of text (.txt)"""
+    """texts in the form that the model was trained on, labels or not; or plain lines of text (.txt), empty ones left
+    out"""
     out: Path | None = None
     """JSON lines, or with the suffix .csv a table; without it standard output"""
     batch_size: int = 32
