@@ -142,6 +142,8 @@ def _features(data: bytes) -> dict[str, NDArray[Any]]:
     for number, features in _fields(data):
         for _, entry in _fields(features) if number == 1 else ():
             parts = dict(_fields(entry))
+            if 1 not in parts:
+                raise ValueError("a feature without a name")
             for kind, values in _fields(parts.get(2, b"")):
                 if kind in (FLOATS, INTEGERS):
                     found[parts[1].decode()] = _list(values, kind)

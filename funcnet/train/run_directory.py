@@ -143,12 +143,16 @@ def _compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) ->
 
 def _record(folder: Path) -> dict[str, Any]:
     record = read_json(folder / RUN_FILE)
-    if not isinstance(record, dict) or not {"config", "facts", "finished"} <= set(record):
+    if not isinstance(record, dict) or "finished" not in record or not _are_dicts(record, "config", "facts"):
         raise RunError(
             f"train.open_run: {folder / RUN_FILE}; expected the record of a run, got something else. "
             "Take another --out."
         )
     return record
+
+
+def _are_dicts(record: Mapping[str, Any], *names: str) -> bool:
+    return all(isinstance(record.get(name), dict) for name in names)
 
 
 def _write(folder: Path, record: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from funcnet.data import read_examples, write_examples
+from funcnet.data import read_examples, tfrecord, write_examples
 
 FIXTURE = Path(__file__).parent / "fixtures" / "tf_examples.tfrecord"
 SECOND = {
@@ -72,6 +72,10 @@ def test_damage_is_named_by_record(tmp_path):
     flipped[300] ^= 4
     assert "record 2 is damaged; expected a tf.train.Example, got 'a message whose checksum" in refused(bytes(flipped))
     assert "record 1 is damaged" in refused(b"text, and no records")
+    message = b"\n\x04\n\x02\x12\x00"  # Example { Features { an entry with a value alone } }
+    length = len(message).to_bytes(8, "little")
+    nameless = length + tfrecord._checksum(length) + message + tfrecord._checksum(message)
+    assert "record 1 is damaged; expected a tf.train.Example, got 'a feature without a name'" in refused(nameless)
     with pytest.raises(FileNotFoundError, match=r"no\.tfrecord is not there; expected a TFRecord file"):
         list(read_examples(tmp_path / "no.tfrecord"))
     with pytest.raises(ValueError, match="'ids' has negative integers; expected 0 or more"):

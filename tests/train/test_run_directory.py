@@ -58,11 +58,12 @@ def test_tuples_are_lists_in_a_file():
 
 
 def test_a_record_that_is_none(tmp_path):
-    (tmp_path / "run.json").write_text("{}")
-    with pytest.raises(
-        train.RunError, match=r"run.json; expected the record of a run, got something else. Take another"
-    ):
-        train.open_run(tmp_path, CONFIG, resume=True)
+    for text in ("{}", '{"config": 5, "facts": {}, "finished": false}'):
+        (tmp_path / "run.json").write_text(text)
+        with pytest.raises(
+            train.RunError, match=r"run.json; expected the record of a run, got something else. Take another"
+        ):
+            train.open_run(tmp_path, CONFIG, resume=True)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
