@@ -131,10 +131,23 @@ def test_what_a_run_writes(classified):
     rows = metrics(classified)
     assert [row["step"] for row in rows] == sorted({row["step"] for row in rows})
     assert {"loss", "label_accuracy", "learning_rate", "grad_norm"} <= set(rows[0])
-    evaluated = {row["step"]: row["eval_accuracy"] for row in rows if "eval_accuracy" in row}
+    evaluated = [row for row in rows if "eval_accuracy" in row]
     assert len(evaluated) == 6
-    best = max(evaluated.values())
-    assert values["accuracy"] == best and values["best_step"] == min(s for s, v in evaluated.items() if v == best)
+    best = max(row["eval_accuracy"] for row in evaluated)
+    least = min(row["eval_loss"] for row in evaluated if row["eval_accuracy"] == best)
+    assert sum(row["eval_accuracy"] == best for row in evaluated) > 1, "equal ones are told apart by their loss"
+    kept = next(row for row in evaluated if (row["eval_accuracy"], row["eval_loss"]) == (best, least))
+    assert (values["accuracy"], values["best_step"]) == (best, kept["step"])
+    assert values["loss"] == pytest.approx(least, rel=1e-5)
+    assert max(row["learning_rate"] for row in rows) == pytest.approx(5e-3, rel=0.1), "as given"
+
+
+def test_a_narrow_model_learns_at_a_higher_rate(model, tmp_path):
+    train = write_task(tmp_path, "classify", 12)
+    width = json.loads((model / "config.json").read_text())["hidden_size"]
+    small = [*FAST[2:], "--split", "0", "--epochs", "2", "--warmup", "0", "--log-every", "1"]
+    assert run_here("finetune", "classify", "--model", model, "--train", train, "--out", tmp_path / "out", *small) == 0
+    assert metrics(tmp_path / "out")[0]["learning_rate"] == pytest.approx(min(2e-4, 5e-5 * 768 / width))
 
 
 def test_a_new_head_is_named(model, tmp_path, capsys):

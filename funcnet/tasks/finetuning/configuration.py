@@ -80,8 +80,8 @@ class FinetuningConfig:
     """rows an update, over all devices and micro-batches"""
     accumulate: int = 1
     """micro-batches an update"""
-    learning_rate: float = 5e-5
-    """its peak; 2e-5 to 5e-5 for base and large, up to 2e-4 for small models"""
+    learning_rate: float | None = None
+    """its peak; without it 5e-5 for a width of 768, more for narrower models (5e-5 x 768 / width, at most 2e-4)"""
     warmup: float = 0.1
     """share of the steps in which the rate rises; then it falls linearly to 0"""
     layer_decay: float = 1.0

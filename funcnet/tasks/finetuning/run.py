@@ -16,6 +16,7 @@ import numpy as np
 
 from funcnet import optim, tree
 from funcnet.files import read_json, write_json
+from funcnet.models import bert
 from funcnet.parallel import DataParallel, check_batch_size, data_parallel, parallelize, use_virtual_cpu_devices
 from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.batches import BucketLoader
@@ -122,11 +123,18 @@ class Run:
         self._started = {config.seed: (params, state)}
         self.batches = self._loader(data.train)
         self.steps = max(1, round(config.epochs * len(self.batches)))
-        self.schedule = optim.warmup_linear_decay(config.learning_rate, round(config.warmup * self.steps), self.steps)
+        model_config: bert.BertConfig = vars(self.net)["config"]
+        self.learning_rate = config.learning_rate
+        if self.learning_rate is None:
+            self.learning_rate = min(2e-4, 5e-5 * 768 / model_config.hidden_size)
+        self.schedule = optim.warmup_linear_decay(self.learning_rate, round(config.warmup * self.steps), self.steps)
         self.trainable = trainable_names(list(tree.flatten(params)), config.freeze)
-        layers = vars(self.net)["config"].num_hidden_layers
         self.optimizer = make_optimizer(
-            self.schedule, self.trainable, layers, config.layer_decay, weight_decay=config.weight_decay
+            self.schedule,
+            self.trainable,
+            model_config.num_hidden_layers,
+            config.layer_decay,
+            weight_decay=config.weight_decay,
         )
         self.step = parallelize(
             make_step(
@@ -247,14 +255,13 @@ class Run:
         if self.stop.requested:
             return False
         if self.data.validation is not None:
-            name = f"eval_{self.metric}"
-            goodness = [(_goodness(self.metric, row[name]), -row["step"]) for row in rows if name in row]
-            values["best_step"] = -max(goodness)[1]
+            evaluated = [row for row in rows if f"eval_{self.metric}" in row]
+            values["best_step"] = max(evaluated, key=lambda row: _goodness(self.metric, row, "eval_"))["step"]
         pictures = panels(self.data.task, self.metric, values, shown)
         title = f"{self.data.task.name}: {self.config.train.name}"
         subtitle = (
             f"{values['steps']:,} steps of {self.config.batch_size} rows, learning rate "
-            f"{self.config.learning_rate:g}, seed {seed}"
+            f"{self.learning_rate:g}, seed {seed}"
         )
         draw_report(out / "report.png", rows, pictures, title=title, subtitle=subtitle)
         write_json(out / "eval.json", values)
@@ -268,8 +275,8 @@ class Run:
     def summarise(self, outs: Sequence[Path], folder: Path) -> None:
         """Mean and spread over the seeds; the best seed's model becomes the directory's own."""
         runs = [read_json(out / "eval.json") or {} for out in outs]
-        by = self.metric if self.data.validation is not None else f"test_{self.metric}"
-        best = int(np.argmax([_goodness(self.metric, run[by]) if by in run else 0.0 for run in runs]))
+        by = "" if self.data.validation is not None else "test_"
+        best = max(range(len(runs)), key=lambda one: _goodness(self.metric, runs[one], by))
         for file in outs[best].iterdir():
             if file.is_file() and file.name != "eval.json":
                 shutil.copy(file, folder / file.name)
@@ -285,8 +292,8 @@ class _Best:
         self.run, self.out = run, out
         path = out / "metrics.jsonl"
         rows = read_metrics(path) if path.exists() else []
-        name = f"eval_{run.metric}"
-        self.history = [_goodness(run.metric, row[name]) for row in rows if row["step"] <= step and name in row]
+        evaluated = [row for row in rows if row["step"] <= step and f"eval_{run.metric}" in row]
+        self.history = [_goodness(run.metric, row, "eval_") for row in evaluated]
 
     def evaluate(self, state: TrainState) -> dict[str, float]:
         """The figures on the validation examples; where they are the best so far, the model is written."""
@@ -294,21 +301,26 @@ class _Best:
         figures, _ = self.run.measure((state.params, state.state), self.run.data.validation)
         if self.run.stop.requested:
             return {}
-        goodness = _goodness(self.run.metric, figures[self.run.metric])
-        if goodness > max(self.history, default=-np.inf):
+        goodness = _goodness(self.run.metric, figures)
+        if not self.history or goodness > max(self.history):
             self.run.save(self.out, state)
         self.history.append(goodness)
         return figures
 
     def is_enough(self) -> bool:
-        """Whether the best is `patience` evaluations ago."""
-        patience = self.run.config.patience
-        return bool(patience) and len(self.history) - 1 - int(np.argmax(self.history or [0.0])) >= patience
+        """Whether the best figure is `patience` evaluations ago; a lower loss alone counts for nothing here."""
+        patience, figures = self.run.config.patience, [figure for figure, _ in self.history]
+        return bool(patience and figures) and len(figures) - 1 - figures.index(max(figures)) >= patience
 
 
-def _goodness(metric: str, value: float) -> float:
-    """Larger is better: losses change their sign."""
-    return -value if metric in ("loss", "mse") else value
+def _goodness(metric: str, figures: Mapping[str, float], prefix: str = "") -> tuple[float, float]:
+    """Larger is better: the figure, losses with their sign changed; of equal ones the lower loss.
+
+    >>> _goodness("accuracy", {"eval_accuracy": 1.0, "eval_loss": 0.25}, "eval_")
+    (1.0, -0.25)
+    """
+    value, loss = figures[prefix + metric], figures.get(f"{prefix}loss", 0.0)
+    return -value if metric in ("loss", "mse") else value, -loss
 
 
 def _spread(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
