@@ -244,9 +244,16 @@ def _as_it_was(arguments: list[str]) -> Any:
         return None  # no run, one of another kind, or one of another release
     hints, values = get_type_hints(kind), {}
     for name, value in known.items():
-        of = Path if Path in (hints[name], *get_args(hints[name])) else lambda one: one
-        values[name] = tuple(map(of, value)) if isinstance(value, list) else None if value is None else of(value)
+        of = Path if _is_of_paths(hints[name]) else lambda one: one
+        try:
+            values[name] = tuple(map(of, value)) if isinstance(value, list) else None if value is None else of(value)
+        except TypeError:
+            return None  # edited
     return kind(out=out, **values)
+
+
+def _is_of_paths(hint: Any) -> bool:
+    return hint is Path or any(map(_is_of_paths, get_args(hint)))
 
 
 def _flags(before: Any) -> tuple[Any, ...]:

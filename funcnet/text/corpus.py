@@ -35,6 +35,7 @@ KINDS: dict[str, Kind] = {
     ".arrow": "arrow",
     ".xml": "wikipedia",
 }
+TABLES = (".csv", ".tsv", ".tab", ".xlsx")  # not text: labels and signs between columns would be learned too
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ def default_corpus() -> Path:
 
 def _sources_of(path: Path) -> list[Source]:
     if path.is_file():
-        return [Source(path, _kind(path) or "text")]
+        return [_source(path)]
     if not path.is_dir():
         if path.exists():  # a pipe, a device: reading it may never end
             raise OSError(
@@ -193,8 +194,17 @@ def _sources_of(path: Path) -> list[Source]:
     if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
         return _saved_dataset(path)
     shown = sorted(_files_in(path, frozenset()))
-    known = [Source(file, kind) for file in shown if (kind := _kind(file)) is not None]
-    return known or [Source(file, "text") for file in shown]
+    known = [file for file in shown if _kind(file) is not None]
+    return [_source(file) for file in known or shown]
+
+
+def _source(file: Path) -> Source:
+    if file.suffix.lower() in TABLES:
+        raise ValueError(
+            f"read_corpus: {file} is a table; expected text, JSON lines or Parquet, got {file.suffix}. Save it as JSON "
+            "lines or Parquet (pandas: to_json(…, orient='records', lines=True)) and name its column by --field."
+        )
+    return Source(file, _kind(file) or "text")
 
 
 def _files_in(folder: Path, above: frozenset[Path]) -> Iterator[Path]:

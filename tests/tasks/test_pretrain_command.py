@@ -140,6 +140,19 @@ def test_a_resumed_run_is_as_it_was_where_nothing_is_given_anew(finished, tmp_pa
     assert run_here("pretrain", "--resume", "--out") == 2
 
 
+def test_settings_that_were_edited_are_no_settings(finished, tmp_path, capsys):
+    record = json.loads((finished / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**record, "config": {**record["config"], "corpus": [5]}}))
+    assert run_here("pretrain", "--resume", "--out", tmp_path) == 2
+    assert "corpus was [5], now None" in capsys.readouterr().err
+
+
+def test_a_pattern_that_no_file_fits_is_not_the_default_corpus(tmp_path, capsys):
+    assert "no paths; expected at least one file or folder" in refused(capsys, tmp_path / "out", "--corpus")
+    assert run_here("data", "build", "--out", tmp_path / "data", "--corpus") == 2
+    assert "no paths; expected at least one file or folder" in capsys.readouterr().err
+
+
 def test_a_given_cased_vocabulary(finished, corpus, tmp_path):
     transformers = pytest.importorskip("transformers")
     first, second = tmp_path / "first", tmp_path / "second"

@@ -464,6 +464,18 @@ def test_what_the_system_refuses_is_said_in_words(built, corpus, tmp_path, capsy
     assert bytes_of(folder) == bytes_of(built)
 
 
+def test_a_report_finds_a_flipped_byte(built, tmp_path, capsys):
+    folder = tmp_path / "data"
+    shutil.copytree(built, folder)
+    path = folder / "tokens-00001.arrow"
+    data = bytearray(path.read_bytes())
+    place = len(data) // 2
+    data[place] ^= 1
+    path.write_bytes(data)
+    assert run_here("data", "report", folder) == 2
+    assert f"{path} is damaged; expected the bytes that were written" in capsys.readouterr().err
+
+
 def test_output_that_nobody_reads_is_no_error(built, tmp_path):
     process = start("data", "report", built, cache=tmp_path)
     process.stdout.close()

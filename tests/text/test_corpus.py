@@ -156,6 +156,15 @@ def test_nothing_there_and_nothing_in_it(tmp_path):
         read_corpus(tmp_path, documents="lines")
 
 
+def test_tables_are_no_text(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\nfine,good\n")
+    for path in tmp_path, tmp_path / "a.csv":
+        with pytest.raises(ValueError, match=r"a\.csv is a table; expected text, JSON lines or Parquet, got \.csv"):
+            open_corpus(path)
+    (tmp_path / "b.txt").write_text("Beside text a table is passed over.")
+    assert [source.path.name for source in open_corpus(tmp_path).sources] == ["b.txt"]
+
+
 def test_unreadable_files_are_named(tmp_path, monkeypatch):
     write(tmp_path, locked="text")
 

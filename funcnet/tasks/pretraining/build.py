@@ -88,7 +88,7 @@ def build(
     given = None
     if settings.vocab is not None:
         given = load_tokenizer(settings.vocab, lower_case=False if settings.cased else None)
-    corpus = open_corpus(list(settings.corpus) or None, documents=settings.documents, field=settings.field)
+    corpus = open_corpus(settings.corpus, documents=settings.documents, field=settings.field)
     folder = Path(folder)
     created = not folder.exists()
     with alone(folder, progress), Workers(processes) as workers:

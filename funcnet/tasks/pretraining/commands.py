@@ -49,9 +49,9 @@ def report_data(directory: Path) -> int:
     Raises:
         OSError, ValueError: see `open_data`.
     """
-    told = check_data(directory)
+    told = check_data(directory, every_byte=True)
     print((directory / "report.txt").read_text("utf-8").rstrip())
-    print(f"Rows of {' or '.join(map(str, told['settings']['seq_len']))} tokens; every file has its size.")
+    print(f"Rows of {' or '.join(map(str, told['settings']['seq_len']))} tokens; every file is as it was written.")
     return 0
 
 

@@ -40,7 +40,7 @@ class PretrainingConfig:
 
     data: Path | None = None
     """a folder that `funcnet data build` made; all that it was built with is then settled"""
-    corpus: tuple[Path, ...] = ()
+    corpus: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="PATH [PATH ...]")] = None
     """text or other files, or folders of them, see `funcnet data build`; without it the presidential messages of the
     extra 'demo'"""
     documents: Literal["auto", "file", "blank-line"] = "auto"
@@ -151,6 +151,6 @@ class PretrainingConfig:
         for name in ("out", "resume"):
             values.pop(name)
         values["data"] = None if self.data is None else str(self.data)
-        values["corpus"] = [str(path) for path in self.corpus]
+        values["corpus"] = None if self.corpus is None else [str(path) for path in self.corpus]
         values["vocab"] = None if self.vocab is None else str(self.vocab)
         return values

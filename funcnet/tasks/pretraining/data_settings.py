@@ -4,7 +4,9 @@ import dataclasses
 import math
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import tyro
 
 __all__ = ["BuildData", "DataSettings"]
 
@@ -13,7 +15,7 @@ __all__ = ["BuildData", "DataSettings"]
 class DataSettings:
     """Everything that the bytes of a data directory follow from."""
 
-    corpus: tuple[Path, ...] = ()
+    corpus: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="PATH [PATH ...]")] = None
     """files, or folders of them: text (.txt), JSON lines (.jsonl), a Wikipedia dump (.xml), these compressed too (.gz,
     .bz2, .xz), Parquet, a folder that `datasets` saved; without any the presidential messages of the extra 'demo'"""
     documents: Literal["auto", "file", "blank-line"] = "auto"

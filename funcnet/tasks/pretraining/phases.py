@@ -95,7 +95,7 @@ def open_phases(config: PretrainingConfig, stop: Interruption) -> Phases:
 def _from_text(config: PretrainingConfig, lengths: Sequence[int], stop: Interruption) -> Prepared:
     with progress_bars(stop) as progress:
         return prepare(
-            config.corpus or None,
+            config.corpus,
             directory=Path(platformdirs.user_cache_dir("funcnet")) / "data",
             seq_len=lengths,
             progress=progress,

@@ -52,11 +52,12 @@ def prepare(
         >>> batch["input_ids"].shape, batch["masked_positions"].shape, data.statistics["train"]["documents"]
         ((8, 32), (8, 5), 38)
     """
-    paths = () if corpus is None else (corpus,) if isinstance(corpus, str | Path) else tuple(corpus)
+    paths = (corpus,) if isinstance(corpus, str | Path) else corpus
     lengths = (seq_len,) if isinstance(seq_len, int) else tuple(seq_len)
-    wanted = DataSettings(corpus=tuple(Path(path) for path in paths), seq_len=lengths, **settings)
+    given_paths = None if paths is None else tuple(Path(path) for path in paths)
+    wanted = DataSettings(corpus=given_paths, seq_len=lengths, **settings)
     wanted.check()
-    found = open_corpus(list(wanted.corpus) or None, documents=wanted.documents, field=wanted.field)
+    found = open_corpus(wanted.corpus, documents=wanted.documents, field=wanted.field)
     sources = describe_sources(found, None, progress)
     given = None
     if wanted.vocab is not None:

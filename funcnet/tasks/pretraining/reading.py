@@ -18,7 +18,7 @@ from funcnet.tasks.pretraining.dataset import Masks, PretrainingDataset
 from funcnet.tasks.pretraining.directory import EXAMPLES, Directory, read_manifest, vocabulary_digest
 from funcnet.tasks.pretraining.masking import Masking, default_predictions, word_pieces
 from funcnet.tasks.pretraining.packing import PackedDataset, number_of_rows
-from funcnet.tasks.pretraining.shards import digest_of, made_from, read_shard
+from funcnet.tasks.pretraining.shards import digest_of, is_whole, made_from, read_shard
 from funcnet.tasks.pretraining.statistics import unigram_log_probabilities
 from funcnet.text import load_tokenizer, special_ids
 
@@ -115,8 +115,12 @@ def open_data(folder: str | Path, *, seq_len: int | None = None, seed: int = 0) 
     return Prepared(tokenizer, train, evaluation, _statistics(folder, seq_len), _fingerprint(told, seq_len), folder)
 
 
-def check_data(folder: Path) -> dict[str, Any]:
+def check_data(folder: Path, *, every_byte: bool = False) -> dict[str, Any]:
     """The manifest of a complete data directory, whose files all have their sizes and were made for each other.
+
+    Args:
+        folder: the directory.
+        every_byte: also compares each file's digest, which reads them all.
 
     Raises:
         FileNotFoundError, ValueError: as `open_data`.
@@ -151,6 +155,10 @@ def check_data(folder: Path) -> dict[str, Any]:
                 f"data: {path} was made with another {what} than {folder}'s; expected "
                 f"{expected['vocabulary' if what == 'vocabulary' else 'plan'][:12]}, got "
                 f"{other['vocabulary' if what == 'vocabulary' else 'plan'][:12]}. {again}"
+            )
+        if every_byte and path.suffix == ".arrow" and not is_whole(path, made_from(path)):
+            raise ValueError(
+                f"data: {path} is damaged; expected the bytes that were written, got others (its digest tells). {again}"
             )
     return told
 
