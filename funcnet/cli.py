@@ -1,11 +1,14 @@
 """The `funcnet` command: arguments in, one line for what is wrong, exit codes out. Thin: the work is in `tasks`."""
 
 import argparse
+import contextlib
 import dataclasses
 import os
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TextIO, get_args, get_type_hints
 
@@ -273,6 +276,23 @@ def _say(
     print(f"funcnet: {message}", file=sys.stderr)
 
 
+@contextlib.contextmanager
+def _unwound_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does, so that files half written go; runs save a checkpoint first themselves."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _in_words(error: ValueError | OSError) -> str:
     """An error's message; one that the system itself made names a file and little more."""
     if isinstance(error, OSError) and error.filename is not None:
@@ -303,7 +323,7 @@ def main(arguments: list[str] | None = None) -> None:
             config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, *_flags(before)),
             **({} if before is None else {"default": before}),
         )
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _unwound_by_sigterm():
             warnings.showwarning = _say
             code = COMMANDS[type(command)](command)
         if sys.stdout is not None:

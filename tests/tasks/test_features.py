@@ -1,7 +1,9 @@
 """Features against transformers' hidden states, and the files that they are written to."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -230,3 +232,10 @@ def test_a_real_encoder():
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     near, far = unit[0] @ unit[1], unit[0] @ unit[2]
     assert near > 0.5 > 0.2 > far
+
+
+def test_terminated_it_leaves_nothing_half_written(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(FeatureExtractor, "__call__", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    (tmp_path / "texts.txt").write_text("A text.\n")
+    assert run_here("features", folder, tmp_path / "texts.txt", "--out", tmp_path / "f.npy") == 143
+    assert [file.name for file in tmp_path.iterdir()] == ["texts.txt"]
