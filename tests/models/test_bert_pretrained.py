@@ -23,6 +23,16 @@ def test_what_is_saved_comes_back_bit_for_bit(saved):
     assert "cls.predictions.bias" in names and not any("decoder" in name for name in names)
 
 
+def test_layers_that_hold_one_array_are_all_written(tmp_path, saved):
+    """A deeper model started from copies of a layer: only what the description ties is one entry."""
+    _, model, params, state = saved
+    layers = params["bert"]["encoder"]["layer"]
+    layers["1"] = layers["0"]
+    bert.save_pretrained(tmp_path, model, params, state)
+    _, read, _ = bert.from_pretrained(tmp_path, bert.BertForPreTraining)
+    jax.tree.map(np.testing.assert_array_equal, read, params)
+
+
 def test_the_scanned_form_saves_the_same_file(tmp_path, saved, sizes):
     path, _, params, state = saved
     scan = bert.BertForPreTraining(bert.BertConfig(**sizes, scan_layers=True))

@@ -64,9 +64,8 @@ def from_pretrained(
     Raises:
         FileNotFoundError: one of the files is not there.
         ValueError: a broken file; a config that is not here; tensors of the encoder missing or of another shape, all of
-            which are listed; half a head, or none where `new_heads` is False; a `vocab.txt`
-            with more lines than the word table has rows; a pattern that
-            matches no layer.
+            which are listed; half a head, or none where `new_heads` is False; a `vocab.txt` with more lines than the
+            word table has rows; a pattern that matches no layer.
 
     Warns:
         UserWarning: one message with what starts here, and what the file holds that no BERT has.
@@ -133,15 +132,14 @@ def save_pretrained(
     path = Path(path)
     path.mkdir(parents=True, exist_ok=True)
     config: BertConfig = vars(model)["config"]
-    written: set[int] = set()
-    once: dict[str, Any] = {}
+    leaves = {entry.name: (entry.home, entry.layer) for entry in entries_of(model)}
+    once: dict[Any, tuple[str, Any]] = {}  # by leaf, not by array: two leaves may hold the same one
     for name, array in model.state_dict(params, state).items():
-        if id(array) not in written:
-            written.add(id(array))
-            once[name] = array
+        once.setdefault(leaves.get(name, name), (name, array))
+    arrays = dict(once.values())
     if config.vocab_padding:
-        once, config = unpad_vocab(once, config)
-    weights.save(path / _WEIGHTS, once, max_shard_size=max_shard_size)
+        arrays, config = unpad_vocab(arrays, config)
+    weights.save(path / _WEIGHTS, arrays, max_shard_size=max_shard_size)
     write_json(path / _CONFIG, config.to_dict(type(model).__name__))
 
 
