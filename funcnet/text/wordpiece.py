@@ -64,8 +64,7 @@ def train_wordpiece(
     if vocab_size < len(first):
         raise ValueError(
             f"train_wordpiece: vocab_size does not hold the alphabet; expected at least {len(first)} (special tokens "
-            "and characters), "
-            f"got {vocab_size}. Raise it."
+            f"and characters), got {vocab_size}. Raise it."
         )
     # Why the characters are handed over as special tokens: the trainer numbers `##` characters in the order of a hash
     # map, another one in every process, and breaks ties between pairs by those numbers.
@@ -92,15 +91,16 @@ def load_tokenizer(path: str | Path, *, lower_case: bool | None = None) -> Token
         path: a directory with `tokenizer.json` or `vocab.txt` (and, if there, `tokenizer_config.json`, which says
             whether to lower-case), or such a `.json` or vocabulary file itself (one token a line, its id the line's
             number from 0).
-        lower_case: for a vocabulary alone; None: as `tokenizer_config.json` says, else cased exactly if a token has a
-            capital letter.
+        lower_case: what a vocabulary is read with; of a `tokenizer.json`, which says it itself, what it has to say.
+            None: as `tokenizer_config.json` says, else cased exactly if a token has a capital letter.
 
     Returns:
         A `tokenizers.Tokenizer` that neither pads nor truncates, whatever the file had set.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a special token is missing or a token is there twice, or a file is not what its name says.
+        ValueError: a special token is missing or a token is there twice, a file is not what its name says, or a
+            `tokenizer.json` without a vocabulary beside it does the opposite of `lower_case`.
 
     Example:
         >>> import pathlib, tempfile
@@ -113,8 +113,8 @@ def load_tokenizer(path: str | Path, *, lower_case: bool | None = None) -> Token
     path = Path(path)
     if path.is_dir():
         fast, vocab, config = path / "tokenizer.json", path / "vocab.txt", _config(path / "tokenizer_config.json")
-        if fast.is_file() and lower_case is None:
-            return _load_json(fast)
+        if fast.is_file() and (lower_case is None or not vocab.is_file()):
+            return _load_json(fast, lower_case)
         if not vocab.is_file():
             raise FileNotFoundError(
                 f"load_tokenizer: no vocabulary in {path}; expected vocab.txt or tokenizer.json there, got neither. "
@@ -126,7 +126,7 @@ def load_tokenizer(path: str | Path, *, lower_case: bool | None = None) -> Token
             f"load_tokenizer: {path} is not there; expected a directory or a vocabulary file, got nothing. Check the "
             "path."
         )
-    return _load_json(path) if path.suffix == ".json" else _load_vocab(path, {}, lower_case)
+    return _load_json(path, lower_case) if path.suffix == ".json" else _load_vocab(path, {}, lower_case)
 
 
 def save_tokenizer(tokenizer: Tokenizer, directory: str | Path, *, max_length: int = 512) -> None:
@@ -311,7 +311,7 @@ def _is_punctuation(character: str) -> bool:
     return unicodedata.category(character).startswith("P")
 
 
-def _load_json(file: Path) -> Tokenizer:
+def _load_json(file: Path, lower_case: bool | None) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # tokenizers raises bare Exception
@@ -320,6 +320,12 @@ def _load_json(file: Path) -> Tokenizer:
             "Write it again."
         ) from error
     _require_special(tokenizer.get_vocab(with_added_tokens=True), f"load_tokenizer: {file}")
+    if lower_case is not None and is_lower_case(tokenizer) != lower_case:
+        does, should = ("keeps capitals", "lower-case") if lower_case else ("lower-cases", "keep capitals")
+        raise ValueError(
+            f"load_tokenizer: {file} {does}; expected it to {should}, got its own setting. Name a vocabulary "
+            "(vocab.txt), or take it as it is."
+        )
     tokenizer.no_padding()  # sentence encoders ship with both set; ids of long lines would be cut
     tokenizer.no_truncation()
     return tokenizer
@@ -331,18 +337,14 @@ def _load_vocab(file: Path, config: Mapping[str, object], lower_case: bool | Non
     except UnicodeDecodeError as error:
         raise ValueError(
             f"load_tokenizer: {file} is not UTF-8; expected one token a line, got byte "
-            f"0x{error.object[error.start]:02x} at byte "
-            f"{error.start}. Name a vocabulary file."
+            f"0x{error.object[error.start]:02x} at byte {error.start}. Name a vocabulary file."
         ) from None
-    tokens = text.removesuffix("\n").split("\n")
     vocab: dict[str, int] = {}
-    for index, token in enumerate(tokens):
-        token = token.removesuffix("\r")
+    for index, token in enumerate(text.removesuffix("\n").split("\n")):
         if token in vocab:
             raise ValueError(
                 f"load_tokenizer: {file} holds {token!r} twice; expected each token once, got it on lines "
-                f"{vocab[token] + 1} and "
-                f"{index + 1}. Remove one."
+                f"{vocab[token] + 1} and {index + 1}. Remove one."
             )
         vocab[token] = index
     _require_special(vocab, f"load_tokenizer: {file}")
@@ -374,10 +376,10 @@ def _config(file: Path) -> dict[str, object]:
 
 
 def _require_special(present: Iterable[str], where: str) -> None:
-    missing = [token for token in SPECIAL_TOKENS if token not in set(present)]
+    there = set(present)
+    missing = [token for token in SPECIAL_TOKENS if token not in there]
     if missing:
         raise ValueError(
             f"{where}: the vocabulary lacks special tokens; expected {' '.join(SPECIAL_TOKENS)}, got none of "
-            f"{' '.join(missing)}. "
-            "Add them, each on a line of its own, or train a vocabulary."
+            f"{' '.join(missing)}. Add them, each on a line of its own, or train a vocabulary."
         )

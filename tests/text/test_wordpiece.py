@@ -102,6 +102,20 @@ def test_casing_of_a_bare_vocabulary_is_seen_from_its_tokens(tmp_path):
     assert load_tokenizer(tmp_path / "cased.txt", lower_case=True).encode("Paris").ids == [2, 6, 3]
 
 
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_a_tokenizer_that_does_otherwise_than_asked_is_refused(tmp_path, lower_case):
+    save_tokenizer(train_wordpiece(["Low low"] * 2, 30, lower_case=lower_case), tmp_path)
+    does = "lower-cases; expected it to keep capitals" if lower_case else "keeps capitals; expected it to lower-case"
+    with pytest.raises(ValueError, match=rf"tokenizer\.json {does}, got its own setting. Name a vocabulary"):
+        load_tokenizer(tmp_path / "tokenizer.json", lower_case=not lower_case)
+    assert is_lower_case(load_tokenizer(tmp_path, lower_case=not lower_case)) is not lower_case  # by vocab.txt
+    (tmp_path / "vocab.txt").unlink()
+    with pytest.raises(ValueError, match=rf"tokenizer\.json {does}"):
+        load_tokenizer(tmp_path, lower_case=not lower_case)
+    for path in (tmp_path, tmp_path / "tokenizer.json"):
+        assert is_lower_case(load_tokenizer(path, lower_case=lower_case)) is lower_case
+
+
 def test_rare_characters_beyond_the_limit_are_unknown():
     tokenizer = train_wordpiece(["aab ab a q"] * 3, 20, limit_alphabet=2)
     assert "q" not in vocabulary(tokenizer) and "##b" in vocabulary(tokenizer)
