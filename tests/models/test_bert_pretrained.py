@@ -80,9 +80,9 @@ def test_directories_that_do_not_fit(saved, sizes):
 
 def test_texts_that_cannot_be_filled(directory):
     fill = bert.inference(directory, guesses=2, ahead=False)
-    with pytest.raises(ValueError, match=r"nothing to guess; expected \[MASK\] in the text"):
-        fill("no mask")
-    with pytest.raises(ValueError, match=r"too long; expected at most 70 tokens .* got 73"):
+    with pytest.raises(ValueError, match=r"item 1 has nothing to guess; expected \[MASK\] in the text"):
+        fill.batch(["a [MASK]", "no mask"])
+    with pytest.raises(ValueError, match=r"item 0 is too long; expected at most 70 tokens .* got 73"):
         fill(" ".join(["cat"] * 70 + ["[MASK]"]))
     text.save_tokenizer(
         text.train_wordpiece([WORDS + WORDS.upper()], 120, lower_case=False, min_frequency=1), directory

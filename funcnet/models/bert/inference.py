@@ -63,7 +63,8 @@ class Inference:
         """The answers to many, several at a time; each as if it were alone, but for rounding.
 
         Raises:
-            TypeError, ValueError: an item is no text of this task; its number is told.
+            TypeError: an item is not what the task reads; its number is told.
+            ValueError: an item to fill in has no `[MASK]`, or is longer than a row; its number is told.
         """
         found = [self._served.rows(item, number) for number, item in enumerate(items)]
         if cut := sum(each.cut for each in found):

@@ -145,13 +145,13 @@ class FillMask(Served):
         encoding = self.whole.encode(item)
         if len(encoding.ids) > self.longest:
             raise ValueError(
-                f"bert.inference: the text is too long; expected at most {self.longest} tokens with [CLS] and [SEP], "
-                f"got {len(encoding.ids)}. Cut it around the [MASK]."
+                f"bert.inference: item {number} is too long; expected at most {self.longest} tokens with [CLS] and "
+                f"[SEP], got {len(encoding.ids)}. Cut it around the [MASK]."
             )
         if "[MASK]" not in encoding.tokens:
             raise ValueError(
-                "bert.inference: there is nothing to guess; expected [MASK] in the text, got none. Write [MASK] in "
-                "the place of a word."
+                f"bert.inference: item {number} has nothing to guess; expected [MASK] in the text, got none. Write "
+                "[MASK] in the place of a word."
             )
         return Rows([encoding])
 
