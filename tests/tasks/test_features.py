@@ -92,6 +92,14 @@ def test_layers_above_are_not_run(folder):
     assert sorted(extract.run.params["encoder"]["layer"]) == ["0"] and "pooler" not in extract.run.params
 
 
+def test_a_pooler_that_the_file_lacks_is_no_matter(folder, tmp_path):
+    """No feature comes from it: nothing is to be said of new weights (a warning is an error in the tests)."""
+    shutil.copytree(folder, tmp_path / "model")
+    sizes = SIZES | {"num_hidden_layers": 1}
+    make_reference(sizes, transformers.BertForMaskedLM).save_pretrained(tmp_path / "model")
+    assert FeatureExtractor(tmp_path / "model", pool="cls").array(["the cat"]).shape == (1, 16)
+
+
 def test_no_program_is_compiled_after_the_first_of_each_length(folder):
     extract = FeatureExtractor(folder, tokens=96)
     extract.run.function, traces = traced(extract.run.function.__wrapped__)

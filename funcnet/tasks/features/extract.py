@@ -90,8 +90,7 @@ class FeatureExtractor:
             raise ValueError(
                 f"features: pool is not known; expected one of {', '.join(get_args(Pool))}, got {pool!r}. Choose one."
             )
-        model, params, state = bert.from_pretrained(path)
-        config: bert.BertConfig = vars(model)["config"]
+        config = bert.BertConfig.load(path)
         self.layers = tuple(layers)
         self.pool, self.width, self.truncated = pool, config.hidden_size, 0
         states = config.num_hidden_layers + 1
@@ -107,7 +106,8 @@ class FeatureExtractor:
         tokenizer = text_.load_tokenizer(path)
         text_.require_fit(tokenizer, config.vocab_size, where=f"features: {path}")
         self._tokenizer = text_.truncating(tokenizer, longest)
-        net, params, state = _lower_part(model, params, state, max(max(taken), 1))
+        below = [f"encoder.layer.{number}" for number in range(max(*taken, 1))]
+        net, params, state = bert.from_pretrained(path, _encoder, config=config, layers=below)
 
         def run(params: Any, state: Any, batch: Any) -> jax.Array:
             shown = batch["attention_mask"]
@@ -170,10 +170,6 @@ def _layer(layer: int, states: int) -> int:
     return layer % states
 
 
-def _lower_part(model: Any, params: Any, state: Any, layers: int) -> tuple[bert.BertModel, Any, Any]:
-    """The same encoder without its pooler and the layers above the first so many."""
-    sd = model.state_dict(params, state)
-    config = dataclasses.replace(vars(model)["config"], num_hidden_layers=layers, scan_layers=False)
-    net = bert.BertModel(config, add_pooling_layer=False)
-    wanted = {name for name, _ in net.named_parameters()} | {name for name, _ in net.named_buffers()}
-    return net, *net.load_state_dict({name: array for name, array in sd.items() if name in wanted})
+def _encoder(config: bert.BertConfig) -> bert.BertModel:
+    """Without the pooler, which no feature comes from, and with its layers apart."""
+    return bert.BertModel(dataclasses.replace(config, scan_layers=False), add_pooling_layer=False)
