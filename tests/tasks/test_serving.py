@@ -12,6 +12,7 @@ from funcnet.tasks.finetuning.choice_task import ChoiceTask
 from funcnet.tasks.finetuning.predict import predict
 from funcnet.tasks.finetuning.text_task import TextTask
 from funcnet.tasks.finetuning.token_task import TokenTask
+from funcnet.tasks.serving import bench
 from funcnet.text import load_tokenizer
 from tests.tasks.command import run_here
 from tests.tasks.finetuning import all_texts, write_model, write_task
@@ -76,6 +77,16 @@ def test_the_command_tells_the_latency(pretrained, tmp_path, capsys):
     assert all(0 < row["median"] <= row["p95"] <= row["p99"] and row["answers"] > 0 for row in rows)
     assert run_here("bench", "serve", pretrained, "--lengths", "8", "16", *few) == 0
     assert "8 tokens" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["fill-mask", *TASKS])
+def test_items_of_the_bench_have_the_tokens_that_it_names(pretrained, tmp_path, name):
+    path = pretrained if name == "fill-mask" else fine_tuned(pretrained, tmp_path, name)[0]
+    serve = bert.inference(path, name, max_length=24, ahead=False)
+    for length in (8, 16, 24):
+        (items,) = bench._strung_together(serve, [length]).values()
+        rows = [row for item in items for row in serve._served.rows(item, 0).rows]
+        assert {len(row.ids) for row in rows} == {length}, name
 
 
 def test_a_bench_that_cannot_be(pretrained, tmp_path, capsys):

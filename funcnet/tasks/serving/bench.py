@@ -19,6 +19,9 @@ from funcnet.train import compilation_cache
 
 __all__ = ["BenchServe", "Latency", "bench_serve", "measure"]
 
+# Tokens of a row that are no words: [CLS] and each [SEP], the [MASK], the question's sign.
+BESIDE = {"fill-mask": 3, "choice": 3, "answer": 4}
+
 
 @dataclasses.dataclass(frozen=True)
 class BenchServe:
@@ -174,16 +177,19 @@ def _of_lines(serve: bert.Inference, file: Path, lines: Sequence[str]) -> dict[s
 
 
 def _strung_together(serve: bert.Inference, lengths: Sequence[int]) -> dict[str, list[Any]]:
-    """Items of so many tokens, of the vocabulary's whole words."""
-    vocabulary = serve.words
+    """Items whose rows have so many tokens, of the vocabulary's whole words."""
+    beside = BESIDE.get(serve.task, 2)
     found = {}
     for length in dict.fromkeys(min(length, serve.run.longest) for length in lengths):
         random = np.random.default_rng(length)
-        texts = [" ".join(random.choice(vocabulary, max(1, length - 4))) for _ in range(16)]
-        found[f"{length} tokens"] = [_item(serve.task, f"{text} [MASK]") for text in texts]
+        texts = [" ".join(random.choice(serve.words, max(2, length - beside))) for _ in range(16)]
+        mask = " [MASK]" if serve.task == "fill-mask" else ""
+        found[f"{length} tokens"] = [_item(serve.task, text + mask) for text in texts]
     return found
 
 
 def _item(task: str, text: str) -> Any:
+    """What the task reads of a text: its first word is the question, or what the choices go on from."""
     first, _, rest = text.partition(" ")
-    return {"choice": (first, [rest, rest[::-1]]), "answer": (f"{first}?", rest)}.get(task, text)
+    back = " ".join(reversed(rest.split()))
+    return {"choice": (first, [rest, back]), "answer": (f"{first}?", rest)}.get(task, text)
