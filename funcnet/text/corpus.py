@@ -199,9 +199,10 @@ def _sources_of(path: Path) -> list[Source]:
 
 
 def _source(file: Path) -> Source:
-    if file.suffix.lower() in TABLES:
+    suffix = _suffix(file)
+    if suffix in TABLES:
         raise ValueError(
-            f"read_corpus: {file} is a table; expected text, JSON lines or Parquet, got {file.suffix}. Save it as JSON "
+            f"read_corpus: {file} is a table; expected text, JSON lines or Parquet, got {suffix}. Save it as JSON "
             "lines or Parquet (pandas: to_json(…, orient='records', lines=True)) and name its column by --field."
         )
     return Source(file, _kind(file) or "text")
@@ -231,11 +232,14 @@ def _files_in(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
 
 def _kind(path: Path) -> Kind | None:
     """What a name says that a file holds."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in OPENERS:
-        suffixes.pop()
-        return KINDS.get(suffixes[-1], "text") if suffixes else "text"
-    return KINDS.get(suffixes[-1]) if suffixes else None
+    is_compressed = path.suffix.lower() in OPENERS
+    return KINDS.get(_suffix(path), "text" if is_compressed else None)
+
+
+def _suffix(path: Path) -> str:
+    """The last part of a name, of a compressed file the last but one; in small letters, empty where there is none."""
+    inner = path.with_suffix("") if path.suffix.lower() in OPENERS else path
+    return inner.suffix.lower()
 
 
 def _saved_dataset(path: Path) -> list[Source]:

@@ -7,6 +7,7 @@ in some 240 languages; the 2 million words of the default corpus take 0.1 s).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import sentencex
 
@@ -40,14 +41,7 @@ def split_sentences(document: str, *, language: str = "en") -> list[str]:
     plain = ODD_SPACE.sub(" ", document)
     for paragraph in split_paragraphs(plain):
         for raw in sentencex.segment(language, paragraph):
-            sentence = " ".join(raw.split())
-            while len(sentence) > LONGEST:
-                cut = sentence.rfind(" ", 1, LONGEST)
-                cut = cut if cut > 0 else LONGEST
-                sentences.append(sentence[:cut])
-                sentence = sentence[cut:].lstrip()
-            if sentence:
-                sentences.append(sentence)
+            sentences.extend(_cut(" ".join(raw.split())))
     return sentences
 
 
@@ -59,3 +53,15 @@ def split_paragraphs(document: str) -> list[str]:
         ['One\\nand on.', 'Two.']
     """
     return [paragraph for block in BLANK_LINE.split(document) if (paragraph := block.strip())]
+
+
+def _cut(sentence: str) -> Iterator[str]:
+    """A sentence in parts that are not too long; nothing of an empty one."""
+    start = 0
+    while len(sentence) - start > LONGEST:
+        space = sentence.rfind(" ", start + 1, start + LONGEST)
+        end = space if space > 0 else start + LONGEST
+        yield sentence[start:end]
+        start = end + (sentence[end] == " ")
+    if start < len(sentence):
+        yield sentence[start:]

@@ -1,5 +1,6 @@
 """Files to documents: plain text in both layouts, what is guessed, and what is refused; sentences."""
 
+import gzip
 import os
 import pathlib
 
@@ -158,6 +159,11 @@ def test_nothing_there_and_nothing_in_it(tmp_path):
 
 def test_tables_are_no_text(tmp_path):
     (tmp_path / "a.csv").write_text("text,label\nfine,good\n")
+    with gzip.open(tmp_path / "b.tsv.gz", "wb") as file:
+        file.write(b"text\tlabel\nfine\tgood\n")
+    with pytest.raises(ValueError, match=r"b\.tsv\.gz is a table; expected text, JSON lines or Parquet, got \.tsv"):
+        open_corpus(tmp_path / "b.tsv.gz")
+    (tmp_path / "b.tsv.gz").unlink()
     for path in tmp_path, tmp_path / "a.csv":
         with pytest.raises(ValueError, match=r"a\.csv is a table; expected text, JSON lines or Parquet, got \.csv"):
             open_corpus(path)
