@@ -220,7 +220,7 @@ def _json_lines(path: Path, field: str, advance: Advance) -> Iterator[Document]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # the latter of brackets within brackets
             raise ValueError(
                 f"read_corpus: {path}, line {number} is no JSON; expected an object a line, got '{error}'. "
                 "Mend the line."

@@ -71,6 +71,8 @@ TABLES = [
     ("a.jsonl", '{"text": "a"}\n{"text": b}\n', r"a.jsonl, line 2, character 10: no JSON; .*'Expecting value'"),
     ("a.json", '[\n{"text": "a"}]\n', r"a.json, line 1, character 2: no JSON; .* Write each object on one line, w"),
     ("a.jsonl", '["a"]\n', r"a.jsonl, line 1: expected a JSON object, got list"),
+    ("a.jsonl", '{"text": "a"}\n' + "[" * 200_000, r"a.jsonl, line 2.*: no JSON; expected an object a line"),
+    ("a.jsonl", '{"text": "a", "label": ' + "1" * 5000 + "}", r"a.jsonl, line 1: no JSON; .* got 'Exceeds the limit"),
 ]  # fmt: skip
 
 
@@ -266,7 +268,8 @@ def test_glues_test_files_have_no_labels(tmp_path):
     [
         ("RTE", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\n", "train.tsv, line 2: a ragged row; expected 4 columns"),
         ("RTE", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\t\n", "line 2, column 'label': expected a label, got"),
-        ("STS-B", "sentence1\tsentence2\tscore\na\tb\tx\n", "line 2, column 'score': expected a number, got 'x'"),
+        ("STS-B", "sentence1\tsentence2\tscore\na\tb\tx\n", "line 2, column 'score': expected a number .*, got 'x'"),
+        ("STS-B", "sentence1\tsentence2\tscore\na\tb\tnan\n", "line 2, column 'score': .* got 'nan'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_file_of_glues_is_named(tmp_path, name, content, message):
@@ -409,6 +412,7 @@ def test_questions_without_answers(tmp_path):
     ("content", "message"),
     [
         ("{", r"line 1, character 2: no JSON"),
+        ("[" * 200_000, r"squad.json, line 1.*: no JSON; expected SQuAD's format"),
         ("{}", r"not SQuAD's format; expected the file to have 'data', a list, got \{\}"),
         ("[1]", r"expected the file to have 'data', a list, got \[1\]"),
         ('{"data": [{}]}', r"expected an article of data to have 'paragraphs', a list, got \{\}"),
@@ -446,7 +450,7 @@ def test_a_field_of_another_kind_is_named_with_its_line(tmp_path, more, message)
 def test_a_question_that_is_there_twice(tmp_path):
     qa = {"id": "q", "question": "Who?", "answers": [{"text": "The", "answer_start": 0}]}
     data = {"data": [{"paragraphs": [{"context": "The cat", "qas": [qa, qa]}]}]}
-    with pytest.raises(ValueError, match=r"line 1, character .*question 'q' is there 2 times; expected each id once"):
+    with pytest.raises(ValueError, match=r"line 1, character .*question 'q' .* expected each id once, got it 2 times"):
         read_squad(write(tmp_path, "squad.json", json.dumps(data)))
 
 

@@ -43,6 +43,8 @@ def test_bad_json_lines_are_named_by_line(tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text('{"text": "a"}\n{"text": \n')
     assert "rows.jsonl, line 2 is no JSON; expected an object a line" in refused(file)
+    file.write_text('{"text": "a"}\n' + "[" * 200_000)
+    assert "rows.jsonl, line 2 is no JSON; expected an object a line" in refused(file)
     file.write_text('{"text": "a"}\n\n{"body": "b", "id": 3}\n')
     assert "line 3 has no field 'text'; expected an object with the text there, got the fields 'body', 'id'" in refused(
         file

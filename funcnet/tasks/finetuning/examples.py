@@ -105,7 +105,7 @@ def read_texts(
         value = None
         if labelled:
             cell, where = row.values.get(label), f"read_table: {place(table.file, row.line)}, column {label!r}"
-            value = _number(where, cell) if numbers else _classes(where, cell, columns.separator)
+            value = as_number(where, cell) if numbers else _classes(where, cell, columns.separator)
         one = _text(table.file, row, text)
         other = _text(table.file, row, second) if pairs else None
         examples.append(TextExample(one, other, value, place(table.file, row.line)))
@@ -180,6 +180,22 @@ def place(path: Path, line: int) -> str:
     return f"{path}, line {line}"
 
 
+def as_number(where: str, value: Any) -> float:
+    """A label as a number that float32 holds; the message begins with `where`.
+
+    >>> as_number("a.csv, line 3", "2.5")
+    2.5
+    """
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not abs(found) < LARGEST:
+        got = "nothing" if value in (None, "") else repr(value)
+        raise ValueError(f"{where}: expected a number below {LARGEST}, got {got}. Mend the line, or use `classify`.")
+    return found
+
+
 def _require_columns(table: Table, names: Sequence[str]) -> None:
     missing = [name for name in names if name not in table.columns]
     if missing:
@@ -220,17 +236,6 @@ def _class(where: str, value: Any) -> str:
     if isinstance(value, list | dict):
         raise ValueError(f"{where}: expected a label, got {value!r:.40}. Mend the line.")
     return str(value).strip()  # blanks behind a label, which nobody sees, make no class of their own
-
-
-def _number(where: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not abs(number) < LARGEST:
-        got = "nothing" if value in (None, "") else repr(value)
-        raise ValueError(f"{where}: expected a number below {LARGEST}, got {got}. Mend the line, or use `classify`.")
-    return number
 
 
 def _choice(where: str, value: Any, count: int) -> int:

@@ -7,7 +7,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from funcnet.tasks.finetuning.examples import TextExample, place
+from funcnet.tasks.finetuning.examples import TextExample, as_number, place
 from funcnet.tasks.finetuning.tables import read_text, tab_rows
 
 __all__ = ["GlueTask", "glue_task", "is_glues", "read_glue"]
@@ -109,13 +109,9 @@ def read_glue(path: str | Path, task: GlueTask, *, labelled: bool = True) -> tup
 
 
 def _label(path: Path, line: int, cell: str, task: GlueTask) -> str | float:
+    where = f"read_glue: {place(path, line)}, column {task.label!r}"
+    if task.is_number:
+        return as_number(where, cell)
     if not cell:
-        raise ValueError(f"read_glue: {place(path, line)}, column {task.label!r}: expected a label, got nothing.")
-    if not task.is_number:
-        return cell
-    try:
-        return float(cell)
-    except ValueError:
-        raise ValueError(
-            f"read_glue: {place(path, line)}, column {task.label!r}: expected a number, got {cell!r}. Mend the line."
-        ) from None
+        raise ValueError(f"{where}: expected a label, got nothing. Give every row one.")
+    return cell

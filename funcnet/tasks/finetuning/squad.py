@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from funcnet.tasks.finetuning.tables import read_text, require_characters
+from funcnet.tasks.finetuning.tables import read_text, require_characters, wrong_json
 
 __all__ = ["Question", "exact_match", "f1_score", "normalize_answer", "read_squad", "squad_scores"]
 
@@ -56,10 +56,10 @@ def read_squad(path: str | Path, *, labelled: bool = True) -> list[Question]:
     text = read_text(path)
     try:
         articles = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
+        where, why = wrong_json(error)
         raise ValueError(
-            f"read_squad: {path}, line {error.lineno}, character {error.colno}: no JSON; expected SQuAD's format, got "
-            f"'{error.msg}'. Mend it."
+            f"read_squad: {path}, {where}: no JSON; expected SQuAD's format, got '{why}'. Mend it."
         ) from None
     require_characters(path, text, articles)
     form = _Form(path)
@@ -71,11 +71,11 @@ def read_squad(path: str | Path, *, labelled: bool = True) -> list[Question]:
     ]
     if not questions:
         raise ValueError(f"read_squad: {path} holds no questions; expected at least one, got none. Name another file.")
-    twice = [q for q, count in collections.Counter(q.id for q in questions).items() if count > 1]
+    twice = [(q, count) for q, count in collections.Counter(q.id for q in questions).items() if count > 1]
     if twice:
         raise ValueError(
-            f"read_squad: {path}: {_line_of(path, twice[0])}question {twice[0]!r} is there "
-            f"{_times(questions, twice[0])} times; expected each id once. Leave the copies out."
+            f"read_squad: {path}: {_line_of(path, twice[0][0])}question {twice[0][0]!r} is there more than once; "
+            f"expected each id once, got it {twice[0][1]} times. Leave the copies out."
         )
     if labelled:
         _check(path, questions)
@@ -227,10 +227,6 @@ def _line_of(path: Path, identity: str) -> str:
         return ""
     line = text.count("\n", 0, found.start()) + 1
     return f"line {line}, character {found.start() - text.rfind(chr(10), 0, found.start())}, "
-
-
-def _times(questions: Sequence[Question], identity: str) -> int:
-    return sum(question.id == identity for question in questions)
 
 
 def _gold(question: Question, second: bool) -> list[str]:

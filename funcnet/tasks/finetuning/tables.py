@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COLUMNS", "Row", "Table", "read_table", "read_text", "require_characters", "tab_rows"]
+__all__ = ["COLUMNS", "Row", "Table", "read_table", "read_text", "require_characters", "tab_rows", "wrong_json"]
 
 TABS, OBJECTS = (".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
 COLUMNS = (".csv", *TABS, *OBJECTS)  # the forms that have columns
@@ -132,6 +132,17 @@ def require_characters(path: Path, text: str, value: Any, line: int = 1) -> None
             f"read_table: {path}, line {line}: half a character, {half}; expected whole ones, got a text that was cut "
             "inside an emoji or the like. Leave the half out."
         ) from None
+
+
+def wrong_json(error: ValueError | RecursionError, line: int = 1) -> tuple[str, str]:
+    """(where, what) is wrong in JSON that begins on a line; numbers and brackets without end have no place of theirs.
+
+    >>> wrong_json(json.JSONDecodeError("Expecting value", "[,]", 1), 7)
+    ('line 7, character 2', 'Expecting value')
+    """
+    if isinstance(error, json.JSONDecodeError):
+        return f"line {line + error.lineno - 1}, character {error.colno}", error.msg
+    return f"line {line}", str(error)
 
 
 def tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -247,10 +258,11 @@ def _objects(path: Path, text: str) -> Table:
             continue
         try:
             value = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
+            where, why = wrong_json(error, number)
             raise ValueError(
-                f"read_table: {path}, line {number}, character {error.colno}: no JSON; expected an object a line, got "
-                f"'{error.msg}'. Write each object on one line, without a list around them."
+                f"read_table: {path}, {where}: no JSON; expected an object a line, got '{why}'. Write each object on "
+                "one line, without a list around them."
             ) from None
         require_characters(path, line, value, number)
         if not isinstance(value, dict):
