@@ -76,7 +76,7 @@ def lamb(
     return optax.chain(
         optax.identity() if max_norm is None else clip_by_global_norm(max_norm),
         scale_by_bert_adam(b1, b2, eps, bias_correction=bias_correction),
-        optax.add_decayed_weights(weight_decay, mask=lambda params: _outside(params, no_decay)),
+        optax.add_decayed_weights(weight_decay, mask=lambda params: _outside(params, no_decay, "optim.lamb: no_decay")),
         scale_by_layer_norms(exempt),
         optax.scale_by_learning_rate(learning_rate),
     )
@@ -92,7 +92,7 @@ def scale_by_layer_norms(exempt: tree.Patterns = ()) -> optax.GradientTransforma
         An `optax.GradientTransformation` without state; `update` needs the params.
 
     Raises:
-        ValueError: a pattern matches no parameter.
+        ValueError: a pattern matches no parameter; `update` is called without params.
 
     Differs from `optax.scale_by_trust_ratio`: it knows stacked leaves and exemptions, and neither least norm nor
     coefficient.
@@ -107,16 +107,20 @@ def scale_by_layer_norms(exempt: tree.Patterns = ()) -> optax.GradientTransforma
     """
 
     def update(updates: tree.Tree, state: optax.OptState, params: tree.Tree | None = None) -> Any:
-        assert params is not None, "update(updates, state, params)"
-        scaled = _outside(params, exempt)
+        if params is None:
+            raise ValueError(
+                "optim.scale_by_layer_norms: params; expected those that are trained, got none. Call update(updates, "
+                "state, params)."
+            )
+        scaled = _outside(params, exempt, "optim.scale_by_layer_norms: exempt")
         return tree.map_with_name(_scaled, updates, params, scaled), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-def _outside(params: tree.Tree, patterns: tree.Patterns) -> tree.Tree:
+def _outside(params: tree.Tree, patterns: tree.Patterns, where: str) -> tree.Tree:
     """True for every leaf that no pattern matches."""
-    return jax.tree.map(lambda inside: not inside, tree.mask(params, patterns, where="optim.lamb: no_decay"))
+    return jax.tree.map(lambda inside: not inside, tree.mask(params, patterns, where=where))
 
 
 def _scaled(name: str, update: jax.Array, param: jax.Array, is_scaled: bool) -> jax.Array:

@@ -99,6 +99,15 @@ def test_a_pattern_that_matches_nothing():
         run(optim.lamb(0.01, no_decay="**.gamma"), params, gradients)
 
 
+def test_lengths_of_layers_alone_name_themselves():
+    params = {"weight": jnp.ones(2)}
+    scale = optim.scale_by_layer_norms("gamma")
+    with pytest.raises(ValueError, match=r"optim.scale_by_layer_norms: exempt: pattern 'gamma' matches nothing"):
+        scale.update(params, scale.init(params), params)
+    with pytest.raises(ValueError, match=r"optim.scale_by_layer_norms: params; expected those that are trained, got n"):
+        scale.update(params, scale.init(params))
+
+
 @pytest.mark.parametrize(("warmup", "total"), [(10, 100), (0, 10), (1, 7), (5, 5), (2000, 7038)])
 def test_the_schedule_is_nvidias(warmup, total):
     ours = jax.jit(optim.lamb_schedule(6e-3, warmup, total))
