@@ -270,6 +270,8 @@ def test_bad_settings(tmp_path, capsys, corpus, finished):
         ("--seed", "99999999999999999999", "0 to 2**63 - 1"),
     ]:
         assert f"{flag}; expected {expected}" in line(flag, value)
+    for flag, value in ("--long-share", "0.5"), ("--long-batch-size", "4"):
+        assert f"{flag} {value}; expected a second phase, got none. Give its --long-seq-len" in line(flag, value)
     assert not (tmp_path / "out").exists(), "what is refused leaves nothing behind"
     assert "none ever started" in line("--devices", "1", "--resume")
     assert "--resume" in refused(capsys, finished, *small, "--devices", "1")

@@ -136,8 +136,14 @@ class PretrainingConfig:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise ValueError(f"pretrain: --{name.replace('_', '-')}; expected {expected}, got {value}.")
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in ("long_share", "long_batch_size"):
+            if self.long_seq_len is None and getattr(self, name) != defaults[name]:
+                raise ValueError(
+                    f"pretrain: --{name.replace('_', '-')} {getattr(self, name)}; expected a second phase, got none. "
+                    "Give its --long-seq-len, or leave it out."
+                )
         if self.data is not None:
-            defaults = {field.name: field.default for field in dataclasses.fields(self)}
             for name in SETTLED:
                 if getattr(self, name) != defaults[name]:
                     raise ValueError(
