@@ -18,8 +18,7 @@ from funcnet.models.bert import losses
 from funcnet.models.bert.spans import Spans, Window, answer, longest_question, read_windows
 from funcnet.tasks.finetuning.encoding import Encoded
 from funcnet.tasks.finetuning.squad import Question, read_squad, squad_scores
-from funcnet.tasks.finetuning.task import Batch, Sums
-from funcnet.tasks.finetuning.text_task import right
+from funcnet.tasks.finetuning.task import Batch, Sums, right
 
 __all__ = ["AnswerTask"]
 

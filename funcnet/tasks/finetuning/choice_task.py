@@ -16,8 +16,7 @@ from funcnet.models.bert import losses, postprocess
 from funcnet.tasks.finetuning import metrics
 from funcnet.tasks.finetuning.encoding import Encoded, encode
 from funcnet.tasks.finetuning.examples import DEFAULT, ChoiceExample, Columns, read_choices
-from funcnet.tasks.finetuning.task import Batch, Sums
-from funcnet.tasks.finetuning.text_task import right
+from funcnet.tasks.finetuning.task import Batch, Sums, right
 
 __all__ = ["ChoiceTask"]
 

@@ -108,7 +108,8 @@ def make_task(config: FinetuningConfig) -> Task:
     if config.task == "choice":
         return ChoiceTask(columns)
     if config.task == "answer":
-        return AnswerTask(config.doc_stride, config.n_best, config.max_answer, config.null_threshold)
+        told = ("doc_stride", "n_best", "max_answer", "null_threshold")
+        return AnswerTask(**{name: getattr(config, name) for name in told})
     glue, is_number = glue_task(config.train), config.task == "regress"
     metric = glue.metric if glue and glue.is_number is is_number else MEASURED_BY[config.task]
     return TextTask(config.task, columns, metric=metric)
@@ -125,8 +126,8 @@ def split(examples: Sequence[Any], share: float, *, seed: int) -> tuple[list[Any
         groups.setdefault(_group(example), []).append(number)
     if len(groups) < 2:
         raise ValueError(
-            f"finetune: {len(groups)} different text(s) to train on; expected at least two to hold one out. "
-            "Give more, or name a --validation file, or use --split 0."
+            "finetune: too few different texts to train on; expected at least two, one of them to hold out, got "
+            f"{len(groups)}. Give more, or name a --validation file, or use --split 0."
         )
     order = permute(range(len(groups)), len(groups), seed=seed, epoch=0)
     members, wanted = list(groups.values()), max(1, round(share * len(examples)))

@@ -111,7 +111,10 @@ def squad_scores(
     """
     missing = [question.id for question in questions if question.id not in answers]
     if missing:
-        raise ValueError(f"squad_scores: {len(missing)} questions have no prediction; the first is {missing[0]!r}.")
+        raise ValueError(
+            f"squad_scores: questions without a prediction; expected one for each, got none for {len(missing)}, the "
+            f"first {missing[0]!r}. Give an empty text where the model sees no answer."
+        )
     second = any(question.has_answer is not None for question in questions)
     gold = {q.id: _gold(q, second) for q in questions}
     exact, f1 = _each(gold, answers, second)

@@ -221,8 +221,8 @@ def _named(path: Path, records: list[tuple[int, list[str]]], advice: str) -> Tab
     twice = [name for name in columns if columns.count(name) > 1]
     if twice:
         raise ValueError(
-            f"read_table: {path}, line {head_line}: column {twice[0]!r} is there twice; expected each name once. "
-            "Rename one."
+            f"read_table: {path}, line {head_line}: column {twice[0]!r} is there twice; expected each name once, got "
+            f"{', '.join(columns)}. Rename one."
         )
     for line, cells in records[1:]:
         if len(cells) != len(columns):

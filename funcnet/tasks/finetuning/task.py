@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
@@ -16,7 +17,7 @@ from funcnet import nn
 from funcnet.models import bert
 from funcnet.tasks.finetuning.encoding import Encoded
 
-__all__ = ["Task", "make_forward", "make_objective"]
+__all__ = ["Task", "make_forward", "make_objective", "right"]
 
 Batch = Mapping[str, jax.Array]
 Sums = dict[str, dict[str, jax.Array]]
@@ -85,7 +86,7 @@ def make_forward(net: nn.Module) -> Callable[..., tuple[jax.Array, Any]]:
             training=training,
             rng=rng,
         )
-        return jax.numpy.stack(out, axis=-1) if isinstance(out, tuple) else out, state
+        return jnp.stack(out, axis=-1) if isinstance(out, tuple) else out, state
 
     return forward
 
@@ -99,3 +100,13 @@ def make_objective(net: nn.Module, task: Task) -> Callable[..., tuple[Sums, Any]
         return task.sums(outputs, batch), state
 
     return objective
+
+
+def right(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """How many labels (…) have the largest of their logits (…, C); those of -100 do not count.
+
+    >>> right(jnp.array([[0.0, 1.0], [2.0, 1.0]]), jnp.array([1, -100]))
+    Array(1., dtype=float32)
+    """
+    best = jnp.argmax(logits, axis=-1).astype(labels.dtype)
+    return jnp.sum((best == labels).astype(jnp.float32))

@@ -19,9 +19,9 @@ from funcnet.tasks.finetuning import metrics
 from funcnet.tasks.finetuning.encoding import Encoded, encode
 from funcnet.tasks.finetuning.examples import DEFAULT, Columns, TextExample, read_texts
 from funcnet.tasks.finetuning.glue import glue_task, is_glues, read_glue
-from funcnet.tasks.finetuning.task import Batch, Sums
+from funcnet.tasks.finetuning.task import Batch, Sums, right
 
-__all__ = ["TextTask", "learn_labels", "right"]
+__all__ = ["TextTask", "learn_labels"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,13 +174,3 @@ def _require_kind(examples: Sequence[TextExample], several: bool) -> None:
             f"finetune: {wrong.where}: expected {'a list of labels' if several else 'one label'}, as other training "
             f"examples have, got {wrong.label!r}. Write {'lists' if several else 'one label'} everywhere."
         )
-
-
-def right(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """How many labels (…) have the largest of their logits (…, C); those of -100 do not count.
-
-    >>> right(jnp.array([[0.0, 1.0], [2.0, 1.0]]), jnp.array([1, -100]))
-    Array(1., dtype=float32)
-    """
-    best = jnp.argmax(logits, axis=-1).astype(labels.dtype)
-    return jnp.sum((best == labels).astype(jnp.float32))

@@ -16,8 +16,8 @@ from funcnet.models.bert import losses, postprocess
 from funcnet.tasks.finetuning.encoding import Encoded, encode
 from funcnet.tasks.finetuning.entities import entity_scores
 from funcnet.tasks.finetuning.examples import DEFAULT, Columns, TokenExample, read_tokens
-from funcnet.tasks.finetuning.task import Batch, Sums
-from funcnet.tasks.finetuning.text_task import learn_labels, right
+from funcnet.tasks.finetuning.task import Batch, Sums, right
+from funcnet.tasks.finetuning.text_task import learn_labels
 
 __all__ = ["TokenTask"]
 
