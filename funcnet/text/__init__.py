@@ -1,4 +1,4 @@
-"""Raw text -> documents -> sentences -> WordPiece tokens. Knows no model, no batch and no array.
+"""Raw text -> documents -> sentences -> WordPiece tokens. Knows no model and no batch.
 
 `open_corpus` finds the documents in files and folders, `split_sentences` cuts one into sentences, `train_wordpiece`
 makes a vocabulary, `BulkTokenizer` turns sentences by the million into ids, and `load_tokenizer` / `save_tokenizer` are

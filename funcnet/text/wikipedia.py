@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from funcnet.text.readers import BROKEN, broken
+from funcnet.text.sentences import split_paragraphs
 
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 HIDDEN = re.compile(
@@ -30,7 +31,6 @@ HEADING = re.compile(r"^=+\s*(.*?)\s*=+[ \t]*$", re.MULTILINE)
 LIST = re.compile(r"^[*#:;]+\s*", re.MULTILINE)
 QUOTES = re.compile(r"'{2,5}")
 SWITCH = re.compile(r"__[A-Z]+__")
-BLANK_LINES = re.compile(r"\n\s*\n")
 NAMESPACES = re.compile(
     r"\s*:?\s*(?:file|image|category|media|datei|bild|kategorie|fichier|catégorie)\s*:", re.IGNORECASE
 )
@@ -74,8 +74,7 @@ def plain_text(wikitext: str) -> str:
     text = TAG.sub("", WEB.sub(r"\1", text))
     text = HEADING.sub(r"\n\n\1\n\n", text)
     text = SWITCH.sub("", QUOTES.sub("", LIST.sub("", text)))
-    paragraphs = (" ".join(paragraph.split()) for paragraph in BLANK_LINES.split(html.unescape(text)))
-    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in split_paragraphs(html.unescape(text)))
 
 
 def _innermost(pattern: re.Pattern[str], replacement: str | Callable[[re.Match[str]], str], text: str) -> str:

@@ -93,6 +93,7 @@ class BertConfig:
 
     Raises:
         ValueError: sizes that do not fit each other, or an option that is not here.
+        TypeError: a size that is no integer.
 
     Example:
         >>> BertConfig.preset("mini", vocab_size=8192).hidden_size
@@ -128,9 +129,13 @@ class BertConfig:
             *("max_position_embeddings", "type_vocab_size", "num_labels"),
         ):
             if not isinstance(getattr(self, name), numbers.Integral):
-                raise TypeError(f"BertConfig: {name} is a count; expected an integer, got {getattr(self, name)!r}.")
+                raise TypeError(
+                    f"BertConfig: {name} is a count; expected an integer, got {getattr(self, name)!r}. Change it."
+                )
             if getattr(self, name) < 1:
-                raise ValueError(f"BertConfig: {name} is too small; expected at least 1, got {getattr(self, name)}.")
+                raise ValueError(
+                    f"BertConfig: {name} is too small; expected at least 1, got {getattr(self, name)}. Raise it."
+                )
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 "BertConfig: the heads do not divide the width; expected hidden_size to be a multiple of "

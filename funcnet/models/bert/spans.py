@@ -79,6 +79,9 @@ def read_windows(
         special: ids of `[CLS]` and `[SEP]`.
         seq_len: tokens of a row.
         doc_stride: tokens from one window to the next.
+
+    Returns:
+        At least one, in order; of an empty context one without a stretch.
     """
     asked = question.ids[: longest_question(seq_len)]
     prefix, room = len(asked) + 2, seq_len - len(asked) - 3

@@ -43,7 +43,7 @@ class FeatureExtractor:
     """A pretrained encoder, and what to take out of it.
 
     The weights are on the device once, texts of about one length go together, and one program is compiled for each of
-    eleven padded lengths at most. Layers above the highest one asked for are not run.
+    some eleven padded lengths at most. Layers above the highest one asked for are not run.
 
     Args:
         path: a directory as `bert.from_pretrained` takes it, with its vocabulary.

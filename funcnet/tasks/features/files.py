@@ -135,7 +135,7 @@ def _write_json_lines(part: Path, found: Iterable[Features], layers: list[int]) 
 def _write_line(file: IO[str], index: int, one: Features, layers: list[int]) -> None:
     every_token = one.values.ndim == 3
     of: Callable[[NDArray[Any]], list[Any]] = lambda vectors: [
-        {"index": layer, "values": [round(float(x), 6) for x in vector]}
+        {"index": layer, "values": [round(x, 6) for x in vector.tolist()]}
         for layer, vector in zip(layers, vectors, strict=True)
     ]
     if every_token:

@@ -16,7 +16,7 @@ from funcnet.data import DataLoader, Joined
 from funcnet.tasks.pretraining.masking import Masking, given_masks
 
 Masks = Literal["of the visit", "of the pass"]
-IGNORE = -100  # a label that counts for nothing, as in Hugging Face
+IGNORE = -100  # a label that counts for nothing; that of `bert.losses`, which a builder's workers need not import
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,15 @@ def check_data(folder: Path, *, every_byte: bool = False) -> dict[str, Any]:
 def datasets(
     files: Directory, told: Mapping[str, Any], tokenizer: Tokenizer, seq_len: int, seed: int
 ) -> tuple[PretrainingDataset, PretrainingDataset | None]:
+    """(training, held-out) examples for rows of one length; None where nothing was held out.
+
+    Args:
+        files: all shards are there.
+        told: the manifest.
+        tokenizer: the vocabulary that lies beside them.
+        seq_len: T.
+        seed: of the masks.
+    """
     special, settings = special_ids(tokenizer), told["settings"]
     masking = Masking(
         mask_id=special["[MASK]"],

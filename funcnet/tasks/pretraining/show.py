@@ -7,7 +7,7 @@ import numpy as np
 
 from funcnet import nn
 from funcnet.tasks.pretraining.dataset import evaluation_batches
-from funcnet.tasks.pretraining.prepare import Prepared
+from funcnet.tasks.pretraining.reading import Prepared
 from funcnet.train import Panel
 
 __all__ = ["example_guesses", "panels"]
