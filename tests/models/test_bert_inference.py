@@ -79,6 +79,14 @@ def test_numbers(served):
     assert said["value"] == pytest.approx(float(out.logits[0, 0]), rel=1e-4)
 
 
+def test_two_labels_of_one_name_are_refused(served):
+    """Their probabilities would be told as one, the last one's."""
+    names = {"id2label": {0: "X", 1: "X", 2: "Y"}, "num_labels": 3}
+    path, *_ = served(transformers.BertForSequenceClassification, **names)
+    with pytest.raises(ValueError, match=r"two classes of one name; expected a name for each, got 'X', 'X', 'Y'. Ren"):
+        bert.inference(path, **LAZY)("the cat")
+
+
 def test_tags(served):
     names = dict(enumerate(["O", "B-PER", "I-PER"]))
     path, theirs, tokenizer = served(transformers.BertForTokenClassification, num_labels=3, id2label=names)

@@ -28,6 +28,9 @@ def classes(logits: NDArray[Any], labels: Sequence[str], problem_type: str | Non
         For each text {"value"}, or {"labels", "probabilities"} with all labels of more than even odds, or {"label",
         "probability", "probabilities"}.
 
+    Raises:
+        ValueError: two classes of one name, whose probabilities could not be told apart.
+
     Example:
         >>> classes(np.array([[0.0, np.log(3.0)]]), ["no", "yes"], None)
         [{'label': 'yes', 'probability': 0.75, 'probabilities': {'no': 0.25, 'yes': 0.75}}]
@@ -35,6 +38,11 @@ def classes(logits: NDArray[Any], labels: Sequence[str], problem_type: str | Non
     logits = np.asarray(logits, np.float64)
     if problem_type == "regression":
         return [{"value": float(value)} for value in logits[:, 0]]
+    if len(set(labels)) < len(labels):
+        raise ValueError(
+            f"bert.postprocess: two classes of one name; expected a name for each, got {', '.join(map(repr, labels))}. "
+            "Rename them in config.json: id2label."
+        )
     several = problem_type == "multi_label_classification"
     out: list[dict[str, Any]] = []
     for row in 1 / (1 + np.exp(-logits)) if several else softmax(logits):
