@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from funcnet.tasks.pretraining import Masking, default_predictions
+from funcnet.tasks.pretraining.statistics import describe_masks
 
 B, T, V, M = 2000, 64, 500, 10
 SPECIAL = (0, 2, 3, 4)
@@ -156,3 +157,12 @@ def test_whole_words_show_what_pieces_do(batch, whole_words):
     outside = np.ones_like(maskable)
     outside[np.nonzero(taken)[0], hidden["masked_positions"][taken]] = False
     np.testing.assert_array_equal(hidden["input_ids"][outside], tokens[outside])
+
+
+def test_where_no_word_fits_the_report_has_numbers(whole_words):
+    """Rows of one long word under whole-word masking hide nothing; a share of nothing is 0, which JSON can say."""
+    tokens = np.array([[2, 7, 9, 12, 15, 3]] * 2, np.int32)
+    hidden = whole_words(tokens, tokens > 3, seed=0, epoch=0, examples=np.arange(2))
+    assert not hidden["masked_weights"].any()
+    told = describe_masks({**hidden, "attention_mask": np.ones_like(tokens)}, 4)
+    assert told == {"rows": 2, "hidden_share": 0.0, "shows_mask": 0.0, "shows_itself": 0.0, "shows_another": 0.0}

@@ -105,10 +105,11 @@ def describe_masks(batch: Mapping[str, NDArray[Any]], mask_id: int) -> dict[str,
     shown = np.take_along_axis(batch["input_ids"], batch["masked_positions"], 1)[taken]
     was = batch["masked_ids"][taken]
     words = int((batch["attention_mask"].sum(1) - 3).sum())
+    share = lambda part, whole: round(float(part.sum() / max(whole, 1)), 4)  # long words may leave nothing hidden
     return {
         "rows": len(taken),
-        "hidden_share": round(float(taken.sum() / max(words, 1)), 4),
-        "shows_mask": round(float((shown == mask_id).mean()), 4),
-        "shows_itself": round(float((shown == was).mean()), 4),
-        "shows_another": round(float(((shown != mask_id) & (shown != was)).mean()), 4),
+        "hidden_share": share(taken, words),
+        "shows_mask": share(shown == mask_id, len(shown)),
+        "shows_itself": share(shown == was, len(shown)),
+        "shows_another": share((shown != mask_id) & (shown != was), len(shown)),
     }
