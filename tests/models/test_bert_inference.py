@@ -201,6 +201,7 @@ def test_what_is_wrong_is_said(served):
         ("[1]", "expected a JSON object, got something else"),
         ('{"seq_len": "64"}', "seq_len; expected a whole number from 1 on, got '64'"),
         ('{"doc_stride": 0}', "doc_stride; expected a whole number from 1 on, got 0"),
+        ('{"null_threshold": "0"}', "null_threshold; expected a number, got '0'"),
     ],
 )
 def test_settings_that_were_changed_by_hand(served, content, message):
@@ -209,6 +210,14 @@ def test_settings_that_were_changed_by_hand(served, content, message):
     for load in (bert.inference, directory.load):
         with pytest.raises(ValueError, match=f"finetuning.json.*{message}"):
             load(path)
+
+
+@pytest.mark.parametrize("columns", ['{"text": "a", "foo": 1}', '["a"]', "3"])
+def test_columns_that_were_changed_by_hand(served, columns):
+    path, *_ = served(transformers.BertForTokenClassification)
+    (path / "finetuning.json").write_text(f'{{"columns": {columns}}}')
+    with pytest.raises(ValueError, match=r"finetuning.json: columns; expected an object with text, second, label, sep"):
+        directory.load(path)
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,8 @@ def read_settings(directory: Path) -> dict[str, Any]:
             raise ValueError(
                 f"bert.inference: {file}: {name}; expected a whole number from 1 on, got {value!r}. Mend it."
             )
+    if type(value := told.get("null_threshold", 0.0)) not in (int, float):
+        raise ValueError(f"bert.inference: {file}: null_threshold; expected a number, got {value!r}. Mend it.")
     return told
 
 

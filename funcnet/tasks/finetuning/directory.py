@@ -120,7 +120,14 @@ def _task(architecture: str, config: bert.BertConfig, told: Mapping[str, Any]) -
     fields = {field.name for field in dataclasses.fields(kind)}
     settings: dict[str, Any] = {name: value for name, value in told.items() if name in fields}
     if "columns" in settings:
-        settings["columns"] = Columns(**settings["columns"])
+        try:
+            settings["columns"] = Columns(**settings["columns"])
+        except TypeError:
+            names = ", ".join(field.name for field in dataclasses.fields(Columns))
+            raise ValueError(
+                f"finetuning.load: {SETTINGS}: columns; expected an object with {names}, got {settings['columns']!r}. "
+                "Mend it."
+            ) from None
     is_number = config.problem_type == "regression" or (config.num_labels == 1 and config.problem_type is None)
     if kind is TextTask and not told:
         several = config.problem_type == "multi_label_classification"
