@@ -2,6 +2,7 @@
 
 The XML is read by the standard library's expat, a page at a time. The markup is stripped by a dozen regular
 expressions, innermost brackets first: templates, tables, references, files and categories go, links leave their words.
+None of them looks for the end of what never closes more than once, so broken markup takes no longer.
 """
 
 from __future__ import annotations
@@ -16,18 +17,16 @@ from typing import IO
 from funcnet.text.readers import BROKEN, broken
 from funcnet.text.sentences import split_paragraphs
 
-COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-HIDDEN = re.compile(
-    r"<(ref|math|chem|gallery|timeline|score|syntaxhighlight|source|code|pre|imagemap|templatestyles)\b"
-    r"(?:[^<>]*/>|[^<>]*>.*?</\1\s*>)",
-    re.DOTALL | re.IGNORECASE,
-)
+COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+HIDDEN = "ref math chem gallery timeline score syntaxhighlight source code pre imagemap templatestyles".split()  # noqa: SIM905
+OPENED = re.compile(rf"<({'|'.join(HIDDEN)})\b[^<>]*>", re.IGNORECASE)
+CLOSED = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in HIDDEN}
 TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
 TABLE = re.compile(r"\{\|(?:(?!\{\||\|\}).)*\|\}", re.DOTALL)
 LINK = re.compile(r"\[\[([^\[\]]*)\]\]")
-WEB = re.compile(r"\[(?:https?:|ftp:)?//[^\s\]]*\s?([^\]]*)\]")
+WEB = re.compile(r"\[(?:https?:|ftp:)?//[^\s\]]*[ \t]?([^\]\n]*)\]")
 TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
-HEADING = re.compile(r"^=+\s*(.*?)\s*=+[ \t]*$", re.MULTILINE)
+HEADING = re.compile(r"^=.*=[ \t]*$", re.MULTILINE)
 LIST = re.compile(r"^[*#:;]+\s*", re.MULTILINE)
 QUOTES = re.compile(r"'{2,5}")
 SWITCH = re.compile(r"__[A-Z]+__")
@@ -67,14 +66,31 @@ def plain_text(wikitext: str) -> str:
         >>> plain_text("'''Anna''' was {{lang|la|b}} a [[Roman|citizen]].<ref>x</ref>\\n== Life ==\\n* She [[lived]].")
         'Anna was a citizen.\\n\\nLife\\n\\nShe lived.'
     """
-    text = HIDDEN.sub("", COMMENT.sub("", wikitext))
+    text = _without_hidden(COMMENT.sub("", wikitext))
     text = _innermost(TEMPLATE, "", text)
     text = _innermost(TABLE, "", text)
     text = _innermost(LINK, _words_of_link, text)
     text = TAG.sub("", WEB.sub(r"\1", text))
-    text = HEADING.sub(r"\n\n\1\n\n", text)
+    text = HEADING.sub(lambda match: "\n\n" + match[0].strip("= \t") + "\n\n", text)
     text = SWITCH.sub("", QUOTES.sub("", LIST.sub("", text)))
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in split_paragraphs(html.unescape(text)))
+
+
+def _without_hidden(text: str) -> str:
+    """Without references, formulas and the like; a tag that never closes stays, as MediaWiki shows it."""
+    kept, place = [], 0
+    unclosed: set[str] = set()
+    for opened in OPENED.finditer(text):
+        name = opened[1].lower()
+        if opened.start() < place or name in unclosed:
+            continue
+        end = opened if opened[0].endswith("/>") else CLOSED[name].search(text, opened.end())
+        if end is None:
+            unclosed.add(name)
+            continue
+        kept.append(text[place : opened.start()])
+        place = end.end()
+    return "".join([*kept, text[place:]])
 
 
 def _innermost(pattern: re.Pattern[str], replacement: str | Callable[[re.Match[str]], str], text: str) -> str:

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import lzma
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -161,8 +162,21 @@ def test_a_wikipedia_dump(tmp_path):
         ("a<br />b <span style='x'>c</span>", "ab c"),
         ("{| a\n{| b\n|}\n|}\nafter", "after"),
         ("__NOTOC__\n=== H ===\n# one\n# two", "H\n\none two"),
+        ("a<ref>b</REF >c<ref name='x'/>d<ref>e", "acde"),
+        ("a<Math>b<ref>c</math>d</ref>e", "ade"),
+        ("a <!-- b --> c <!-- d\n\ne", "a c"),
+        ("== a = b == \n====\n= =\n==c=\n=d", "a = b\n\nc\n\n=d"),
+        ("[http://a b] [http://c [//d e\nf]", "b [http://c [//d e f]"),
         ("5 &lt; 6 &nbsp;&mdash; '''''both'''''", "5 < 6 — both"),
     ],
 )
 def test_markup(markup, plain):
     assert plain_text(markup) == plain
+
+
+@pytest.mark.parametrize("broken", ["<ref>words ", "<!-- words ", "[//x words\n", "=" * 20], ids=repr)
+def test_broken_markup_takes_no_longer(broken):
+    """Looking for an end anew at each of many beginnings took minutes to hours for such a page."""
+    began = time.perf_counter()
+    plain_text(broken * 50_000 + "x")
+    assert time.perf_counter() - began < 20
