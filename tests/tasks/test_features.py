@@ -148,6 +148,15 @@ def test_files_hold_what_was_found(folder, tmp_path, pool, layers):
             np.testing.assert_allclose([layer["values"] for layer in line["layers"]], one.values, atol=1e-6)
 
 
+def test_starts_do_not_outlive_the_vectors_that_they_are_of(tmp_path):
+    """Beside pooled vectors a file of starts would be another run's."""
+    every = [Features(["[CLS]", "[SEP]"], np.zeros((1, 2, 4), np.float32))]
+    write_features(tmp_path / "a.npy", every, [-1])
+    assert np.load(tmp_path / "a.starts.npy").tolist() == [0, 2]
+    write_features(tmp_path / "a.npy", [Features(["[CLS]"], np.zeros((1, 4), np.float32))], [-1])
+    assert [file.name for file in tmp_path.iterdir()] == ["a.npy"]
+
+
 def test_an_empty_file_gives_an_empty_one(tmp_path):
     for suffix in (".npy", ".arrow", ".jsonl"):
         assert write_features(tmp_path / f"a{suffix}", [], [-1]) == 0

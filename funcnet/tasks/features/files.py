@@ -31,7 +31,7 @@ def write_features(path: str | Path, found: Iterable[Features], layers: Sequence
     - `.arrow`: an Arrow IPC file, a row a text: `tokens` (list of strings), and for each layer `layer_-1`, …: D
       floats, or a list of T times D floats.
     - `.npy`: pooled, (N, D) for one layer, (N, L, D) for several; else (sum of T, D) or (sum of T, L, D), and where
-      each text starts in `NAME.starts.npy` (N + 1,).
+      each text starts in `NAME.starts.npy` (N + 1,), which is not there beside pooled ones.
     - `.jsonl`: as Google's `extract_features.py`; pooled, a line has `layers` in the place of `features`.
 
     Args:
@@ -65,6 +65,8 @@ def write_features(path: str | Path, found: Iterable[Features], layers: Sequence
     write = {".arrow": _write_arrow, ".npy": _write_npy, ".jsonl": _write_json_lines}[path.suffix]
     with replacing(path) as part:
         count, starts = write(part, found, list(layers))
+    if path.suffix == ".npy":
+        path.with_suffix(".starts.npy").unlink(missing_ok=True)  # of every token's vectors that lay here before
     if starts is not None:
         with replacing(path.with_suffix(".starts.npy")) as part, part.open("wb") as file:
             np.save(file, starts)
