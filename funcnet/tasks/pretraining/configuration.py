@@ -77,8 +77,8 @@ class PretrainingConfig:
     dropout: float = 0.0
     """of hidden states and attention; in runs of minutes any dropout delays the start of learning by far"""
     start: Literal["quick", "bert"] = "quick"
-    """initialisation: BERT's own (normal 0.02); or, for runs of minutes, four heads know where to look and attention
-    learns ten times slower than the rest"""
+    """initialisation: BERT's own (normal 0.02); or, for runs of minutes, four heads know where to look and, with adamw,
+    attention learns ten times slower than the rest"""
     scan_layers: bool = False
     """one lax.scan over the layers: compiles faster, runs slower"""
 
