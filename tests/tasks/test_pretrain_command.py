@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import stat
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -49,6 +50,12 @@ def test_lamb_runs_at_its_own_rates(corpus, tmp_path):
     assert run_here("pretrain", "--out", tmp_path / "run", "--corpus", corpus, *SMALL, *more) == 0
     rates = [row["learning_rate"] for row in metrics(tmp_path / "run")]
     np.testing.assert_allclose(rates, [0.005, 0.01 * 0.5**0.5, 0.005, 0], rtol=1e-5)  # NVIDIA's PolyWarmUpScheduler
+
+
+def test_the_quick_start_goes_with_adamw():
+    kinds = [("adamw", None), ("lamb", None), ("lamb", "quick"), ("adamw", "bert")]
+    starts = [run_module.PretrainingConfig(Path("out"), optimizer=o, start=s).is_quick for o, s in kinds]
+    assert starts == [True, False, True, False]
 
 
 def test_the_directory_holds_what_the_contract_names(finished):
@@ -158,7 +165,8 @@ def test_a_given_cased_vocabulary(finished, corpus, tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     common = ["--corpus", corpus, *SMALL, "--steps", 2, "--devices", 1, "--cased"]
     assert run_here("pretrain", "--out", first, *common) == 0
-    assert run_here("pretrain", "--out", second, *common, "--vocab", first) == 0
+    own = [word for word in common if word not in ("--vocab-size", "200")]
+    assert run_here("pretrain", "--out", second, *own, "--vocab", first) == 0
     assert (first / "vocab.txt").read_bytes() == (second / "vocab.txt").read_bytes()
     tokenizer = transformers.BertTokenizerFast.from_pretrained(second)
     assert tokenizer.convert_ids_to_tokens(tokenizer("The Union").input_ids)[1].startswith("T")
@@ -244,7 +252,7 @@ def test_bad_text(tmp_path, capsys, corpus):
     few = text("few.txt", b"\n\n".join(b"One is here. Two is there. Three %d." % i for i in range(6)))
     assert "batch" in line(5, "--corpus", few, "--held-out", "0.2", "--batch-size", "64")
     vocab = text("vocab.txt", b"[PAD]\n[UNK]\nthe\n")
-    assert "[MASK]" in line(6, "--corpus", corpus, "--vocab", vocab)
+    assert "[MASK]" in line(6, "--corpus", corpus, "--vocab", vocab, "--vocab-size", 4096)
     assert not list(tmp_path.glob("out*")), "what is refused leaves nothing behind"
 
 
@@ -255,6 +263,7 @@ def test_bad_settings(tmp_path, capsys, corpus, finished):
         return refused(capsys, tmp_path / "out", *small, *arguments)
 
     assert "512" in line("--devices", "1", "--seq-len", "1024")
+    assert "--vocab-size 200 together with --vocab; expected one of them" in line("--vocab", finished)
     assert "8" in line("--devices", "8", "--batch-size", "12")
     assert "devices" in line("--devices", "64", "--batch-size", "64")
     for flag, value, expected in [

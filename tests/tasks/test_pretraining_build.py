@@ -288,7 +288,7 @@ def test_a_shard_of_another_vocabulary(corpus, tmp_path):
     words = ["the", "of", "and", "to", *map(chr, range(97, 123)), *(f"##{chr(c)}" for c in range(97, 123))]
     for name, order in (("first", words), ("second", words[::-1])):
         (tmp_path / f"{name}.txt").write_text("\n".join([*SPECIAL_TOKENS, *order]))
-        build(tmp_path / name, settings_of(corpus, vocab=tmp_path / f"{name}.txt", seq_len=(32,)))
+        build(tmp_path / name, settings_of(corpus, vocab=tmp_path / f"{name}.txt", vocab_size=4096, seq_len=(32,)))
     told = json.loads((tmp_path / "first" / "manifest.json").read_text())
     moved = json.loads((tmp_path / "second" / "manifest.json").read_text())
     moved["plan"] = told["plan"]
@@ -300,6 +300,11 @@ def test_a_shard_of_another_vocabulary(corpus, tmp_path):
     (tmp_path / "first" / "manifest.json").write_text(json.dumps(told))
     with pytest.raises(ValueError, match=r"tokens-0000\d\.arrow was made with another vocabulary than .*first's; exp"):
         open_data(tmp_path / "first")
+
+
+def test_a_vocabulary_has_its_own_size(tmp_path, corpus):
+    with pytest.raises(ValueError, match="vocab_size 300 together with vocab; expected one of them, got both"):
+        build(tmp_path / "data", settings_of(corpus, vocab=tmp_path / "vocab.txt"))
 
 
 def test_bad_input_leaves_nothing(tmp_path, corpus):

@@ -187,8 +187,10 @@ def test_an_interrupted_call_is_gone_on_with(corpus, tmp_path):
 
 def test_bad_input(corpus, tmp_path, prepared):
     def refused(path, **settings):
+        if "vocab" not in settings:
+            settings.setdefault("vocab_size", 200)
         with pytest.raises((ValueError, OSError)) as caught:
-            prepare(path, directory=tmp_path / "data", **{"vocab_size": 200, **settings})
+            prepare(path, directory=tmp_path / "data", **settings)
         assert not (tmp_path / "data").exists() or list((tmp_path / "data").iterdir()) == []
         return str(caught.value)
 

@@ -76,9 +76,9 @@ class PretrainingConfig:
     """rows an update there; without it as many as before"""
     dropout: float = 0.0
     """of hidden states and attention; in runs of minutes any dropout delays the start of learning by far"""
-    start: Literal["quick", "bert"] = "quick"
-    """initialisation: BERT's own (normal 0.02); or, for runs of minutes, four heads know where to look and, with adamw,
-    attention learns ten times slower than the rest"""
+    start: Literal["quick", "bert"] | None = None
+    """initialisation: BERT's own (normal 0.02); or quick, for runs of minutes: four heads know where to look, and with
+    adamw attention learns ten times slower than the rest. Without it quick with adamw, bert with lamb"""
     scan_layers: bool = False
     """one lax.scan over the layers: compiles faster, runs slower"""
 
@@ -143,6 +143,11 @@ class PretrainingConfig:
                     f"pretrain: --{name.replace('_', '-')} {getattr(self, name)}; expected a second phase, got none. "
                     "Give its --long-seq-len, or leave it out."
                 )
+        if self.vocab is not None and self.vocab_size != defaults["vocab_size"]:
+            raise ValueError(
+                f"pretrain: --vocab-size {self.vocab_size} together with --vocab; expected one of them, got both. A "
+                "given vocabulary has its own size: leave --vocab-size out."
+            )
         if self.data is not None:
             for name in SETTLED:
                 if getattr(self, name) != defaults[name]:
@@ -150,6 +155,11 @@ class PretrainingConfig:
                         f"pretrain: --{name.replace('_', '-')} together with --data; expected it to be left out, got "
                         f"{getattr(self, name)}. The folder in --data was built with its own: build another one."
                     )
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the run starts from `bert.quick_start`."""
+        return (self.start or ("bert" if self.optimizer == "lamb" else "quick")) == "quick"
 
     def recorded(self) -> dict[str, Any]:
         """What run.json holds: all but where the run lies."""

@@ -72,6 +72,12 @@ class DataSettings:
                 "data build: seq_len holds no pair; expected at least 5 ([CLS] a [SEP] b [SEP]), got "
                 f"{min(self.seq_len)}. Raise it."
             )
+        sizes = {field.name: field.default for field in dataclasses.fields(self)}
+        if self.vocab is not None and self.vocab_size != sizes["vocab_size"]:
+            raise ValueError(
+                f"data build: vocab_size {self.vocab_size} together with vocab; expected one of them, got both. A "
+                "given vocabulary has its own size: leave vocab_size out."
+            )
 
     def told(self, vocabulary: str | None) -> dict[str, Any]:
         """As JSON, without where things lie: the digest of the given vocabulary in place of its path."""

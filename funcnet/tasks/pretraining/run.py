@@ -154,7 +154,7 @@ def _optimizer(config: PretrainingConfig) -> tuple[optax.GradientTransformation,
         schedule = optim.lamb_schedule(config.learning_rate, warmup, config.steps)
         return optim.lamb(schedule, weight_decay=config.weight_decay), schedule
     schedule = optim.warmup_linear_decay(config.learning_rate, warmup, config.steps)
-    rates = bert.QUICK_START_RATES if config.start == "quick" else None
+    rates = bert.QUICK_START_RATES if config.is_quick else None
     return optim.bert_adamw(schedule, weight_decay=config.weight_decay, rates=rates), schedule
 
 
@@ -211,7 +211,7 @@ class _Run:
 
     def _start(self, key: jax.Array) -> tuple[Any, Any]:
         params, state = jax.jit(self.net.init)(key)
-        if self.config.start == "quick":
+        if self.config.is_quick:
             params = bert.quick_start(self.net.unstack(params), self.net.config, self.unigram)
             params = self.net.stack(params) if self.config.scan_layers else params
         return params, state
