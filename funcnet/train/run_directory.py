@@ -83,7 +83,11 @@ def open_run(
 
 
 def configuration(folder: str | Path) -> dict[str, Any] | None:
-    """The settings that the run in `folder` began with, as `open_run` got them; None where no run began."""
+    """The settings that the run in `folder` began with, as `open_run` got them as JSON; None where no run began.
+
+    Raises:
+        RunError: what lies there is no record of a run.
+    """
     return _record(Path(folder))["config"] if (Path(folder) / RUN_FILE).exists() else None
 
 
