@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from funcnet import text as text_
 from funcnet.models import bert
-from funcnet.models.bert.buckets import Bucketed
+from funcnet.models.bert.buckets import FINE_LENGTHS, Bucketed
 
 __all__ = ["FeatureExtractor", "Features", "Pool"]
 
@@ -43,7 +43,7 @@ class FeatureExtractor:
     """A pretrained encoder, and what to take out of it.
 
     The weights are on the device once, texts of about one length go together, and one program is compiled for each of
-    some eleven padded lengths at most. Layers above the highest one asked for are not run.
+    some twenty padded lengths at most, when it is first met. Layers above the highest one asked for are not run.
 
     Args:
         path: a directory as `bert.from_pretrained` takes it, with its vocabulary.
@@ -117,7 +117,13 @@ class FeatureExtractor:
             return _pooled(jnp.stack([out[2][layer] for layer in taken], 1), shown, pool)
 
         self.run = Bucketed(
-            run, params, state, longest=longest, pad_id=text_.special_ids(tokenizer)["[PAD]"], tokens=tokens
+            run,
+            params,
+            state,
+            longest=longest,
+            pad_id=text_.special_ids(tokenizer)["[PAD]"],
+            tokens=tokens,
+            lengths=FINE_LENGTHS,
         )
 
     def __call__(self, texts: Iterable[Text]) -> Iterator[Features]:

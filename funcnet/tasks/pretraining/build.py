@@ -9,7 +9,9 @@ complete one is looked over, and only what is damaged is made again.
 
 from __future__ import annotations
 
+import ctypes
 import shutil
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -151,8 +153,10 @@ def _make(work: Work) -> None:
         except ValueError:  # what was read is of no use to any call
             shutil.rmtree(work.files.work)
             raise
+    _give_memory_back()
     documents = read_documents(work)
     make_vocabulary(work, documents)
+    _give_memory_back()
     held_out = _held_out_text(work, documents) if has_text else []
     shared = _write_tokens(work, documents, held_out)
     dropped = _write_held_out(work, held_out, shared)
@@ -172,6 +176,12 @@ def _make(work: Work) -> None:
     work.told["files"] = {path.name: describe_file(path) for path in work.files.files(work.told)}
     work.write()
     shutil.rmtree(work.files.work)
+
+
+def _give_memory_back() -> None:
+    """To the system what this process has freed: 300 MB of text and word counts, which glibc would keep to the end."""
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # glibc's, not musl's
+        trim(0)
 
 
 # ---------------------------------------------------------------------------------------------------------- tokens
