@@ -83,7 +83,7 @@ def read_json(path: str | Path) -> Any | None:
     """What the file holds; None where it is missing or not JSON."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # the last of brackets within brackets
         return None
 
 

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from funcnet.files import replacing, require_folder, write_json
+from funcnet.files import read_json, replacing, require_folder, write_json
+from funcnet.models.bert import BertConfig
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
@@ -36,3 +37,12 @@ def test_where_no_file_can_be(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"a.csv; expected a file in a folder that is there, got none. Make"):
         require_folder(tmp_path / "no" / "a.csv", "predict: --out")
     require_folder(tmp_path / "a.csv", "predict: --out")
+
+
+def test_brackets_within_brackets_are_no_json(tmp_path):
+    """Nor is a traceback what somebody gets to read: the parser has no stack for so many."""
+    file = tmp_path / "config.json"
+    file.write_text("[" * 200_000)
+    assert read_json(file) is None
+    with pytest.raises(ValueError, match=r"config.json is no JSON; expected an object, got"):
+        BertConfig.load(tmp_path)

@@ -368,7 +368,7 @@ def _config(file: Path) -> dict[str, object]:
         return {}
     try:
         config = json.loads(file.read_text("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"load_tokenizer: {file} is no JSON; expected an object, got '{error}'. Write it again."
         ) from None

@@ -307,6 +307,12 @@ def test_a_vocabulary_has_its_own_size(tmp_path, corpus):
         build(tmp_path / "data", settings_of(corpus, vocab=tmp_path / "vocab.txt"))
 
 
+def test_a_language_is_a_code(tmp_path, corpus):
+    assert "--language; expected a code as in ISO 639, such as en or de, got 'english'" in refused(
+        tmp_path / "data", settings_of(corpus, language="english")
+    )
+
+
 def test_bad_input_leaves_nothing(tmp_path, corpus):
     one = tmp_path / "one.txt"
     one.write_text("The only document. It has two sentences.")

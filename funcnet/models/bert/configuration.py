@@ -289,7 +289,7 @@ class BertConfig:
             )
         try:
             values = json.loads(file.read_text("utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(
                 f"BertConfig.load: {file} is no JSON; expected an object, got '{error}'. Write it again."
             ) from None

@@ -178,8 +178,20 @@ def _require_measure(config: FinetuningConfig, *, is_validated: bool) -> None:
 
 def _told(name: str, part: Part, seq_len: int) -> str:
     rows = f" in {len(part.rows):,} windows" if part.rows.windows is not None else ""
-    cut = describe_cut(part.rows, seq_len)
-    return f"{len(part.examples):,} {name} examples{rows}, {len(part.rows.tokens):,} tokens{cut and '; '}{cut}."
+    notes = [f"{len(part.examples):,} {name} examples{rows}, {len(part.rows.tokens):,} tokens"]
+    notes += filter(None, [describe_cut(part.rows, seq_len), _describe_empty(part.examples)])
+    return f"{'; '.join(notes)}."
+
+
+def _describe_empty(examples: Sequence[Any]) -> str:
+    """What a person should know of texts without a word; empty where there are none.
+
+    >>> _describe_empty([TextExample(" ", None, "good", "a.csv, line 2"), TextExample("fine", None, "bad", "line 3")])
+    '1 without a word, the first at a.csv, line 2'
+    """
+    texts = [one for one in examples if isinstance(one, TextExample)]
+    found = [one.where for one in texts if not (one.text + (one.second or "")).strip()]
+    return f"{len(found):,} without a word, the first at {found[0]}" if found else ""
 
 
 def _count_classes(labels: Sequence[str], examples: Sequence[TextExample]) -> str:
