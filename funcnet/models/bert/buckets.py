@@ -17,7 +17,7 @@ __all__ = ["FINE_LENGTHS", "LENGTHS", "Answered", "Bucketed", "Row", "bucket", "
 
 # Padding to the next of these costs a sixth on average; doubling would cost a third, and half as many programs.
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-# For many texts, where a program of its own soon pays: steps of an eighth to a fifth.
+# For many texts, where a program more soon pays: padding costs a tenth.
 FINE_LENGTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 
 Batch = Mapping[str, NDArray[Any]]

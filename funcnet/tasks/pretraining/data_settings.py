@@ -66,11 +66,11 @@ class DataSettings:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise ValueError(f"data build: --{name.replace('_', '-')}; expected {expected}, got {value}.")
-        if not re.fullmatch(
-            r"[a-z]{2,3}(-[A-Za-z]+)*", self.language
-        ):  # sentencex reads all it does not know as English
+        # sentencex reads all it does not know as English, "german" too
+        if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)*", self.language):
             raise ValueError(
-                f"data build: --language; expected a code as in ISO 639, such as en or de, got {self.language!r}."
+                f"data build: --language; expected a code as in ISO 639, such as en or de, got {self.language!r}. "
+                "Give the code."
             )
         if not self.seq_len or len(set(self.seq_len)) < len(self.seq_len):
             raise ValueError(f"data build: --seq-len; expected lengths that differ, got {list(self.seq_len)}.")
