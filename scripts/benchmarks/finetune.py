@@ -32,7 +32,7 @@ from funcnet.tasks.finetuning.examples import TextExample
 from tests import real_data
 
 RECIPES = {
-    "bbc": {"seq_len": 256, "epochs": 2.0, "learning_rate": 1.5e-4, "batch_size": 16},
+    "bbc": {"seq_len": 256, "long_texts": "parts", "epochs": 2.0, "learning_rate": 1.5e-4, "batch_size": 16},
     "r8": {"seq_len": 128, "epochs": 3.0, "learning_rate": 2e-4, "batch_size": 32},
 }
 FIFTHS = ("bbc", "bbc-1", "bbc-2", "bbc-3", "bbc-4")  # together every article is tested once
@@ -56,13 +56,14 @@ def main() -> None:
     parser.add_argument("--seq-len", type=int)
     parser.add_argument("--epochs", type=float)
     parser.add_argument("--rate", type=float)
+    parser.add_argument("--long-texts", choices=["cut", "parts"], help="as `funcnet finetune`")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], help="of matrix products, here and there")
     options = parser.parse_args()
     work = options.work or options.results.with_suffix("")
     work.mkdir(parents=True, exist_ok=True)
     for dataset in options.datasets:
         given = {"seq_len": options.seq_len, "epochs": options.epochs, "learning_rate": options.rate}
-        given["precision"] = options.precision
+        given |= {"precision": options.precision, "long_texts": options.long_texts}
         recipe = RECIPES[dataset.split("-")[0]] | {name: value for name, value in given.items() if value is not None}
         files = write_data(dataset, work)
         for who in options.who:
@@ -170,13 +171,16 @@ def transformers(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int
         if step % 10 == 0:
             print(f"step {step}/{steps}  loss {loss:.3f}", flush=True)
     model.eval()
-    right = 0
+    outputs: list = [None] * len(data.test.rows)
     with torch.no_grad():
-        for batch in (test.fill(plan) for plan in test.plan(0)):
-            logits = model(**tensors(batch)).logits.numpy()
-            right += int(((logits.argmax(-1) == batch["labels"]) & batch["counted"]).sum())
+        for plan in test.plan(0):
+            logits = model(**tensors(test.fill(plan))).logits.numpy()
+            for place, row in enumerate(plan.rows):
+                outputs[row] = logits[place]
+    scores = data.task.scores(data.test.examples, data.task.predictions(outputs, data.test.examples, data.test.rows))
     return {
-        "accuracy": right / len(data.test.examples),
+        "accuracy": scores["accuracy"],
+        "f1_macro": scores["f1_macro"],
         "seconds": time.perf_counter() - began,
         "seconds_a_step": seconds / steps,
     }

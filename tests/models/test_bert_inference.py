@@ -201,6 +201,7 @@ def test_what_is_wrong_is_said(served):
         ("[1]", "expected a JSON object, got something else"),
         ('{"seq_len": "64"}', "seq_len; expected a whole number from 1 on, got '64'"),
         ('{"doc_stride": 0}', "doc_stride; expected a whole number from 1 on, got 0"),
+        ('{"long_texts": "windows"}', "long_texts; expected 'cut' or 'parts', got 'windows'"),
         ('{"null_threshold": "0"}', "null_threshold; expected a number, got '0'"),
     ],
 )

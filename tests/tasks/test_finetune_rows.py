@@ -13,9 +13,10 @@ from funcnet.models.bert.spans import stretches
 from funcnet.tasks.finetuning.answer_task import AnswerTask
 from funcnet.tasks.finetuning.batches import BucketLoader, bucket_lengths
 from funcnet.tasks.finetuning.choice_task import ChoiceTask
-from funcnet.tasks.finetuning.encoding import Encoded, check_fit, describe_cut, encode
-from funcnet.tasks.finetuning.examples import ChoiceExample, TokenExample
+from funcnet.tasks.finetuning.encoding import Encoded, check_fit, describe_cut, encode, encode_parts
+from funcnet.tasks.finetuning.examples import ChoiceExample, TextExample, TokenExample
 from funcnet.tasks.finetuning.squad import Question, read_squad
+from funcnet.tasks.finetuning.text_task import TextTask
 from funcnet.tasks.finetuning.token_task import TokenTask
 from funcnet.text import load_tokenizer
 from tests import real_data
@@ -50,6 +51,33 @@ def test_texts_and_pairs_are_cut_as_by_transformers(tokenizer, theirs, seq_len):
             assert row(rows, number) == (expected["input_ids"][number], expected["token_type_ids"][number])
         whole = theirs(*columns)["input_ids"]
         assert rows.truncated == sum(len(ids) > seq_len for ids in whole)
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.integers(8, 32))
+@settings(max_examples=50, deadline=None)
+def test_parts_are_the_whole_text_in_few_rows_of_one_length(tokenizer, counts, seq_len):
+    texts = [" ".join("abcdefghij"[n % 10] for n in range(count)) for count in counts]
+    rows = encode_parts(tokenizer, texts, seq_len)
+    for number, text in enumerate(texts):
+        parts = [row(rows, place)[0] for place in np.flatnonzero(rows.owners == number)]
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        assert [token for part in parts for token in part[1:-1]] == ids
+        assert {(part[0], part[-1]) for part in parts} == {(101, 102)}
+        lengths = [len(part) for part in parts]
+        assert max(lengths) <= seq_len and max(lengths) - min(lengths) <= 1
+        assert len(parts) == 1 or (len(parts) - 1) * (seq_len - 2) < len(ids)
+
+
+def test_every_part_has_the_label_and_a_number_is_the_mean(tokenizer):
+    task = TextTask("regress", long_texts="parts")
+    examples = [TextExample("a b c d e f g h i j", None, 2.5, ""), TextExample("a", None, -1.0, "")]
+    rows = task.encode(examples, tokenizer, 8, labelled=True)
+    assert rows.labels.tolist() == [2.5, 2.5, -1.0] and rows.owners.tolist() == [0, 0, 1]
+    told = task.predictions([np.array([1.0]), np.array([2.0]), np.array([5.0])], examples, rows)
+    assert told == [{"value": 1.5}, {"value": 5.0}]
+    pair = TextExample("a", "b", 1.0, "a.csv, line 3")
+    with pytest.raises(ValueError, match=r"a.csv, line 3: --long-texts parts; expected one text in each example"):
+        task.encode([pair], tokenizer, 8, labelled=True)
 
 
 def test_the_first_token_of_a_word_has_its_tag(tokenizer, theirs):

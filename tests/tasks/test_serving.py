@@ -3,7 +3,10 @@
 import json
 
 import jax
+import numpy as np
 import pytest
+import torch
+import transformers
 
 from funcnet.models import bert
 from funcnet.tasks.finetuning import directory
@@ -19,6 +22,7 @@ from tests.tasks.finetuning import all_texts, write_model, write_task
 
 TASKS = {
     "classify": (TextTask(), lambda e: e.text),
+    "classify-parts": (TextTask(long_texts="parts"), lambda e: e.text),
     "pairs": (TextTask("pairs"), lambda e: (e.text, e.second)),
     "regress": (TextTask("regress"), lambda e: e.text),
     "tokens": (TokenTask(), lambda e: e.words),
@@ -33,14 +37,14 @@ def pretrained(tmp_path_factory):
 
 
 def fine_tuned(pretrained, folder, name):
-    """(directory, file, examples) of a task, its head as it starts."""
+    """(directory, file, examples) of a task, its head as it starts. Rows are of 24 tokens, or short for parts."""
     task, item = TASKS[name]
-    file = write_task(folder, name)
+    file, seq_len = write_task(folder, name.removesuffix("-parts")), 8 if name.endswith("parts") else 24
     examples = task.read(file, labelled=True)
     task = task.learn(examples)
     net, params, state = directory.start(pretrained, task)
     params = jax.tree.map(lambda a: a + 0.2 * jax.random.normal(jax.random.key(a.size), a.shape), params)
-    model = directory.FineTuned(task, load_tokenizer(pretrained), net, params, state, 24)
+    model = directory.FineTuned(task, load_tokenizer(pretrained), net, params, state, seq_len)
     directory.save(folder / "model", model)
     return folder / "model", file, [item(example) for example in examples]
 
@@ -58,12 +62,31 @@ def near(a, b):
 def test_the_answers_are_those_of_predict(pretrained, tmp_path, name):
     path, file, items = fine_tuned(pretrained, tmp_path, name)
     told, _ = predict(path, file)
-    serve = bert.inference(path, name, ahead=False)
-    assert serve.run.longest == 24
+    serve = bert.inference(path, name.removesuffix("-parts"), ahead=False)
+    assert serve.run.longest == (8 if name.endswith("parts") else 24)
     said = serve.batch(items)
     only = [{key: value for key, value in one.items() if key not in ("text", "text_b", "id")} for one in told]
     for one, other in zip(only, said, strict=True):
         assert near(one, {key: value for key, value in other.items() if key != "text"}), (one, other)
+
+
+def test_parts_of_a_text_speak_with_the_mean_of_their_logits(pretrained, tmp_path):
+    path, _, items = fine_tuned(pretrained, tmp_path, "classify-parts")
+    tokenizer = transformers.BertTokenizerFast.from_pretrained(path)
+    model = transformers.BertForSequenceClassification.from_pretrained(path).eval()
+    long = ", ".join(items[:4])
+    ids = tokenizer(long, add_special_tokens=False)["input_ids"]
+    cuts = np.array_split(ids, -(-len(ids) // 6))
+    assert len(cuts) > 4
+    rows = [tokenizer.build_inputs_with_special_tokens(cut.tolist()) for cut in cuts]
+    with torch.no_grad():
+        logits = torch.cat([model(torch.tensor([row])).logits for row in rows]).mean(0)
+    expected = dict(zip(model.config.id2label.values(), logits.softmax(0).tolist(), strict=True))
+    serve = bert.inference(path, ahead=False)
+    assert serve(long)["probabilities"] == pytest.approx(expected, abs=1e-6)
+    assert serve.truncated == 0
+    (tmp_path / "long.txt").write_text(f"{long}\nshort\n\n")
+    assert predict(path, tmp_path / "long.txt")[0][0]["probabilities"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_command_tells_the_latency(pretrained, tmp_path, capsys):
@@ -82,7 +105,7 @@ def test_the_command_tells_the_latency(pretrained, tmp_path, capsys):
 @pytest.mark.parametrize("name", ["fill-mask", *TASKS])
 def test_items_of_the_bench_have_the_tokens_that_it_names(pretrained, tmp_path, name):
     path = pretrained if name == "fill-mask" else fine_tuned(pretrained, tmp_path, name)[0]
-    serve = bert.inference(path, name, max_length=24, ahead=False)
+    serve = bert.inference(path, name.removesuffix("-parts"), max_length=24, ahead=False)
     for length in (8, 16, 24):
         (items,) = bench._strung_together(serve, [length]).values()
         rows = [row for item in items for row in serve._served.rows(item, 0).rows]

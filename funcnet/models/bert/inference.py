@@ -106,8 +106,9 @@ def inference(
     - "answer": (question, context) -> {"answer", "start", "n_best"}, as `funcnet predict` tells them.
 
     `serve(item)` answers one, `serve.batch(items)` many. Both pad to one of a few shapes, so nothing is compiled after
-    the start, whatever the texts. Longer texts are cut (of two the longer first) and counted in `serve.truncated`; a
-    context is read in windows; a text with `[MASK]` is refused.
+    the start, whatever the texts. Longer texts are cut (of two the longer first) and counted in `serve.truncated`, or
+    read whole in parts where the model was fine-tuned so (`--long-texts parts`); a context is read in windows; a text
+    with `[MASK]` is refused.
 
     Args:
         path: a run of `funcnet pretrain` or `finetune`, or a directory of Hugging Face with a vocabulary.
@@ -192,6 +193,8 @@ def read_settings(directory: Path) -> dict[str, Any]:
             raise ValueError(
                 f"bert.inference: {file}: {name}; expected a whole number from 1 on, got {value!r}. Mend it."
             )
+    if (value := told.get("long_texts", "cut")) not in ("cut", "parts"):
+        raise ValueError(f"bert.inference: {file}: long_texts; expected 'cut' or 'parts', got {value!r}. Mend it.")
     if type(value := told.get("null_threshold", 0.0)) not in (int, float):
         raise ValueError(f"bert.inference: {file}: null_threshold; expected a number, got {value!r}. Mend it.")
     return told

@@ -25,6 +25,7 @@ from funcnet.models.bert.classification import (
 )
 from funcnet.models.bert.configuration import BertConfig
 from funcnet.models.bert.modeling import BertForMaskedLM
+from funcnet.models.bert.parts import read_parts
 from funcnet.models.bert.question_answering import BertForQuestionAnswering
 
 __all__ = ["Answer", "Choice", "Classify", "FillMask", "Guess", "Rows", "Served", "Tokens"]
@@ -172,11 +173,14 @@ class Classify(Served):
     takes = "a text, or a tuple of two"
 
     def rows(self, item: Any, number: int) -> Rows:
-        return self.encoded(item, number)
+        if self.settings.get("long_texts") != "parts" or not isinstance(item, str):
+            return self.encoded(item, number)
+        encoding = self.whole.encode(item, add_special_tokens=False)
+        return Rows(read_parts(encoding.ids, text.special_ids(self.whole), self.longest))
 
     def said(self, item: Any, rows: Sequence[Row], outputs: Sequence[Any]) -> dict[str, Any]:
         kind = self.config.problem_type or ("regression" if self.config.num_labels == 1 else None)
-        return postprocess.classes(np.stack(outputs), _labels(self.config), kind)[0]
+        return postprocess.classes(np.mean(outputs, axis=0, keepdims=True), _labels(self.config), kind)[0]
 
 
 class Tokens(Served):

@@ -15,6 +15,7 @@ ONLY_FOR = {  # the tasks that a setting says something to
     **dict.fromkeys(("text_column", "label_column"), ("classify", "regress", "pairs", "tokens", "choice")),
     "second_column": ("classify", "regress", "pairs", "choice"),
     "label_separator": ("classify", "pairs"),
+    "long_texts": ("classify", "regress"),
 }
 
 
@@ -65,6 +66,8 @@ class FinetuningConfig:
 
     seq_len: int = 128
     """tokens a text, [CLS] and [SEP] included; longer texts are cut, contexts of questions read in windows"""
+    long_texts: Literal["cut", "parts"] = "cut"
+    """classify, regress: longer texts are cut, or read whole in parts of equal length, whose logits are averaged"""
     doc_stride: int = 128
     """answer: tokens from one window to the next"""
     max_answer: int = 30

@@ -112,7 +112,7 @@ def make_task(config: FinetuningConfig) -> Task:
         return AnswerTask(**{name: getattr(config, name) for name in told})
     glue, is_number = glue_task(config.train), config.task == "regress"
     metric = glue.metric if glue and glue.is_number is is_number else MEASURED_BY[config.task]
-    return TextTask(config.task, columns, metric=metric)
+    return TextTask(config.task, columns, long_texts=config.long_texts, metric=metric)
 
 
 def split(examples: Sequence[Any], share: float, *, seed: int) -> tuple[list[Any], list[Any]]:
@@ -177,7 +177,8 @@ def _require_measure(config: FinetuningConfig, *, is_validated: bool) -> None:
 
 
 def _told(name: str, part: Part, seq_len: int) -> str:
-    rows = f" in {len(part.rows):,} windows" if part.rows.windows is not None else ""
+    told = {"windows": part.rows.windows, "parts": part.rows.owners}
+    rows = "".join(f" in {len(part.rows):,} {name}" for name, given in told.items() if given is not None)
     notes = [f"{len(part.examples):,} {name} examples{rows}, {len(part.rows.tokens):,} tokens"]
     notes += filter(None, [describe_cut(part.rows, seq_len), _describe_empty(part.examples)])
     return f"{'; '.join(notes)}."

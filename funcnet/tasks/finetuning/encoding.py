@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from funcnet.models.bert import losses
+from funcnet.models.bert.parts import read_parts
 from funcnet.models.bert.spans import Window, longest_question
-from funcnet.text import require_fit, truncating
+from funcnet.text import require_fit, special_ids, truncating
 
-__all__ = ["Encoded", "check_fit", "describe_cut", "encode"]
+__all__ = ["Encoded", "check_fit", "describe_cut", "encode", "encode_parts"]
 
 CHUNK = 1024  # texts handed to the tokenizer at once: its results are large
 
@@ -30,6 +31,7 @@ class Encoded:
         truncated: examples that were cut.
         word_ids: of lists of words, for each row the word of every token, None for special ones.
         windows: for each question the stretches of its context that its rows show.
+        owners: (N,) the example of each row, where a text is read in parts.
     """
 
     tokens: NDArray[np.int32]
@@ -41,6 +43,7 @@ class Encoded:
     truncated: int = 0
     word_ids: Sequence[Sequence[int | None]] | None = None
     windows: Sequence[Sequence[Window]] | None = None
+    owners: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return (len(self.starts) - 1) // self.choices
@@ -109,7 +112,7 @@ def encode(
     cutting = truncating(tokenizer, seq_len)
     tokens, types, sizes, word_ids = [], [], [], []
     cut = np.zeros(len(texts), bool)
-    for number, found in enumerate(_encodings(cutting, texts, words)):
+    for number, found in enumerate(_encodings(cutting, texts, words=words)):
         tokens.append(np.array(found.ids, np.int32))
         types.append(np.array(found.type_ids, np.uint8))
         sizes.append(len(found.ids))
@@ -120,6 +123,28 @@ def encode(
     truncated = int(cut.reshape(-1, choices).any(axis=1).sum())
     flat = _joined(tokens, np.int32), _joined(types, np.uint8)
     return Encoded(*flat, starts, choices, truncated=truncated, word_ids=word_ids if words else None)
+
+
+def encode_parts(tokenizer: Tokenizer, texts: Sequence[str], seq_len: int) -> Encoded:
+    """Tokenizes texts, each in as many rows of at most `seq_len` tokens as hold all of it; see `read_parts`.
+
+    Returns:
+        The rows with their `owners`, without labels.
+
+    Example:
+        >>> from funcnet import text
+        >>> tokenizer = text.train_wordpiece(["low lower lowest"] * 3, vocab_size=24)
+        >>> rows = encode_parts(tokenizer, ["low", "low low low low"], seq_len=5)
+        >>> rows.lengths.tolist(), rows.owners.tolist()
+        ([3, 4, 4], [0, 1, 1])
+    """
+    special = special_ids(tokenizer)
+    found = [read_parts(one.ids, special, seq_len) for one in _encodings(tokenizer, texts, add_special_tokens=False)]
+    ids = [np.array(part.ids, np.int32) for parts in found for part in parts]
+    flat = _joined(ids, np.int32)
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in ids], dtype=np.int64)])
+    owners = np.repeat(np.arange(len(found)), [len(parts) for parts in found])
+    return Encoded(flat, np.zeros(len(flat), np.uint8), starts, owners=owners)
 
 
 def describe_cut(rows: Encoded, limit: int) -> str:
@@ -154,9 +179,12 @@ def check_fit(tokenizer: Tokenizer, vocab_size: int, positions: int, seq_len: in
         )
 
 
-def _encodings(tokenizer: Tokenizer, texts: Sequence[Any], words: bool) -> Iterator[Encoding]:
+def _encodings(
+    tokenizer: Tokenizer, texts: Sequence[Any], *, words: bool = False, add_special_tokens: bool = True
+) -> Iterator[Encoding]:
     for begin in range(0, len(texts), CHUNK):
-        yield from tokenizer.encode_batch(list(texts[begin : begin + CHUNK]), is_pretokenized=words)
+        chunk = list(texts[begin : begin + CHUNK])
+        yield from tokenizer.encode_batch(chunk, is_pretokenized=words, add_special_tokens=add_special_tokens)
 
 
 def _joined(parts: Iterable[NDArray[Any]], dtype: Any) -> NDArray[Any]:

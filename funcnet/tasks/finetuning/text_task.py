@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from funcnet.models import bert
 from funcnet.models.bert import losses, postprocess
 from funcnet.tasks.finetuning import metrics
-from funcnet.tasks.finetuning.encoding import Encoded, encode
+from funcnet.tasks.finetuning.encoding import Encoded, encode, encode_parts
 from funcnet.tasks.finetuning.examples import DEFAULT, Columns, TextExample, read_texts
 from funcnet.tasks.finetuning.glue import glue_task, is_glues, read_glue
 from funcnet.tasks.finetuning.task import Batch, Sums, right
@@ -33,6 +33,7 @@ class TextTask:
         columns: of the files.
         labels: the classes, in their order; none for numbers.
         several: whether a text may have any number of classes.
+        long_texts: whether texts longer than a row are cut, or read whole in parts, whose logits are averaged.
         metric: the figure that tells the best model.
     """
 
@@ -40,6 +41,7 @@ class TextTask:
     columns: Columns = DEFAULT
     labels: tuple[str, ...] = ()
     several: bool = False
+    long_texts: Literal["cut", "parts"] = "cut"
     metric: str = "accuracy"
 
     @property
@@ -94,9 +96,17 @@ class TextTask:
         return {"num_labels": len(self.labels), "id2label": dict(enumerate(self.labels)), "problem_type": kind}
 
     def encode(self, examples: Sequence[TextExample], tokenizer: Tokenizer, seq_len: int, *, labelled: bool) -> Encoded:
-        texts = [e.text if e.second is None else (e.text, e.second) for e in examples]
-        rows = encode(tokenizer, texts, seq_len)
-        return dataclasses.replace(rows, labels=self._label_array(examples) if labelled else None)
+        labels = self._label_array(examples) if labelled else None
+        if self.long_texts == "cut":
+            texts = [e.text if e.second is None else (e.text, e.second) for e in examples]
+            return dataclasses.replace(encode(tokenizer, texts, seq_len), labels=labels)
+        if pair := next((e for e in examples if e.second is not None), None):
+            raise ValueError(
+                f"finetune: {pair.where}: --long-texts parts; expected one text in each example, got two. Use "
+                "--long-texts cut."
+            )
+        rows = encode_parts(tokenizer, [e.text for e in examples], seq_len)
+        return dataclasses.replace(rows, labels=None if labels is None else labels[rows.owners])
 
     def _label_array(self, examples: Sequence[TextExample]) -> NDArray[Any]:
         if self.name == "regress":
@@ -132,7 +142,11 @@ class TextTask:
     def predictions(
         self, outputs: Sequence[NDArray[np.float32]], examples: Sequence[TextExample], rows: Encoded
     ) -> list[dict[str, Any]]:
-        return postprocess.classes(np.stack(outputs), self.labels, self.config()["problem_type"])
+        logits: NDArray[Any] = np.stack(outputs)
+        if rows.owners is not None:
+            first = np.flatnonzero(np.diff(rows.owners, prepend=-1))  # row of each text
+            logits = np.add.reduceat(logits, first) / np.bincount(rows.owners)[:, None]
+        return postprocess.classes(logits, self.labels, self.config()["problem_type"])
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         labels = self._label_array(examples)

@@ -1,0 +1,44 @@
+"""A text longer than a row, read whole: in parts of equal length, each a row of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["Part", "read_parts"]
+
+
+class Part(NamedTuple):
+    """One row.
+
+    Attributes:
+        ids: (T,) `[CLS] part [SEP]`.
+        type_ids: (T,) zeros.
+    """
+
+    ids: list[int]
+    type_ids: list[int]
+
+
+def read_parts(ids: Sequence[int], special: dict[str, int], seq_len: int) -> list[Part]:
+    """The rows that a text is read in: as few as hold it, and of equal length but for a token.
+
+    Equal, because a short rest behind full rows would weigh as much as they do where their logits are averaged.
+
+    Args:
+        ids: of the text's tokens, without special ones.
+        special: ids of `[CLS]` and `[SEP]`.
+        seq_len: the most tokens of a row, special ones included.
+
+    Returns:
+        At least one, in order; of an empty text one without a token of its own.
+
+    Example:
+        >>> [part.ids for part in read_parts([5, 6, 7, 8], {"[CLS]": 2, "[SEP]": 3}, seq_len=5)]
+        [[2, 5, 6, 3], [2, 7, 8, 3]]
+    """
+    count = max(1, -(-len(ids) // (seq_len - 2)))
+    ends = [len(ids) * part // count for part in range(count + 1)]
+    rows = [[special["[CLS]"], *ids[a:b], special["[SEP]"]] for a, b in itertools.pairwise(ends)]
+    return [Part(row, [0] * len(row)) for row in rows]
