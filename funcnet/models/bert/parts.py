@@ -29,7 +29,7 @@ def read_parts(ids: Sequence[int], special: dict[str, int], seq_len: int) -> lis
     Args:
         ids: of the text's tokens, without special ones.
         special: ids of `[CLS]` and `[SEP]`.
-        seq_len: the most tokens of a row, special ones included.
+        seq_len: the most tokens of a row, special ones included; at least 3, which the callers see to.
 
     Returns:
         At least one, in order; of an empty text one without a token of its own.
