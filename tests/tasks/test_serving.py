@@ -87,6 +87,8 @@ def test_parts_of_a_text_speak_with_the_mean_of_their_logits(pretrained, tmp_pat
     assert serve.truncated == 0
     (tmp_path / "long.txt").write_text(f"{long}\nshort\n\n")
     assert predict(path, tmp_path / "long.txt")[0][0]["probabilities"] == pytest.approx(expected, abs=1e-6)
+    with pytest.raises(TypeError, match=r"item 1 .* expected one text, as a model fine-tuned with --long-texts parts"):
+        serve.batch([long, (long, "short")])
 
 
 def test_the_command_tells_the_latency(pretrained, tmp_path, capsys):

@@ -84,17 +84,18 @@ class Bucketed:
         params, state: put on the device once.
         longest: the most tokens that the model takes.
         pad_id: of `[PAD]`.
+        lengths: the values that T may have, ascending, besides `longest`; such as `LENGTHS`.
         tokens: B · T of a batch, for every T: so all batches take about the same time and memory. None: 1,024 on a CPU,
             where more falls out of its caches (4,096 take 1.6 times as long), else 16,384.
         sizes: in place of `tokens`: the values that B may have, ascending; a batch is filled up to the next.
-        lengths: the values that T may have, ascending, besides `longest`.
 
     A call is safe from several threads: nothing of it is kept here.
 
     Example:
         >>> from funcnet import text
         >>> tokenizer = text.train_wordpiece(["a b c d e"] * 2, vocab_size=12)
-        >>> count = Bucketed(lambda p, s, b: b["attention_mask"].sum(1), {}, {}, longest=64, pad_id=0, tokens=48)
+        >>> lengths = lambda params, state, batch: batch["attention_mask"].sum(1)
+        >>> count = Bucketed(lengths, {}, {}, longest=64, pad_id=0, lengths=[16, 24], tokens=48)
         >>> found = count(tokenizer.encode_batch(["a b", "c", "a b c d e " * 4]))
         >>> [(indices, lengths.tolist()) for indices, lengths in found]
         [([2, 0], [22, 4]), ([1], [3])]
@@ -108,9 +109,9 @@ class Bucketed:
         *,
         longest: int,
         pad_id: int,
+        lengths: Sequence[int],
         tokens: int | None = None,
         sizes: Sequence[int] | None = None,
-        lengths: Sequence[int] = LENGTHS,
     ):
         self.params, self.state = jax.device_put((params, state))
         self.function = jax.jit(function)

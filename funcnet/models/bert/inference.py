@@ -106,9 +106,9 @@ def inference(
     - "answer": (question, context) -> {"answer", "start", "n_best"}, as `funcnet predict` tells them.
 
     `serve(item)` answers one, `serve.batch(items)` many. Both pad to one of a few shapes, so nothing is compiled after
-    the start, whatever the texts. Longer texts are cut (of two the longer first) and counted in `serve.truncated`, or
-    read whole in parts where the model was fine-tuned so (`--long-texts parts`); a context is read in windows; a text
-    with `[MASK]` is refused.
+    the start, whatever the texts. Longer texts are cut (of two the longer first) and counted in `serve.truncated`; a
+    model that was fine-tuned with `--long-texts parts` reads them whole, and takes no pairs. A context is read in
+    windows; a text with `[MASK]` is refused.
 
     Args:
         path: a run of `funcnet pretrain` or `finetune`, or a directory of Hugging Face with a vocabulary.

@@ -25,7 +25,7 @@ from funcnet.models.bert.classification import (
 )
 from funcnet.models.bert.configuration import BertConfig
 from funcnet.models.bert.modeling import BertForMaskedLM
-from funcnet.models.bert.parts import read_parts
+from funcnet.models.bert.parts import mean_of_parts, read_parts
 from funcnet.models.bert.question_answering import BertForQuestionAnswering
 
 __all__ = ["Answer", "Choice", "Classify", "FillMask", "Guess", "Rows", "Served", "Tokens"]
@@ -65,7 +65,7 @@ class Served(ABC):
     """
 
     model: ClassVar[type[nn.Module]]
-    takes: ClassVar[str]
+    takes: str
 
     def __init__(self, tokenizer: Tokenizer, config: BertConfig, longest: int, settings: Mapping[str, Any]):
         self.whole, self.config, self.longest, self.settings = tokenizer, config, longest, settings
@@ -172,15 +172,23 @@ class Classify(Served):
     model = BertForSequenceClassification
     takes = "a text, or a tuple of two"
 
+    def __init__(self, tokenizer: Tokenizer, config: BertConfig, longest: int, settings: Mapping[str, Any]):
+        super().__init__(tokenizer, config, longest, settings)
+        self.in_parts = settings.get("long_texts") == "parts"
+        if self.in_parts:
+            self.takes = "one text, as a model fine-tuned with --long-texts parts reads"
+
     def rows(self, item: Any, number: int) -> Rows:
-        if self.settings.get("long_texts") != "parts" or not isinstance(item, str):
+        if not self.in_parts:
             return self.encoded(item, number)
+        if not isinstance(item, str):
+            raise self.wrong(item, number)
         encoding = self.whole.encode(item, add_special_tokens=False)
         return Rows(read_parts(encoding.ids, text.special_ids(self.whole), self.longest))
 
     def said(self, item: Any, rows: Sequence[Row], outputs: Sequence[Any]) -> dict[str, Any]:
         kind = self.config.problem_type or ("regression" if self.config.num_labels == 1 else None)
-        return postprocess.classes(np.mean(outputs, axis=0, keepdims=True), _labels(self.config), kind)[0]
+        return postprocess.classes(mean_of_parts(np.stack(outputs), [len(rows)]), _labels(self.config), kind)[0]
 
 
 class Tokens(Served):

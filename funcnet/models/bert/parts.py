@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-__all__ = ["Part", "read_parts"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Part", "mean_of_parts", "read_parts"]
 
 
 class Part(NamedTuple):
@@ -42,3 +45,22 @@ def read_parts(ids: Sequence[int], special: dict[str, int], seq_len: int) -> lis
     ends = [len(ids) * part // count for part in range(count + 1)]
     rows = [[special["[CLS]"], *ids[a:b], special["[SEP]"]] for a, b in itertools.pairwise(ends)]
     return [Part(row, [0] * len(row)) for row in rows]
+
+
+def mean_of_parts(logits: NDArray[Any], counts: Sequence[int]) -> NDArray[Any]:
+    """What a model says of whole texts: the mean of what it says of their parts.
+
+    Args:
+        logits: (P, C) of all parts, text after text.
+        counts: (N,) parts of each text, at least one; P together.
+
+    Returns:
+        (N, C)
+
+    Example:
+        >>> mean_of_parts(np.array([[1.0, 0.0], [3.0, 4.0], [5.0, 6.0]]), [2, 1]).tolist()
+        [[2.0, 2.0], [5.0, 6.0]]
+    """
+    starts = np.cumsum([0, *counts[:-1]])
+    means: NDArray[Any] = np.add.reduceat(logits, starts) / np.asarray(counts)[:, None]
+    return means

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from funcnet.models import bert
 from funcnet.models.bert import losses, postprocess
+from funcnet.models.bert.parts import mean_of_parts
 from funcnet.tasks.finetuning import metrics
 from funcnet.tasks.finetuning.encoding import Encoded, encode, encode_parts
 from funcnet.tasks.finetuning.examples import DEFAULT, Columns, TextExample, read_texts
@@ -144,8 +145,7 @@ class TextTask:
     ) -> list[dict[str, Any]]:
         logits: NDArray[Any] = np.stack(outputs)
         if rows.owners is not None:
-            first = np.flatnonzero(np.diff(rows.owners, prepend=-1))  # row of each text
-            logits = np.add.reduceat(logits, first) / np.bincount(rows.owners)[:, None]
+            logits = mean_of_parts(logits, np.bincount(rows.owners).tolist())
         return postprocess.classes(logits, self.labels, self.config()["problem_type"])
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Mapping[str, Any]]) -> dict[str, float]:
