@@ -103,7 +103,7 @@ class Predict:
     """a run of `funcnet finetune`, or a directory of Hugging Face with a fine-tuned BERT"""
     file: tyro.conf.Positional[Path]
     """texts in the form that the model was trained on, labels or not; or plain lines of text (.txt), empty ones left
-    out"""
+    out; a model that tags words splits a line at white space and signs"""
     out: Path | None = None
     """JSON lines, or with the suffix .csv a table; without it standard output"""
     batch_size: int = 32

@@ -70,6 +70,20 @@ def test_the_answers_are_those_of_predict(pretrained, tmp_path, name):
         assert near(one, {key: value for key, value in other.items() if key != "text"}), (one, other)
 
 
+@pytest.mark.parametrize("name", ["classify", "tokens"])
+def test_plain_lines_with_signs(pretrained, tmp_path, name):
+    """Words are split in the same way by both."""
+    path, *_ = fine_tuned(pretrained, tmp_path, name)
+    lines = ["(fine) soup, poor!", "  it was\tgreat-and-warm... ", "O'Hara's caf\u00e9: 3.50$"]
+    (tmp_path / "lines.txt").write_text("\n\n".join(lines), "utf-8")
+    told, _ = predict(path, tmp_path / "lines.txt")
+    said = bert.inference(path, name, ahead=False).batch(lines)
+    assert [one.pop("text", line) for one, line in zip(told, lines, strict=True)] == lines
+    assert near(told, said)
+    if name == "tokens":
+        assert told[0]["tokens"] == ["(", "fine", ")", "soup", ",", "poor", "!"]
+
+
 def test_parts_of_a_text_speak_with_the_mean_of_their_logits(pretrained, tmp_path):
     path, _, items = fine_tuned(pretrained, tmp_path, "classify-parts")
     tokenizer = transformers.BertTokenizerFast.from_pretrained(path)

@@ -27,6 +27,7 @@ from funcnet.models.bert.configuration import BertConfig
 from funcnet.models.bert.modeling import BertForMaskedLM
 from funcnet.models.bert.parts import mean_of_parts, read_parts
 from funcnet.models.bert.question_answering import BertForQuestionAnswering
+from funcnet.models.bert.words import split_words
 
 __all__ = ["Answer", "Choice", "Classify", "FillMask", "Guess", "Rows", "Served", "Tokens"]
 
@@ -207,10 +208,7 @@ class Tokens(Served):
         return postprocess.tags(outputs[0][:length], rows[0].word_ids, self._words(item), _labels(self.config))
 
     def _words(self, item: str | list[str]) -> list[str]:
-        """A text's words and signs, as files of tagged words have them."""
-        if isinstance(item, list):
-            return item
-        return [word for word, _ in self.whole.pre_tokenizer.pre_tokenize_str(item)]
+        return split_words(self.whole, item) if isinstance(item, str) else item
 
 
 class Choice(Served):

@@ -1,7 +1,7 @@
 """Texts -> rows of token ids, all in a few flat arrays. N rows, C sequences a row (1, or the choices), T tokens."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ class Encoded:
         labels: (N, …), or (S,) where every token has a label; None where there are none.
         by_token: whether every token has a label.
         truncated: examples that were cut.
-        word_ids: of lists of words, for each row the word of every token, None for special ones.
+        words: of lists of words, those of each row.
+        word_ids: with `words`, for each row the word of every token, None for special ones.
         windows: for each question the stretches of its context that its rows show.
         owners: (N,) the example of each row, where a text is read in parts.
     """
@@ -41,6 +42,7 @@ class Encoded:
     labels: NDArray[Any] | None = None
     by_token: bool = False
     truncated: int = 0
+    words: Sequence[Sequence[str]] | None = None
     word_ids: Sequence[Sequence[int | None]] | None = None
     windows: Sequence[Sequence[Window]] | None = None
     owners: NDArray[np.int64] | None = None
@@ -122,7 +124,8 @@ def encode(
     starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     truncated = int(cut.reshape(-1, choices).any(axis=1).sum())
     flat = _joined(tokens, np.int32), _joined(types, np.uint8)
-    return Encoded(*flat, starts, choices, truncated=truncated, word_ids=word_ids if words else None)
+    rows = Encoded(*flat, starts, choices, truncated=truncated)
+    return replace(rows, words=texts, word_ids=word_ids) if words else rows
 
 
 def encode_parts(tokenizer: Tokenizer, texts: Sequence[str], seq_len: int) -> Encoded:

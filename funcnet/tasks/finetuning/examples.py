@@ -52,9 +52,9 @@ class TextExample:
 
 @dataclass(frozen=True)
 class TokenExample:
-    """Words with a tag each; `tags` is None where the file tells none."""
+    """Words with a tag each; a line of text is for the tokenizer to split. `tags` is None where the file tells none."""
 
-    words: list[str]
+    words: list[str] | str
     tags: list[str] | None
     where: str
 
@@ -118,8 +118,8 @@ def read_tokens(
     """Sentences of words: JSON lines with two lists, or CoNLL's columns; without labels also plain lines of text.
 
     CoNLL's columns: a word a line, its tag the last of the columns that blanks or tabs part, an empty line between
-    sentences, `-DOCSTART-` between documents. Without labels a `.txt` holds a sentence a line, and words are what
-    white space parts; unless all its lines end in one of the `known` tags, as CoNLL's `test.txt` does.
+    sentences, `-DOCSTART-` between documents. Without labels a `.txt` holds a sentence a line, which stays as it is;
+    unless all its lines end in one of the `known` tags, as CoNLL's `test.txt` does.
 
     Raises:
         ValueError: as `read_table`; ragged columns; lists of different lengths.
@@ -129,7 +129,7 @@ def read_tokens(
         return _token_objects(read_table(path), columns, labelled)
     if path.suffix.lower() == ".txt" and not labelled and not _ends_in_tags(read_text(path), known):
         rows = read_table(path).rows
-        return [TokenExample(row.values["text"].split(), None, place(path, row.line)) for row in rows]
+        return [TokenExample(row.values["text"], None, place(path, row.line)) for row in rows]
     return _conll(path, labelled)
 
 

@@ -37,7 +37,8 @@ def predict(
 
     Args:
         path: a run of `funcnet finetune`, or a directory of Hugging Face with a fine-tuned BERT.
-        file: in the form that the task trains on, labels or not; of texts also plain lines (`.txt`).
+        file: in the form that the task trains on, labels or not; of texts also plain lines (`.txt`), which are split
+            into words and signs where words are tagged.
         batch_size: rows at a time.
         labelled: whether to read labels and measure.
         null_threshold: of questions: how much more than the best answer "no answer" must score to be told, such as the

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from funcnet.models import bert
 from funcnet.models.bert import losses, postprocess
+from funcnet.models.bert.words import split_words
 from funcnet.tasks.finetuning.encoding import Encoded, encode
 from funcnet.tasks.finetuning.entities import entity_scores
 from funcnet.tasks.finetuning.examples import DEFAULT, Columns, TokenExample, read_tokens
@@ -64,7 +65,8 @@ class TokenTask:
     def encode(
         self, examples: Sequence[TokenExample], tokenizer: Tokenizer, seq_len: int, *, labelled: bool
     ) -> Encoded:
-        rows = encode(tokenizer, [example.words for example in examples], seq_len, words=True)
+        words = [split_words(tokenizer, e.words) if isinstance(e.words, str) else e.words for e in examples]
+        rows = encode(tokenizer, words, seq_len, words=True)
         if not labelled:
             return rows
         assert rows.word_ids is not None
@@ -91,10 +93,10 @@ class TokenTask:
     def predictions(
         self, outputs: Sequence[NDArray[np.float32]], examples: Sequence[TokenExample], rows: Encoded
     ) -> list[dict[str, Any]]:
-        assert rows.word_ids is not None
+        assert rows.words is not None and rows.word_ids is not None
         return [
-            postprocess.tags(logits, word_ids, example.words, self.labels)
-            for logits, word_ids, example in zip(outputs, rows.word_ids, examples, strict=True)
+            postprocess.tags(logits, word_ids, words, self.labels)
+            for logits, word_ids, words in zip(outputs, rows.word_ids, rows.words, strict=True)
         ]
 
     def scores(self, examples: Sequence[TokenExample], predictions: Sequence[Mapping[str, Any]]) -> dict[str, float]:
