@@ -156,6 +156,19 @@ def test_configs_that_cannot_be(change, message):
         bert.BertConfig(**change)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vocab_padding": 0.5}, "vocab_padding is of another kind; expected an integer, got 0.5"),
+        ({"id2label": ["ham", "spam"]}, r"id2label is of another kind; expected a dict of .*, got \['ham', 'spam'\]"),
+        ({"id2label": {"0": "ham", 1: "spam"}}, "id2label is of another kind; .* for each label, got '0': 'ham'"),
+    ],
+)
+def test_fields_of_another_kind(change, message):
+    with pytest.raises(TypeError, match=message):
+        bert.BertConfig(**change)
+
+
 def test_configs_of_other_models(tmp_path):
     for values, message in (
         ({"model_type": "roberta"}, "another model's config; expected model_type 'bert', got 'roberta'"),

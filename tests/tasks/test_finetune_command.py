@@ -3,6 +3,7 @@ elsewhere, runs stop and go on, and what is wrong is said."""
 
 import csv
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -265,6 +266,17 @@ def test_a_vocabulary_that_does_not_fit(model, tmp_path, capsys):
     train = write_task(tmp_path, "classify", 12)
     said = refused(capsys, "finetune", "classify", "--model", other, "--train", train, "--out", tmp_path / "out", *FAST)
     assert "the vocabulary does not fit the model's word table" in said and "'extra'" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_config_with_a_field_of_another_kind(model, tmp_path, capsys):
+    """It is refused before the work, and nothing is left behind."""
+    other = shutil.copytree(model, tmp_path / "other")
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(config | {"layer_norm_eps": "1e-12"}))
+    train = write_task(tmp_path, "classify", 12)
+    said = refused(capsys, "finetune", "classify", "--model", other, "--train", train, "--out", tmp_path / "out", *FAST)
+    assert "config.json: BertConfig: layer_norm_eps is of another kind; expected a number, got '1e-12'" in said
     assert not (tmp_path / "out").exists()
 
 

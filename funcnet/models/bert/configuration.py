@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import numbers
 import warnings
 from collections.abc import Mapping
@@ -60,6 +61,19 @@ _CHOICES: Mapping[str, tuple[str | None, ...]] = MappingProxyType(
         "problem_type": (None, "regression", "single_label_classification", "multi_label_classification"),
     }
 )
+# How fields are declared -> what they may hold, and how messages call it.
+_KINDS: Mapping[Any, tuple[type | tuple[type, ...], str]] = MappingProxyType(
+    {
+        int: (numbers.Integral, "an integer"),
+        int | None: ((numbers.Integral, type(None)), "an integer or None"),
+        float: (numbers.Real, "a number"),
+        float | None: ((numbers.Real, type(None)), "a number or None"),
+        str: (str, "a text"),
+        str | None: ((str, type(None)), "a text or None"),
+        bool: (bool, "True or False"),
+        Mapping[int, str]: (Mapping, "a dict of labels and their names"),
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +107,7 @@ class BertConfig:
 
     Raises:
         ValueError: sizes that do not fit each other, or an option that is not here.
-        TypeError: a size that is no integer.
+        TypeError: a field of another kind.
 
     Example:
         >>> BertConfig.preset("mini", vocab_size=8192).hidden_size
@@ -124,14 +138,11 @@ class BertConfig:
     scan_layers: bool = False
 
     def __post_init__(self) -> None:
+        _check_kinds(self)
         for name in (
             *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
             *("max_position_embeddings", "type_vocab_size", "num_labels"),
         ):
-            if not isinstance(getattr(self, name), numbers.Integral):
-                raise TypeError(
-                    f"BertConfig: {name} is a count; expected an integer, got {getattr(self, name)!r}. Change it."
-                )
             if getattr(self, name) < 1:
                 raise ValueError(
                     f"BertConfig: {name} is too small; expected at least 1, got {getattr(self, name)}. Raise it."
@@ -145,6 +156,11 @@ class BertConfig:
             if getattr(self, name) is not None and not 0 <= getattr(self, name) <= 1:
                 raise ValueError(
                     f"BertConfig: {name} is a probability; expected 0 to 1, got {getattr(self, name)}. Change it."
+                )
+        for name in ("initializer_range", "layer_norm_eps"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(
+                    f"BertConfig: {name} is out of range; expected 0 or more, got {getattr(self, name)}. Change it."
                 )
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             raise ValueError(
@@ -220,6 +236,7 @@ class BertConfig:
 
         Raises:
             ValueError: another model's config, or a BERT with parts that are not here (decoder, untied embeddings).
+            TypeError: a field of another kind.
 
         Warns:
             UserWarning: fields that neither we nor transformers' BERT know; they are passed over too.
@@ -239,6 +256,11 @@ class BertConfig:
                     f"BertConfig: {name} is not supported; expected {value}, got {values[name]}. "
                     "Only the tied encoder of BERT is here."
                 )
+        named = values.get("architectures") or []
+        if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+            raise TypeError(
+                f"BertConfig: architectures is of another kind; expected a list of texts, got {named!r:.80}. Change it."
+            )
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = [name for name in values if name not in known | _PASSED_OVER | _REQUIRED.keys()]
         if unknown:
@@ -301,6 +323,21 @@ class BertConfig:
             return cls.from_dict(values, str(file))
         except (ValueError, TypeError) as error:
             raise ValueError(f"BertConfig.load: {file}: {error}") from None
+
+
+def _check_kinds(config: BertConfig) -> None:
+    for field in dataclasses.fields(config):
+        value, (kind, said) = getattr(config, field.name), _KINDS[field.type]
+        if not isinstance(value, kind) or (isinstance(value, bool) and field.type is not bool):
+            raise TypeError(
+                f"BertConfig: {field.name} is of another kind; expected {said}, got {value!r:.80}. Change it."
+            )
+    for label, name in config.id2label.items():
+        if not isinstance(label, numbers.Integral) or not isinstance(name, str):
+            raise TypeError(
+                f"BertConfig: id2label is of another kind; expected a number and a text for each label, got {label!r}: "
+                f"{name!r:.60}. Change it."
+            )
 
 
 def _generic(count: int) -> dict[int, str]:
