@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "replacing", "require_folder", "sync", "write_json"]
+__all__ = ["read_json", "replacing", "require_folder", "sync", "write_json", "wrong_json"]
 
 
 @contextlib.contextmanager
@@ -85,6 +85,17 @@ def read_json(path: str | Path) -> Any | None:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):  # the last of brackets within brackets
         return None
+
+
+def wrong_json(error: ValueError | RecursionError, line: int = 1) -> tuple[str, str]:
+    """(where, what) is wrong in JSON that begins on a line; numbers and brackets without end have no place of theirs.
+
+    >>> wrong_json(json.JSONDecodeError("Expecting value", "[,]", 1), 7)
+    ('line 7, character 2', 'Expecting value')
+    """
+    if isinstance(error, json.JSONDecodeError):
+        return f"line {line + error.lineno - 1}, character {error.colno}", error.msg
+    return f"line {line}", str(error)
 
 
 def sync(path: str | Path) -> None:

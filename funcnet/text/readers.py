@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from funcnet.files import wrong_json
+
 Layout = Literal["blank-line", "file"]
 Kind = Literal["text", "json-lines", "parquet", "arrow", "wikipedia"]
 Advance = Callable[[float], None]
@@ -218,18 +220,30 @@ def _json_lines(path: Path, field: str, advance: Advance) -> Iterator[Document]:
     for number, line in enumerate(_lines(path, advance), 1):
         if not line or line.isspace():
             continue
+        if len(line) > LONGEST_DOCUMENT:
+            raise ValueError(
+                f"read_corpus: {path}, line {number} is too long; expected an object a line, of {LONGEST_DOCUMENT:,} "
+                "characters at most, got more. Write each object on one line, without a list around them, and cut "
+                "longer texts."
+            )
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:  # the latter of brackets within brackets
+            where, why = wrong_json(error, number)
             raise ValueError(
-                f"read_corpus: {path}, line {number} is no JSON; expected an object a line, got '{error}'. "
-                "Mend the line."
+                f"read_corpus: {path}, {where}: no JSON; expected an object a line, got '{why}'. Write each object on "
+                "one line, without a list around them, or leave the file out."
             ) from None
-        if not isinstance(row, dict) or field not in row:
-            got = f"the fields {', '.join(map(repr, row))}" if isinstance(row, dict) else type(row).__name__
+        if not isinstance(row, dict):
+            raise ValueError(
+                f"read_corpus: {path}, line {number}: no JSON object; expected one a line, got {type(row).__name__}. "
+                "Write each object on one line, without a list around them, or leave the file out."
+            )
+        if field not in row:
             raise ValueError(
                 f"read_corpus: {path}, line {number} has no field {field!r}; expected an object with the text there, "
-                f"got {got}. Name the field: --field NAME."
+                f"got the fields {', '.join(map(repr, row)) or '(none)'}. Name the field: --field NAME, or leave the "
+                "file out."
             )
         yield Document(f"{path}:{number}", _string(row[field], path, f"line {number}", field))
 

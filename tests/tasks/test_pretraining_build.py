@@ -446,10 +446,15 @@ def test_a_worker_that_is_killed():
 
 def test_the_command(corpus, tmp_path, capsys):
     out = tmp_path / "data"
+    corpus = shutil.copytree(corpus, tmp_path / "corpus")
+    (corpus / "b.md").write_text("no text")
     small = ["--vocab-size", 300, "--passes", 1, "--processes", 1]
     arguments = ["data", "build", "--corpus", corpus, "--out", out, *small]
     assert run_here(*arguments) == 0
-    said = capsys.readouterr().out
+    said, left_out = capsys.readouterr()
+    assert left_out.count("left out") == 1 and left_out.startswith(
+        "funcnet: read_corpus: left out 1 file(s) whose names"
+    )
     assert (out / "report.png").read_bytes().startswith(b"\x89PNG")
     assert "30 files" in said and "random next" in said and f"funcnet pretrain --data {out}" in said
     (out / "report.txt").unlink()

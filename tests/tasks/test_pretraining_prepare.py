@@ -1,6 +1,7 @@
 """From raw text to batches in one call: what is written, found again, resumed, and refused."""
 
 import hashlib
+import shutil
 
 import numpy as np
 import pytest
@@ -183,6 +184,14 @@ def test_an_interrupted_call_is_gone_on_with(corpus, tmp_path):
     vocabulary_before = (folder / "vocab.txt").stat().st_mtime_ns
     assert prepare(corpus, **settings).directory == folder
     assert (folder / "vocab.txt").stat().st_mtime_ns == vocabulary_before, "what was there was taken"
+
+
+def test_files_that_are_left_out_are_told_once(corpus, tmp_path):
+    text = shutil.copytree(corpus, tmp_path / "corpus")
+    (text / "b.md").write_text("no")
+    with pytest.warns(UserWarning) as told:
+        prepare(text, directory=tmp_path / "data", seq_len=48, vocab_size=120, passes=1)
+    assert ["b.md" in str(one.message) for one in told] == [True]
 
 
 def test_bad_input(corpus, tmp_path, prepared):

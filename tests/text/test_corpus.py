@@ -3,6 +3,7 @@
 import gzip
 import os
 import pathlib
+import warnings
 
 import pytest
 from hypothesis import given, settings
@@ -83,7 +84,8 @@ def test_a_folder_is_read_in_order_with_its_subfolders_and_without_hidden_files(
     write(tmp_path / "sub", c="C.")
     (tmp_path / ".hidden.txt").write_text("no")
     (tmp_path / "notes.md").write_text("no")
-    assert read_corpus(tmp_path, documents="file") == ["A.", "B.", "C."]
+    with pytest.warns(UserWarning, match="left out 1 file"):
+        assert read_corpus(tmp_path, documents="file") == ["A.", "B.", "C."]
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "wiki_00").write_text("W.")
     assert read_corpus([tmp_path / "plain", tmp_path / "a.txt"], documents="file") == ["W.", "A."]
@@ -168,7 +170,26 @@ def test_tables_are_no_text(tmp_path):
         with pytest.raises(ValueError, match=r"a\.csv is a table; expected text, JSON lines or Parquet, got \.csv"):
             open_corpus(path)
     (tmp_path / "b.txt").write_text("Beside text a table is passed over.")
-    assert [source.path.name for source in open_corpus(tmp_path).sources] == ["b.txt"]
+    with pytest.warns(UserWarning, match=r"a\.csv"):
+        assert [source.path.name for source in open_corpus(tmp_path).sources] == ["b.txt"]
+
+
+def test_files_of_unknown_names_beside_known_ones_are_counted_and_named_once(tmp_path):
+    for folder, names in {"one": "ab", "two": "cdefg"}.items():
+        (tmp_path / folder / "sub").mkdir(parents=True)
+        write(tmp_path / folder, text="Text.")
+        for name in names:
+            (tmp_path / folder / "sub" / f"{name}.md").write_text("no")
+    (tmp_path / "one" / ".hidden").write_text("no")
+    with pytest.warns(UserWarning) as told:
+        open_corpus([tmp_path / "one", tmp_path / "two"])
+    assert [str(one.message) for one in told] == [
+        "read_corpus: left out 7 file(s) whose names end in none of .txt, .json, .jsonl, .ndjson, .parquet, .arrow, "
+        ".xml: sub/a.md, sub/b.md, sub/c.md, sub/d.md, sub/e.md and 2 more. Rename those that hold text."
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_corpus([tmp_path / "one" / "text.txt", tmp_path / "one" / "sub"])  # asked for by name; no known one there
 
 
 def test_unreadable_files_are_named(tmp_path, monkeypatch):

@@ -5,13 +5,14 @@ import gzip
 import json
 import lzma
 import time
+import warnings
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from funcnet.text import open_corpus, plain_text, read_corpus
+from funcnet.text import open_corpus, plain_text, read_corpus, readers
 
 TEXTS = ["One. Two.", "", "Drei.\r\nVier é 你.", None, " \n", "Last."]
 KEPT = ["One. Two.", "Drei.\nVier é 你.", "Last."]
@@ -43,19 +44,68 @@ def test_json_lines_and_text_plain_and_compressed(tmp_path, suffix, opener):
 def test_bad_json_lines_are_named_by_line(tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text('{"text": "a"}\n{"text": \n')
-    assert "rows.jsonl, line 2 is no JSON; expected an object a line" in refused(file)
+    assert "rows.jsonl, line 2, character 10: no JSON; expected an object a line, got 'Expecting value'" in refused(
+        file
+    )
     file.write_text('{"text": "a"}\n' + "[" * 200_000)
-    assert "rows.jsonl, line 2 is no JSON; expected an object a line" in refused(file)
+    assert "rows.jsonl, line 2: no JSON; expected an object a line, got 'maximum recursion" in refused(file)
     file.write_text('{"text": "a"}\n\n{"body": "b", "id": 3}\n')
     assert "line 3 has no field 'text'; expected an object with the text there, got the fields 'body', 'id'" in refused(
         file
     )
     file.write_text('["a"]\n')
-    assert "line 1 has no field 'text'; expected an object with the text there, got list. Name" in refused(file)
+    assert "line 1: no JSON object; expected one a line, got list. Write each object on one line" in refused(file)
+    file.write_text("{}")
+    assert "line 1 has no field 'text'; expected an object with the text there, got the fields (none). " in refused(
+        file
+    )
     file.write_text('{"text": ["a"]}\n')
     assert "line 1: 'text' is no text; expected a string, got list" in refused(file)
     file.write_text('{"text": "half \\ud800 a pair"}\n')
     assert read_corpus(file) == ["half ? a pair"]
+
+
+@pytest.mark.parametrize("length", [900, 5000])
+def test_a_json_line_that_is_too_long_is_named_and_not_cut(tmp_path, monkeypatch, length):
+    monkeypatch.setattr(readers, "LONGEST_DOCUMENT", 800)
+    monkeypatch.setattr(readers._blocks, "__defaults__", (500,))
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"text": "a"}\n' + json.dumps({"text": "x" * length}) + "\n")
+    said = refused(file)
+    assert "rows.jsonl, line 2 is too long; expected an object a line, of 800 characters at most, got more. " in said
+    file.write_text(json.dumps({"text": "x" * 700}) + "\n" + json.dumps({"text": "y" * 788}))
+    assert list(map(len, read_corpus(file))) == [700, 788]
+
+
+def test_json_is_json_lines(tmp_path):
+    """As C4 ships; what is an array, or one object over several lines, is refused and not learned as prose."""
+    rows = [{"text": "First.", "url": "a"}, {"text": "Second.", "url": "b"}]
+    with gzip.open(tmp_path / "c4-train.00000.json.gz", "wt") as out:
+        out.write("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_corpus(tmp_path) == read_corpus(tmp_path / "c4-train.00000.json.gz") == ["First.", "Second."]
+    (tmp_path / "prose.txt").write_text("Third.")
+    file = tmp_path / "list.json"
+    advice = "Write each object on one line, without a list around them, or leave the file out."
+    file.write_text(json.dumps(rows))
+    assert (said := refused(tmp_path)).endswith(advice) and "list.json, line 1: no JSON object; expected one a" in said
+    file.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+    assert (said := refused(tmp_path)).endswith(advice) and "list.json, line 1, character 2: no JSON; expec" in said
+    file.write_text(json.dumps(rows[0], indent=2))
+    assert (said := refused(tmp_path)).endswith(advice) and "list.json, line 1, character 2: no JSON; expec" in said
+    file.write_text('{"version": 3}')
+    assert "list.json, line 1 has no field 'text'; expected an object with the text there, got the fields 'v" in (
+        said := refused(tmp_path)
+    )
+    assert said.endswith("Name the field: --field NAME, or leave the file out.")
+
+
+def test_what_datasets_writes_beside_its_tables_is_no_text(tmp_path):
+    """A folder over saved ones, and over a table that is there with its description."""
+    save_to_disk(tmp_path / "all" / "saved", pa.table({"text": TEXTS}))
+    (tmp_path / "all" / "dataset_infos.json").write_text('{"default": {}}')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_corpus(tmp_path / "all") == KEPT
 
 
 def test_parquet(tmp_path):

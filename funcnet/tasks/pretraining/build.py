@@ -56,13 +56,19 @@ __all__ = ["build"]
 
 
 def build(
-    folder: str | Path, settings: DataSettings, *, processes: int = 1, progress: Progress | None = None
+    folder: str | Path,
+    settings: DataSettings,
+    *,
+    corpus: Corpus | None = None,
+    processes: int = 1,
+    progress: Progress | None = None,
 ) -> list[str]:
     """Makes the data of pretraining runs, or goes on where an earlier call was cut off, or looks over what it made.
 
     Args:
         folder: made when needed; see `directory` for what lies in it.
         settings: all that its bytes follow from.
+        corpus: what `open_corpus` gave for these settings; None: it is called here.
         processes: workers; one works in this process.
         progress: called as `progress(step, done, total)`.
 
@@ -90,7 +96,8 @@ def build(
     given = None
     if settings.vocab is not None:
         given = load_tokenizer(settings.vocab, lower_case=False if settings.cased else None)
-    corpus = open_corpus(settings.corpus, documents=settings.documents, field=settings.field)
+    if corpus is None:
+        corpus = open_corpus(settings.corpus, documents=settings.documents, field=settings.field)
     folder = Path(folder)
     created = not folder.exists()
     with alone(folder, progress), Workers(processes) as workers:

@@ -65,5 +65,5 @@ def prepare(
     text = [one["sha256"] for one in sources]
     told = {"format": FORMAT, "settings": wanted.told(given), "text": text, "layout": found.layout}
     folder = Path(directory) / digest_of(told)[:16]
-    build(folder, wanted, processes=processes, progress=progress)
+    build(folder, wanted, corpus=found, processes=processes, progress=progress)
     return open_data(folder, seq_len=lengths[0], seed=wanted.seed)
