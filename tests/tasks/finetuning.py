@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import jax
+import pytest
 from tokenizers import Tokenizer
 
 from funcnet import text
@@ -77,6 +78,15 @@ def _article(texts: list[str]) -> dict:
 def _write(file: Path, content: str) -> Path:
     file.write_text(content, "utf-8")
     return file
+
+
+def near(a, b):
+    """The same JSON, numbers but for rounding."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(near(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(near, a, b))
+    return a == pytest.approx(b, abs=1e-5) if isinstance(a, float) else a == b
 
 
 def all_texts() -> list[str]:

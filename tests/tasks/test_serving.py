@@ -18,7 +18,7 @@ from funcnet.tasks.finetuning.token_task import TokenTask
 from funcnet.tasks.serving import bench
 from funcnet.text import load_tokenizer
 from tests.tasks.command import run_here
-from tests.tasks.finetuning import all_texts, write_model, write_task
+from tests.tasks.finetuning import all_texts, near, write_model, write_task
 
 TASKS = {
     "classify": (TextTask(), lambda e: e.text),
@@ -47,15 +47,6 @@ def fine_tuned(pretrained, folder, name):
     model = directory.FineTuned(task, load_tokenizer(pretrained), net, params, state, seq_len)
     directory.save(folder / "model", model)
     return folder / "model", file, [item(example) for example in examples]
-
-
-def near(a, b):
-    """The same JSON, numbers but for rounding."""
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(near(a[key], b[key]) for key in a)
-    if isinstance(a, list):
-        return len(a) == len(b) and all(map(near, a, b))
-    return a == pytest.approx(b, abs=1e-5) if isinstance(a, float) else a == b
 
 
 @pytest.mark.parametrize("name", TASKS)

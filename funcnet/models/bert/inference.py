@@ -100,7 +100,8 @@ def inference(
 
     - "fill-mask": a text with `[MASK]` in it -> for each of them in order a list of `Guess`, the likeliest first.
     - "classify", "pairs": a text, or two as a tuple -> {"label", "probability", "probabilities"}; of a model with
-      several labels {"labels", "probabilities"}. "regress": the same -> {"value"}.
+      several labels {"labels", "probabilities"}. "regress": the same -> {"value"}, of a model with several numbers
+      {"values"}.
     - "tokens": a list of words, or a text, split at white space and signs -> {"tokens", "tags"}, and "entities" where
       tags are those of entities.
     - "choice": (text, list of texts) -> {"choice", "text", "probabilities"}.

@@ -25,8 +25,8 @@ def classes(logits: NDArray[Any], labels: Sequence[str], problem_type: str | Non
         problem_type: as in Hugging Face's config: "regression", "multi_label_classification", else one label a text.
 
     Returns:
-        For each text {"value"}, or {"labels", "probabilities"} with all labels of more than even odds, or {"label",
-        "probability", "probabilities"}.
+        For each text {"value"}, or of several numbers {"values"}; {"labels", "probabilities"} with all labels of more
+        than even odds; or {"label", "probability", "probabilities"}.
 
     Raises:
         ValueError: two classes of one name, whose probabilities could not be told apart.
@@ -37,7 +37,7 @@ def classes(logits: NDArray[Any], labels: Sequence[str], problem_type: str | Non
     """
     logits = np.asarray(logits, np.float64)
     if problem_type == "regression":
-        return [{"value": float(value)} for value in logits[:, 0]]
+        return [{"value": row[0]} if len(row) == 1 else {"values": row} for row in logits.tolist()]
     if len(set(labels)) < len(labels):
         raise ValueError(
             f"bert.postprocess: two classes of one name; expected a name for each, got {', '.join(map(repr, labels))}. "

@@ -48,20 +48,26 @@ def predict(
         (a dict for each example, in order, the figures; empty without labels). The dicts hold
 
         - classify, pairs: label, probability, probabilities {label: p}; with several labels, labels and probabilities;
-        - regress: value; choice: choice, text, probabilities;
+        - regress: value, of a model with several numbers values; choice: choice, text, probabilities;
         - tokens: tokens, tags, and entities {type, first, last, text} where the tags are those of entities;
         - answer: id, answer, start, n_best, and no_answer, the score of none over the best one's.
 
     Raises:
         FileNotFoundError: the directory or the file is not there.
         ValueError: no fine-tuned BERT, or something in the file is wrong: names file, line and column; `batch_size` is
-            below 1; `null_threshold` for another task.
+            below 1; `null_threshold` for another task; `labelled` for a model that gives several numbers a text.
     """
     if batch_size < 1:
         raise ValueError(f"predict: --batch-size; expected at least 1, got {batch_size}.")
     model = directory.load(path)
     if null_threshold is not None:
         model = dataclasses.replace(model, task=_with_threshold(model.task, null_threshold))
+    numbers = vars(model.net)["config"].num_labels if model.task.name == "regress" else 1
+    if labelled and numbers > 1:
+        raise ValueError(
+            f"evaluate: {path} gives {numbers} numbers a text; expected a model of one, for files have one number a "
+            f"text, got {numbers}. Use `funcnet predict`, and compare them elsewhere."
+        )
     examples = model.task.read(Path(file), labelled=labelled)
     rows = model.task.encode(examples, model.tokenizer, model.seq_len, labelled=labelled)
     if cut := describe_cut(rows, model.seq_len):
