@@ -148,7 +148,8 @@ def _model_config(config: PretrainingConfig) -> bert.BertConfig:
 
 
 def _optimizer(config: PretrainingConfig) -> tuple[optax.GradientTransformation, optax.Schedule]:
-    """Each with the schedule that it was published with."""
+    """LAMB with NVIDIA's schedule; AdamW with `warmup_linear_decay`, not with Google's own (`optim.bert_schedule`), in
+    which the rate drops where the warm-up ends."""
     warmup = round(config.warmup * config.steps)
     if config.optimizer == "lamb":
         schedule = optim.lamb_schedule(config.learning_rate, warmup, config.steps)
