@@ -193,6 +193,12 @@ def test_the_command_line_reads_standard_input(folder, tmp_path):
     assert len(out.read_text().splitlines()) == 2
 
 
+def test_the_command_tells_how_many_texts_were_cut(folder, tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("the cat\n" + "the cat sat on the mat\n" * 2)
+    assert features(FeaturesArguments(folder, (tmp_path / "a.txt",), tmp_path / "out.npy", seq_len=6)) == 0
+    assert "a second; 2 were cut to 6 tokens. Written: " in " ".join(capsys.readouterr().out.split())
+
+
 ONE = [Features(["[CLS]"], np.zeros((1, 2), np.float32))]
 
 
