@@ -14,6 +14,8 @@ import transformers
 from funcnet.models import bert
 from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning import run as run_module
+from funcnet.tasks.finetuning.configuration import FinetuningConfig
+from funcnet.tasks.finetuning.data import make_task, split
 from funcnet.tasks.finetuning.text_task import TextTask
 from funcnet.text import load_tokenizer
 from funcnet.weights import load
@@ -305,6 +307,28 @@ def test_settings_that_cannot_be(model, tmp_path, capsys, more, message):
         capsys, "finetune", "classify", "--model", model, "--train", train, "--out", tmp_path / "out", *FAST, *more
     )
     assert message in said and said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "content", "left"),
+    [
+        ("classify", "a.csv", "text,label\n" + "".join(f"soup {n},good\n" for n in range(5)) + "cold,bad\n", "'good'"),
+        ("tokens", "a.conll", "".join(f"soup{n}\tO\n\n" for n in range(5)) + "cold\tB-BAD\n", "'O'"),
+    ],
+)
+def test_a_split_that_leaves_one_class(model, tmp_path, capsys, task, name, content, left):
+    train = tmp_path / name
+    train.write_text(content)
+    examples = make_task(FinetuningConfig(task, model=model, train=train, out=tmp_path)).read(train, labelled=True)
+    seed = next(seed for seed in range(99) if examples[-1] in split(examples, 0.1, seed=seed)[1])
+    said = refused(
+        capsys,
+        *("finetune", task, "--model", model, "--train", train, "--out", tmp_path / "out", *FAST),
+        *("--split", "0.1", "--seed", seed),
+    )
+    assert "finetune: --split 0.1 leaves one class to train on; expected at least two of 2, got " + left in said
+    assert "try another --seed, or name a --validation file" in said
     assert not (tmp_path / "out").exists()
 
 

@@ -398,6 +398,19 @@ def test_an_answer_that_is_not_at_its_offset(tmp_path):
         read_squad(file)
 
 
+@pytest.mark.parametrize(
+    ("identity", "written"),
+    [(7, "7"), ("q\u00e9", '"q\u00e9"'), ("q\u00e9", '"q\\u00E9"'), ('a"b/', '"a\\"b\\/"'), ("-7", '"-7"')],
+)
+def test_the_line_of_a_question_however_its_id_is_written(tmp_path, identity, written):
+    file = squad_file(tmp_path, [{"text": "cat", "answer_start": 5}])
+    other = '\n "id": 71, "id": "q7, ", "id": '
+    write(tmp_path, "squad.json", file.read_text().replace('"id": "q7"', f'"id": 0,{other}{written}'))
+    with pytest.raises(ValueError, match=r"\n  line 12, character 26, question ") as error:
+        read_squad(file)
+    assert f"question {str(identity)!r}: expected 'cat'" in str(error.value)
+
+
 def test_questions_without_answers(tmp_path):
     with pytest.raises(ValueError, match=r"question 'q7': expected an answer, got none"):
         read_squad(squad_file(tmp_path, []))

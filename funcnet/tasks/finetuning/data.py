@@ -18,7 +18,7 @@ from funcnet.tasks.finetuning.batches import bucket_lengths
 from funcnet.tasks.finetuning.choice_task import ChoiceTask
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.finetuning.encoding import Encoded, check_fit, describe_cut
-from funcnet.tasks.finetuning.examples import Columns, TextExample
+from funcnet.tasks.finetuning.examples import Columns, TextExample, TokenExample
 from funcnet.tasks.finetuning.glue import glue_task
 from funcnet.tasks.finetuning.squad import Question
 from funcnet.tasks.finetuning.task import Task
@@ -64,7 +64,8 @@ def prepare(config: FinetuningConfig) -> Prepared:
 
     Raises:
         FileNotFoundError: a file or the model's directory is not there.
-        ValueError: something in a file is wrong; names file, line and column. A setting that does not go with them.
+        ValueError: something in a file is wrong; names file, line and column. A setting that does not go with them, or
+            a split that leaves one class.
     """
     model = bert.BertConfig.load(config.model)
     tokenizer = text.load_tokenizer(config.model)
@@ -84,6 +85,7 @@ def prepare(config: FinetuningConfig) -> Prepared:
         held_out = task.read(validation_file, labelled=True)
     elif config.split:
         examples, held_out = split(examples, config.split, seed=config.seed)
+        _require_classes(task.labels, examples, config)
     tested = task.read(config.test, labelled=True) if config.test is not None else None
     parts = {"training": examples, "validation": held_out, "test": tested}
     encoded = {
@@ -173,6 +175,18 @@ def _require_measure(config: FinetuningConfig, *, is_validated: bool) -> None:
         raise ValueError(
             f"finetune: --seeds {config.seeds}; expected examples to measure them on, got none. Name a --validation or "
             "--test file, or give a --split above 0."
+        )
+
+
+def _require_classes(labels: Sequence[str], examples: Sequence[Any], config: FinetuningConfig) -> None:
+    """Refuses training examples of one class, where the split took the others."""
+    given = [e.tags if isinstance(e, TokenExample) else e.label for e in examples] if labels else []
+    left = {name for one in given for name in ([one] if isinstance(one, str) else one or [])}
+    if labels and len(left) < 2:
+        raise ValueError(
+            f"finetune: --split {config.split} leaves one class to train on; expected at least two of {len(labels)}, "
+            f"got {', '.join(map(repr, left)) or 'none'} in all {len(examples)} training examples. Add examples of the "
+            "others, try another --seed, or name a --validation file."
         )
 
 

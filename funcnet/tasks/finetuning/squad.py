@@ -224,8 +224,10 @@ def _check(path: Path, questions: Sequence[Question]) -> None:
 
 
 def _line_of(path: Path, identity: str) -> str:
+    """Where the file has this id, however it is written: a number, or a text with or without escapes."""
     text = read_text(path)
-    found = re.search(r'"id"\s*:\s*' + re.escape(json.dumps(identity)), text)
+    ids = re.finditer(r'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)', text)
+    found = next((one for one in ids if str(json.loads(one[1])) == identity), None)
     if found is None:
         return ""
     line = text.count("\n", 0, found.start()) + 1
