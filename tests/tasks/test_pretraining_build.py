@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -294,7 +295,7 @@ def test_a_shard_of_another_vocabulary(corpus, tmp_path):
     moved["plan"] = told["plan"]
     for name in ("vocab.txt", "tokenizer.json"):
         shutil.copy(tmp_path / "second" / name, tmp_path / "first" / name)
-    with pytest.raises(ValueError, match=r"vocab\.txt is not the vocabulary that the data were made with; exp"):
+    with pytest.raises(ValueError, match=r"vocab\.txt is damaged or changed; expected the bytes that were writ"):
         open_data(tmp_path / "first")
     told["vocabulary"] = moved["vocabulary"]
     (tmp_path / "first" / "manifest.json").write_text(json.dumps(told))
@@ -480,16 +481,26 @@ def test_what_the_system_refuses_is_said_in_words(built, corpus, tmp_path, capsy
     assert bytes_of(folder) == bytes_of(built)
 
 
-def test_a_report_finds_a_flipped_byte(built, tmp_path, capsys):
+FLIPPED = ["tokens-00001.arrow", "vocab.txt", "tokenizer.json", "tokenizer_config.json", "report.json", "report.txt"]
+
+
+@pytest.mark.parametrize("name", FLIPPED)
+def test_a_report_finds_a_flipped_byte_and_a_run_one_in_what_it_reads_whole(built, tmp_path, capsys, name):
     folder = tmp_path / "data"
     shutil.copytree(built, folder)
-    path = folder / "tokens-00001.arrow"
+    path = folder / name
     data = bytearray(path.read_bytes())
     place = len(data) // 2
     data[place] ^= 1
     path.write_bytes(data)
     assert run_here("data", "report", folder) == 2
-    assert f"{path} is damaged; expected the bytes that were written" in capsys.readouterr().err
+    said = f"{path} is damaged or changed; expected the bytes that were written, got others (its digest tells). Run"
+    assert said in capsys.readouterr().err
+    if name in ("tokens-00001.arrow", "report.txt"):
+        open_data(folder, seq_len=32)
+        return
+    with pytest.raises(ValueError, match=re.escape(said)):
+        open_data(folder, seq_len=32)
 
 
 def test_output_that_nobody_reads_is_no_error(built, tmp_path):

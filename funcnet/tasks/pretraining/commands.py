@@ -51,7 +51,8 @@ def report_data(directory: Path) -> int:
     """
     told = check_data(directory, every_byte=True)
     print((directory / "report.txt").read_text("utf-8").rstrip())
-    print(f"Rows of {' or '.join(map(str, told['settings']['seq_len']))} tokens; every file is as it was written.")
+    lengths = " or ".join(map(str, told["settings"]["seq_len"]))
+    print(f"Rows of {lengths} tokens; every file that the manifest names is as it was written.")
     return 0
 
 
