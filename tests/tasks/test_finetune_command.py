@@ -396,4 +396,7 @@ def test_predictions_that_cannot_be(classified, tmp_path, capsys, command, more,
 def test_a_label_that_training_never_saw(classified, tmp_path, capsys):
     (tmp_path / "a.csv").write_text("text,label\nfine,good\nso so,middling\n")
     said = refused(capsys, "evaluate", classified, tmp_path / "a.csv")
-    assert "a.csv, line 3: label 'middling' was never seen in training; expected one of 'bad', 'good'" in said
+    assert (
+        "a.csv, line 3, column 'label': label 'middling' was never seen in training; expected one of 'bad', 'good'"
+        in said
+    )

@@ -102,6 +102,11 @@ TEXTS = [
         r"line 3, column 'label': expected a number below 1e\+37, got 'nan'",
     ),
     ("text,label\na,1e300\n", {"numbers": True}, r"line 2, column 'label': expected a number below .*, got '1e300'"),
+    (
+        'text,label\na,good\nok, "good"\n',
+        {},
+        r"line 3, column 'label': a blank before a quote .* got ' \"good\"'",
+    ),
     ("text,label\na,b\n", {"pairs": True}, r"no column 'text_b'; expected 'text', 'text_b', 'label'"),
 ]
 
@@ -150,10 +155,14 @@ def test_labels_of_another_kind_are_named(tmp_path, label, numbers, message):
 def test_lists_and_single_labels_do_not_mix(tmp_path):
     rows = '{"text": "a", "label": ["good", "cheap"]}\n{"text": "b", "label": "good"}\n'
     mixed = read_texts(write(tmp_path, "a.jsonl", rows), Columns())
-    with pytest.raises(ValueError, match=r"a.jsonl, line 2: expected a list of labels, .* got 'good'. Write lists"):
+    with pytest.raises(
+        ValueError, match=r"l, line 2, column 'label': expected a list of labels, .* got 'good'. Write l"
+    ):
         TextTask().learn(mixed)
     one = TextTask(labels=("cheap", "good"))
-    with pytest.raises(ValueError, match=r"line 1: expected one label, .* got \('good', 'cheap'\). Write one label"):
+    with pytest.raises(
+        ValueError, match=r"line 1, column 'label': expected one label, .* got \('good', 'cheap'\). Write one"
+    ):
         one.scores(mixed, [{"label": "good"}] * 2)
 
 
@@ -204,18 +213,32 @@ def test_a_folder_is_no_file(tmp_path):
         read_table(tmp_path)
 
 
+def test_quotes_that_are_part_of_a_label(tmp_path):
+    """Said so in a CSV, and letters in a TSV; with a blank before them they are a slip in both."""
+    (example,) = read_texts(write(tmp_path, "a.csv", 'text,label\na,"""good"""\n'), Columns())
+    (other,) = read_texts(write(tmp_path, "a.tsv", 'text\tlabel\na\t"good"\n'), Columns())
+    assert example.label == other.label == '"good"'
+    for name, content in (("a.tsv", 'text\tlabel\na\t "good"\n'), ("b.csv", 'text,label\na, "x|y"\n')):
+        with pytest.raises(ValueError, match=rf"{name}, line 2, column 'label': a blank before a quote makes the quo"):
+            read_texts(write(tmp_path, name, content), Columns(separator="|"))
+    with pytest.raises(ValueError, match=r"line 2: a ragged row; .* in double quotes, without a blank before them\."):
+        read_texts(write(tmp_path, "c.csv", 'label,text\ngood, "well, yes"\n'), Columns())
+
+
 def test_labels_are_learned_and_unseen_ones_named(tmp_path):
     train = read_texts(write(tmp_path, "a.csv", "text,label\na,10\nb,9\n"), Columns())
     task = TextTask().learn(train)
     assert task.labels == ("9", "10")
-    other = read_texts(write(tmp_path, "b.csv", "text,label\na,9\nb,11\n"), Columns())
-    with pytest.raises(ValueError, match=r"b.csv, line 3: label '11' was never seen in training; .* '9', '10'"):
+    other = read_texts(write(tmp_path, "b.csv", "text,Class\na,9\nb,11\n"), Columns(label="Class"))
+    with pytest.raises(
+        ValueError, match=r"b.csv, line 3, column 'Class': label '11' was never seen in training; .* '10'"
+    ):
         task.scores(other, [{"label": "9"}, {"label": "9"}])
 
 
 def test_one_class_is_refused(tmp_path):
     train = read_texts(write(tmp_path, "a.csv", "text,label\na,x\nb,x\n"), Columns())
-    with pytest.raises(ValueError, match=r"a.csv, line 2: one class, 'x', in all 2 training examples"):
+    with pytest.raises(ValueError, match=r"a.csv, line 2, column 'label': one class, 'x', in all 2 training examples"):
         TextTask().learn(train)
 
 
@@ -252,6 +275,13 @@ def test_glues_columns(tmp_path, name):
     examples, left_out = read_glue(file, glue_task(file))
     assert [(e.text, e.second, e.label) for e in examples] == expected
     assert left_out == ([3] if name == "QQP" else [])
+
+
+def test_a_label_of_glues_that_training_never_saw(tmp_path):
+    file = write(tmp_path, "MNLI/train.tsv", GLUE["MNLI"][0])
+    task = TextTask("pairs", labels=("contradiction", "neutral"))
+    with pytest.raises(ValueError, match=r"train.tsv, line 2, column 'gold_label': label 'entailment' was never seen"):
+        task.scores(task.read(file, labelled=True), [{"label": "neutral"}])
 
 
 def test_glues_test_files_have_no_labels(tmp_path):
@@ -361,12 +391,12 @@ def test_choices_are_counted_by_their_names(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"text":"a","choices":["x","y"],"label":2}', r"line 1: expected a label from 0 to 1, got 2"),
+        ('{"text":"a","choices":["x","y"],"label":2}', r"line 1, column 'label': expected a label from 0 to 1, got 2"),
         ('{"text":"a","choices":["x"],"label":0}', r"line 1: expected at least 2 choices, got 1 choices"),
         ('{"text":"a","choices":["x","y"],"label":0}\n{"text":"a","choices":["x","y","z"],"label":0}',
          r"line 2: expected 2 choices, got 3 choices"),
         ('{"text":"a","choices":["x",null],"label":0}', r"line 1, column 'choices': expected texts, got None"),
-        ('{"text":"a","choices":["x","y"],"label":0.5}', r"line 1: expected a label from 0 to 1, got 0.5"),
+        ('{"text":"a","choices":["x","y"],"label":0.5}', r"1, column 'label': expected a label from 0 to 1, got 0.5"),
         ('{"text":"a","choice0":"x","choice1":"y","label":0}\n{"text":"a","choice0":"x","label":0}',
          r"line 2, column 'choice1': expected a text, got nothing"),
         ('{"text":"a","label":0}', r"no choices; expected a column 'choices' \(a list\) or choice0"),

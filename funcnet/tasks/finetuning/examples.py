@@ -42,12 +42,18 @@ LARGEST = 1e37  # numbers are learned in float32
 
 @dataclass(frozen=True)
 class TextExample:
-    """A text or a pair of texts. `label`: a class, a tuple of classes, a number, or None."""
+    """A text or a pair of texts. `label`: a class, a tuple of classes, a number, or None; `column`: the label's."""
 
     text: str
     second: str | None
     label: Any
     where: str
+    column: str = "label"
+
+    @property
+    def where_label(self) -> str:
+        """How messages name the label's place."""
+        return f"{self.where}, column {self.column!r}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,8 @@ def read_texts(
         labelled: whether every row must have a label; otherwise none is read.
 
     Raises:
-        ValueError: as `read_table`; a column is not there; a label is missing, or no number.
+        ValueError: as `read_table`; a column is not there; a label is missing, no number, or in quotes that a blank
+            before them makes part of it.
 
     Example:
         >>> import tempfile
@@ -108,7 +115,7 @@ def read_texts(
             value = as_number(where, cell) if numbers else _classes(where, cell, columns.separator)
         one = _text(table.file, row, text)
         other = _text(table.file, row, second) if pairs else None
-        examples.append(TextExample(one, other, value, place(table.file, row.line)))
+        examples.append(TextExample(one, other, value, place(table.file, row.line), label))
     return examples
 
 
@@ -166,7 +173,7 @@ def read_choices(path: str | Path, columns: Columns, *, labelled: bool = True) -
             raise ValueError(f"read_choices: {where}, column 'choices': expected texts, got {wrong[0]!r:.40}. Mend it.")
         begin = f"{_text(table.file, row, second)} " if second else ""
         choices = [f"{begin}{choice}" for choice in found]
-        which = _choice(where, row.values.get(label), len(choices)) if labelled else None
+        which = _choice(f"{where}, column {label!r}", row.values.get(label), len(choices)) if labelled else None
         examples.append(ChoiceExample(_text(table.file, row, text), choices, which, where))
     return examples
 
@@ -225,6 +232,11 @@ def _text(path: Path, row: Row, column: str) -> str:
 def _classes(where: str, value: Any, separator: str | None) -> str | tuple[str, ...]:
     if isinstance(value, list):
         return tuple(_class(where, one) for one in value)
+    if isinstance(value, str) and re.fullmatch(r'\s+".*"\s*', value, re.DOTALL):
+        raise ValueError(
+            f"{where}: a blank before a quote makes the quotes part of the label; expected a label, got {value!r:.40}. "
+            "Write it without the blank and the quotes."
+        )
     if separator is not None and isinstance(value, str):
         return tuple(one.strip() for one in value.split(separator) if one.strip())
     return _class(where, value)

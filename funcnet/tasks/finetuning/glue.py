@@ -104,7 +104,7 @@ def read_glue(path: str | Path, task: GlueTask, *, labelled: bool = True) -> tup
             continue
         second = cells[at[task.second]] if task.second else None
         label = _label(path, line, cells[at[task.label]], task) if labelled else None
-        examples.append(TextExample(cells[at[task.text]], second, label, place(path, line)))
+        examples.append(TextExample(cells[at[task.text]], second, label, place(path, line), task.label))
     return examples, left_out
 
 

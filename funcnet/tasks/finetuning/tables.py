@@ -68,7 +68,8 @@ def read_table(path: str | Path) -> Table:
     suffix = path.suffix.lower()
     if suffix == ".csv":
         sign = _sign(path, text, ",;")
-        table = _named(path, list(_csv_records(path, text, sign)), f"Put a text with {SIGNS[sign]} in double quotes")
+        advice = f"Put a text with {SIGNS[sign]} in double quotes, without a blank before them"
+        table = _named(path, list(_csv_records(path, text, sign)), advice)
     elif suffix in TABS:
         _sign(path, text, "\t")
         records = list(tab_rows(text))

@@ -83,10 +83,10 @@ class TextTask:
         labels = learn_labels([example.label if several else (example.label,) for example in examples])
         if len(labels) < 2:
             raise ValueError(
-                f"finetune: {examples[0].where}: one class, {labels[0]!r}, in all {len(examples)} training examples; "
-                "expected at least two. Name the right --label-column, or add examples of another class."
+                f"finetune: {examples[0].where_label}: one class, {labels[0]!r}, in all {len(examples)} training "
+                "examples; expected at least two. Name the right --label-column, or add examples of another class."
                 if labels
-                else f"finetune: {examples[0].where}: no training example has a label; expected some. Add them."
+                else f"finetune: {examples[0].where_label}: no training example has a label; expected some. Add them."
             )
         return dataclasses.replace(self, labels=labels, several=several, metric="f1_micro" if several else self.metric)
 
@@ -119,7 +119,7 @@ class TextTask:
             unseen = [name for name in names if name not in known]
             if unseen:
                 raise ValueError(
-                    f"finetune: {example.where}: label {unseen[0]!r} was never seen in training; expected one of "
+                    f"finetune: {example.where_label}: label {unseen[0]!r} was never seen in training; expected one of "
                     f"{', '.join(map(repr, self.labels))}. Train with it, or leave the row out."
                 )
         if not self.several:
@@ -185,6 +185,6 @@ def _require_kind(examples: Sequence[TextExample], several: bool) -> None:
     wrong = next((example for example in examples if isinstance(example.label, tuple) is not several), None)
     if wrong is not None:
         raise ValueError(
-            f"finetune: {wrong.where}: expected {'a list of labels' if several else 'one label'}, as other training "
-            f"examples have, got {wrong.label!r}. Write {'lists' if several else 'one label'} everywhere."
+            f"finetune: {wrong.where_label}: expected {'a list of labels' if several else 'one label'}, as other "
+            f"training examples have, got {wrong.label!r}. Write {'lists' if several else 'one label'} everywhere."
         )
