@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from funcnet.files import replacing
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PREFIX = "##"
+MOST_PADDING = 127  # rows: real tables are padded to multiples of 8 (NVIDIA), 64 (MosaicBERT) and 128 (Megatron)
 
 
 def train_wordpiece(
@@ -215,7 +217,7 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def require_fit(tokenizer: Tokenizer, rows: int, *, where: str) -> None:
-    """That a model's word table has a row for every token; a table padded to a round size has more.
+    """That a model's word table has a row for every token; a table padded to a round size has up to 127 more.
 
     Args:
         rows: of the table.
@@ -223,6 +225,9 @@ def require_fit(tokenizer: Tokenizer, rows: int, *, where: str) -> None:
 
     Raises:
         ValueError: the vocabulary is larger.
+
+    Warns:
+        UserWarning: it is smaller than padding explains.
 
     Example:
         >>> require_fit(train_wordpiece(["aa ab"] * 2, vocab_size=9), 16, where="here")
@@ -233,6 +238,12 @@ def require_fit(tokenizer: Tokenizer, rows: int, *, where: str) -> None:
         raise ValueError(
             f"{where}: the vocabulary does not fit the model's word table; expected ids below {rows}, got up to "
             f"{ids[last]}, {last!r}. Put the vocabulary there that the model was trained with."
+        )
+    if rows - ids[last] - 1 > MOST_PADDING:
+        warnings.warn(
+            f"{where}: the vocabulary has {ids[last] + 1:,} tokens and the model's word table {rows:,} rows, more than "
+            "padding explains. Look whether it is the vocabulary that the model was trained with.",
+            stacklevel=3,
         )
 
 
@@ -333,7 +344,7 @@ def _load_json(file: Path, lower_case: bool | None) -> Tokenizer:
 
 def _load_vocab(file: Path, config: Mapping[str, object], lower_case: bool | None) -> Tokenizer:
     try:
-        text = file.read_text("utf-8")
+        text = file.read_text("utf-8").removeprefix("\ufeff")  # a byte-order mark
     except UnicodeDecodeError as error:
         raise ValueError(
             f"load_tokenizer: {file} is not UTF-8; expected one token a line, got byte "

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 
 import pytest
 from tokenizers import Tokenizer
@@ -13,6 +14,7 @@ from funcnet.text import (
     is_lower_case,
     load_tokenizer,
     read_corpus,
+    require_fit,
     save_tokenizer,
     special_ids,
     train_wordpiece,
@@ -53,6 +55,37 @@ def test_hugging_face_gives_the_same_ids_on_every_line(tokenizer, corpus, tmp_pa
     pair = theirs("one thing", "another")
     encoding = ours.encode("one thing", "another")
     assert encoding.ids == pair["input_ids"] and encoding.type_ids == pair["token_type_ids"]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_token(tmp_path):
+    file = tmp_path / "vocab.txt"
+    file.write_text("\n".join([*SPECIAL_TOKENS, "the"]), "utf-8-sig")
+    assert file.read_bytes()[:3] == b"\xef\xbb\xbf"
+    for path in file, tmp_path:
+        assert vocabulary(load_tokenizer(path)) == [*SPECIAL_TOKENS, "the"]
+    file.write_bytes(file.read_bytes() + b"\n\xff")
+    with pytest.raises(
+        ValueError, match=r"vocab\.txt is not UTF-8; expected one token a line, got byte 0xff at byte 38"
+    ):
+        load_tokenizer(file)
+
+
+@pytest.mark.parametrize("rows", [9, 16, 64, 128, 136])
+def test_a_padded_word_table_is_taken_without_a_word(rows):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        require_fit(train_wordpiece(["aa ab"] * 2, vocab_size=9), rows, where="here")
+
+
+def test_a_vocabulary_much_smaller_than_the_word_table_is_told():
+    tokenizer = train_wordpiece(["aa ab"] * 2, vocab_size=9)
+    said = (
+        r"^here: the vocabulary has 9 tokens and the model's word table 1,137 rows, more than padding explains\. Look "
+    )
+    with pytest.warns(UserWarning, match=said):
+        require_fit(tokenizer, 1137, where="here")
+    with pytest.warns(UserWarning, match="137 rows"):
+        require_fit(tokenizer, 9 + 128, where="here")
 
 
 def test_each_file_alone_gives_the_same_tokenizer(tokenizer, corpus, tmp_path):
