@@ -17,10 +17,16 @@ def write_model(folder: Path, tokenizer: Tokenizer | list[str], **sizes) -> Path
     """A pretraining directory of two narrow layers, newly started; with a vocabulary of texts where they are given."""
     if isinstance(tokenizer, list):
         tokenizer = text.train_wordpiece(tokenizer, 400, min_frequency=1)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64} | sizes
+    sizes = {
+        "vocab_size": tokenizer.get_vocab_size(),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    } | sizes
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     start = {"initializer_range": sizes["hidden_size"] ** -0.5}  # 0.02 is right for a width of 2,500
-    config = bert.BertConfig(vocab_size=tokenizer.get_vocab_size(), **still, **start, **sizes)
+    config = bert.BertConfig(**still, **start, **sizes)
     model = bert.BertForPreTraining(config)
     bert.save_pretrained(folder, model, *jax.jit(model.init)(jax.random.key(0)))
     text.save_tokenizer(tokenizer, folder, max_length=config.max_position_embeddings)

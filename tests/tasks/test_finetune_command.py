@@ -159,6 +159,14 @@ def test_a_new_head_is_named(model, tmp_path, capsys):
     assert "classifier.weight, classifier.bias" in capsys.readouterr().out
 
 
+def test_a_vocabulary_much_smaller_than_the_table_is_told_once(tmp_path, capsys):
+    model, train = write_model(tmp_path / "model", all_texts(), vocab_size=600), write_task(tmp_path, "classify", 12)
+    small = [*FAST[2:], "--split", "0.5", "--epochs", "1"]
+    assert run_here("finetune", "classify", "--model", model, "--train", train, "--out", tmp_path / "out", *small) == 0
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("the model's word table 600 rows, more than padding explains") == 1
+
+
 def test_a_run_that_has_finished_does_nothing_more(classified, capsys):
     config = json.loads((classified / "run.json").read_text())["config"]
     again = ["--epochs", "6", "--split", "0.2", "--resume"]

@@ -161,6 +161,15 @@ def test_other_text_is_another_corpus(prepared, corpus, tmp_path):
     assert differences(prepared.fingerprint, other.fingerprint)[0].startswith("corpus was ")
 
 
+def test_a_renamed_corpus_is_made_anew(tmp_path):
+    (tmp_path / "a.txt").write_text("\n\n".join(map(text_of, range(20))))
+    settings = {"directory": tmp_path / "data", "seq_len": 48, "vocab_size": 120, "held_out": 0.2, "passes": 1}
+    before = prepare(tmp_path / "a.txt", **settings)
+    (tmp_path / "a.txt").rename(tmp_path / "b.txt")
+    after = prepare(tmp_path / "b.txt", **settings)
+    assert after.directory != before.directory and len(after.train) == len(before.train)
+
+
 def test_a_damaged_folder_is_made_again(corpus, tmp_path):
     settings = {"directory": tmp_path, "seq_len": 32, "vocab_size": 120, "passes": 1}
     first = prepare(corpus, **settings)

@@ -7,6 +7,7 @@ model.safetensors is at all times the best model so far. Killed at any moment, a
 
 import json
 import shutil
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -241,7 +242,9 @@ class Run:
         Returns:
             False where a signal stopped it.
         """
-        kept = directory.load(out)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # said when the model that this one comes of was opened
+            kept = directory.load(out)
         model = self.plan.place((kept.params, kept.state))
         rows = read_metrics(out / "metrics.jsonl")
         values: dict[str, Any] = {"seed": seed, "steps": rows[-1]["step"]}

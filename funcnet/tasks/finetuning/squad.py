@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from funcnet.tasks.finetuning.tables import read_text, require_characters, wrong_json
+from funcnet.files import wrong_json
+from funcnet.tasks.finetuning.tables import read_text, require_characters
 
 __all__ = ["Question", "exact_match", "f1_score", "normalize_answer", "read_squad", "squad_scores"]
 

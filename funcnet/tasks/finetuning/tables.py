@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COLUMNS", "Row", "Table", "read_table", "read_text", "require_characters", "tab_rows", "wrong_json"]
+from funcnet.files import wrong_json
+
+__all__ = ["COLUMNS", "Row", "Table", "read_table", "read_text", "require_characters", "tab_rows"]
 
 TABS, OBJECTS = (".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
 COLUMNS = (".csv", *TABS, *OBJECTS)  # the forms that have columns
@@ -133,17 +135,6 @@ def require_characters(path: Path, text: str, value: Any, line: int = 1) -> None
             f"read_table: {path}, line {line}: half a character, {half}; expected whole ones, got a text that was cut "
             "inside an emoji or the like. Leave the half out."
         ) from None
-
-
-def wrong_json(error: ValueError | RecursionError, line: int = 1) -> tuple[str, str]:
-    """(where, what) is wrong in JSON that begins on a line; numbers and brackets without end have no place of theirs.
-
-    >>> wrong_json(json.JSONDecodeError("Expecting value", "[,]", 1), 7)
-    ('line 7, character 2', 'Expecting value')
-    """
-    if isinstance(error, json.JSONDecodeError):
-        return f"line {line + error.lineno - 1}, character {error.colno}", error.msg
-    return f"line {line}", str(error)
 
 
 def tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:

@@ -62,7 +62,7 @@ def prepare(
     given = None
     if wanted.vocab is not None:
         given = vocabulary_digest(load_tokenizer(wanted.vocab, lower_case=False if wanted.cased else None))
-    text = [one["sha256"] for one in sources]
+    text = [(one["name"], one["sha256"]) for one in sources]  # a name says how the file is read
     told = {"format": FORMAT, "settings": wanted.told(given), "text": text, "layout": found.layout}
     folder = Path(directory) / digest_of(told)[:16]
     build(folder, wanted, corpus=found, processes=processes, progress=progress)
