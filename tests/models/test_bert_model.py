@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from funcnet import tree
+from funcnet import nn, tree
 from funcnet.models import bert
 from funcnet.models.bert.activation import activation
 
@@ -96,6 +96,44 @@ def test_padding_row_gets_its_gradient_from_the_decoder_alone(model, start, batc
     row = lambda which: jax.grad(loss)(params, which)["bert"]["embeddings"]["word_embeddings"]["weight"][0]
     assert (row("follows") == 0).all()
     assert (row("words") != 0).any()
+
+
+@pytest.mark.parametrize("new", [nn.ReLU(), jax.nn.relu, "relu"], ids=["module", "function", "name"])
+@pytest.mark.parametrize("place", ["intermediate_act_fn", "transform_act_fn", "activation"])
+def test_activations_have_transformers_names_and_may_be_replaced(sizes, batch, place, new):
+    """Under the names of transformers, by what runs there: the numbers change, the parameters' names do not."""
+    model = bert.BertForPreTraining(bert.BertConfig(**sizes))
+    params, state = model.init(jax.random.key(0))
+    before, _ = model.apply(params, state, **batch)
+    names, described = list(model.state_dict(params, state)), repr(model)
+    for name, part in model.named_modules():
+        if place in vars(part):
+            setattr(part, place, new)
+            assert place in repr(part), name
+    after, _ = model.apply(params, state, **batch)
+    assert list(model.state_dict(params, state)) == names and repr(model) != described
+    expected, _ = _relu_in(place, sizes).apply(params, state, **batch)
+    for now, said in zip(after, expected, strict=True):
+        np.testing.assert_array_equal(now, said)
+    assert any(np.abs(now - was).max() > 1e-4 for was, now in zip(before, after, strict=True))
+
+
+def _relu_in(place, sizes):
+    """The same model, made with relu in one of the three places from the start."""
+    relu, gelu = (bert.BertForPreTraining(bert.BertConfig(**sizes, hidden_act=name)) for name in ("relu", "gelu"))
+    if place == "intermediate_act_fn":
+        gelu.bert.encoder = relu.bert.encoder
+    elif place == "transform_act_fn":
+        gelu.cls.predictions.transform = relu.cls.predictions.transform
+    else:
+        gelu.bert.pooler.activation = jax.nn.relu
+    return gelu
+
+
+def test_an_activation_of_an_unknown_name(model, start, batch):
+    model.bert.pooler.activation = "mish"
+    with pytest.raises(ValueError, match=r"hidden_act is not known; expected one of gelu, .*, got 'mish'"):
+        model.apply(*start, **batch)
 
 
 def test_a_model_without_pooler(sizes, batch):

@@ -1,20 +1,26 @@
-"""The functions that `hidden_act` names."""
+"""The functions that `hidden_act` names, and those that stand in a model in their place."""
 
-import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import jax
 
 from funcnet import functional as F
+from funcnet import nn
 
-__all__ = ["activation"]
+__all__ = ["activate", "activation", "shown"]
+
+
+def _gelu_new(x: jax.Array) -> jax.Array:
+    return F.gelu(x, approximate="tanh")
+
 
 _ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = MappingProxyType(
     {
         "gelu": F.gelu,
-        "gelu_new": functools.partial(F.gelu, approximate="tanh"),
-        "gelu_pytorch_tanh": functools.partial(F.gelu, approximate="tanh"),
+        "gelu_new": _gelu_new,
+        "gelu_pytorch_tanh": _gelu_new,
         "relu": F.relu,
         "relu6": F.relu6,
         "sigmoid": F.sigmoid,
@@ -40,3 +46,29 @@ def activation(name: str) -> Callable[[jax.Array], jax.Array]:
             "Name one of them."
         )
     return _ACTIVATIONS[name]
+
+
+def activate(function: str | Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
+    """`function(x)`; a name is looked up, as transformers does.
+
+    Raises:
+        ValueError: an unknown name.
+
+    >>> float(activate("relu", jax.numpy.float32(-1)))
+    0.0
+    """
+    return (activation(function) if isinstance(function, str) else function)(x)
+
+
+def shown(module: nn.Module, name: str) -> str:
+    """What `repr` says of the function under `name`; nothing of a module, which has a line of its own.
+
+    >>> from funcnet.models import bert
+    >>> shown(bert.BertModel(bert.BertConfig.preset("tiny")).pooler, "activation")
+    'activation=tanh'
+    """
+    function: Any = getattr(module, name)
+    if isinstance(function, nn.Module):
+        return ""
+    known = next((key for key, value in _ACTIVATIONS.items() if value is function), None)
+    return f"{name}={known or getattr(function, '__name__', function)}"

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from funcnet import functional as F
 from funcnet import nn
-from funcnet.models.bert.activation import activation
+from funcnet.models.bert.activation import activate, activation, shown
 from funcnet.models.bert.attention import BertAttention
 from funcnet.models.bert.configuration import BertConfig
 
@@ -18,15 +18,21 @@ __all__ = ["BertEncoder", "BertLayer", "BertPooler"]
 
 
 class BertIntermediate(nn.Module):
-    """activation(dense(x)). Call: (B, T, D) -> (B, T, I)."""
+    """intermediate_act_fn(dense(x)). Call: (B, T, D) -> (B, T, I).
+
+    The function may be replaced: by another, a module, or one of `hidden_act`'s names.
+    """
 
     def __init__(self, config: BertConfig):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
-        self.activation = activation(config.hidden_act)
+        self.intermediate_act_fn = activation(config.hidden_act)
 
     def forward(self, hidden_states: jax.Array) -> jax.Array:
-        return self.activation(self.dense(hidden_states))
+        return activate(self.intermediate_act_fn, self.dense(hidden_states))
+
+    def extra_repr(self) -> str:
+        return shown(self, "intermediate_act_fn")
 
 
 class BertOutput(nn.Module):
@@ -131,7 +137,7 @@ class BertEncoder(nn.Module):
 
 
 class BertPooler(nn.Module):
-    """tanh(dense(the first token's vector)).
+    """activation(dense(the first token's vector)), a tanh.
 
     Call: hidden_states (B, T, D) -> (B, D). Where sequences are packed, positions (B, P) of their first tokens too
     -> (B, P, D).
@@ -142,8 +148,14 @@ class BertPooler(nn.Module):
     def __init__(self, config: BertConfig):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = F.tanh
 
     def forward(self, hidden_states: jax.Array, positions: jax.Array | None = None) -> jax.Array:
         if positions is None:
-            return F.tanh(self.dense(hidden_states[:, 0]))
-        return F.tanh(self.dense(jnp.take_along_axis(hidden_states, positions[:, :, None], axis=1)))
+            first = hidden_states[:, 0]
+        else:
+            first = jnp.take_along_axis(hidden_states, positions[:, :, None], axis=1)
+        return activate(self.activation, self.dense(first))
+
+    def extra_repr(self) -> str:
+        return shown(self, "activation")

@@ -7,23 +7,26 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import nn
-from funcnet.models.bert.activation import activation
+from funcnet.models.bert.activation import activate, activation, shown
 from funcnet.models.bert.configuration import BertConfig
 
 __all__ = ["BertOnlyMLMHead", "BertOnlyNSPHead", "BertPreTrainingHeads"]
 
 
 class BertPredictionHeadTransform(nn.Module):
-    """LayerNorm(activation(dense(x))). Call: (…, D) -> (…, D)."""
+    """LayerNorm(transform_act_fn(dense(x))). Call: (…, D) -> (…, D)."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.activation = activation(config.hidden_act)
+        self.transform_act_fn = activation(config.hidden_act)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
     def forward(self, hidden_states: jax.Array) -> jax.Array:
-        return self.LayerNorm(self.activation(self.dense(hidden_states)))
+        return self.LayerNorm(activate(self.transform_act_fn, self.dense(hidden_states)))
+
+    def extra_repr(self) -> str:
+        return shown(self, "transform_act_fn")
 
 
 class BertLMPredictionHead(nn.Module):
