@@ -14,7 +14,7 @@ from typing import Annotated, Any, TextIO, get_args, get_type_hints
 
 import tyro
 
-from funcnet.files import require_folder
+from funcnet.files import require_folder, require_other
 from funcnet.tasks.features.command import FeaturesArguments
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
@@ -159,6 +159,7 @@ def _predict(arguments: Predict) -> int:
 
     if arguments.out is not None:
         require_folder(arguments.out, "predict: --out")
+        require_other(arguments.out, [arguments.file], "predict: --out")
     predictions, _ = predict(
         arguments.directory,
         arguments.file,
@@ -174,6 +175,7 @@ def _evaluate(arguments: Evaluate) -> int:
 
     if arguments.out is not None:
         require_folder(arguments.out, "evaluate: --out")
+        require_other(arguments.out, [arguments.file], "evaluate: --out")
     figures = evaluate(
         arguments.directory,
         arguments.file,

@@ -3,11 +3,11 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "replacing", "require_folder", "sync", "write_json", "wrong_json"]
+__all__ = ["read_json", "replacing", "require_folder", "require_other", "sync", "write_json", "wrong_json"]
 
 
 @contextlib.contextmanager
@@ -67,6 +67,31 @@ def require_folder(path: str | Path, where: str) -> None:
         raise FileNotFoundError(
             f"{where} {path}; expected a file in a folder that is there, got none. Make {path.parent} first."
         )
+
+
+def require_other(path: str | Path, inputs: Iterable[str | Path], where: str) -> None:
+    """Refuses, before anything is read, to write over what is to be read, under whatever name or link.
+
+    Args:
+        path: the file to be.
+        inputs: the files to read; one that is not there is no concern here.
+        where: for the message.
+
+    Raises:
+        ValueError: `path` is one of `inputs`; a device may be both.
+
+    Example:
+        >>> require_other(__file__, [__file__], "predict: --out")
+        Traceback (most recent call last):
+        ValueError: predict: --out ... is the input; expected another file, got the one that is read. Name another.
+    """
+    if not Path(path).is_file():
+        return
+    for name in inputs:
+        if os.path.exists(name) and os.path.samefile(path, name):
+            raise ValueError(
+                f"{where} {path} is the input; expected another file, got the one that is read. Name another."
+            )
 
 
 def write_json(path: str | Path, value: Any) -> None:

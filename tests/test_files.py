@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from funcnet.files import read_json, replacing, require_folder, write_json
+from funcnet.files import read_json, replacing, require_folder, require_other, write_json
 from funcnet.models.bert import BertConfig
 
 
@@ -37,6 +37,18 @@ def test_where_no_file_can_be(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"a.csv; expected a file in a folder that is there, got none. Make"):
         require_folder(tmp_path / "no" / "a.csv", "predict: --out")
     require_folder(tmp_path / "a.csv", "predict: --out")
+
+
+def test_no_file_is_written_over_what_is_read(tmp_path):
+    file, hard, soft = (tmp_path / name for name in ("a.csv", "hard.csv", "soft.csv"))
+    file.write_text("text\n")
+    os.link(file, hard)
+    soft.symlink_to(file)
+    for other in (file, hard, soft, tmp_path / "." / "a.csv"):
+        with pytest.raises(ValueError, match=r"predict: --out .* is the input; expected another file, got the one th"):
+            require_other(other, [tmp_path / "none.csv", file], "predict: --out")
+    require_other(tmp_path / "none.csv", [file], "predict: --out")
+    require_other(os.devnull, [os.devnull], "predict: --out")
 
 
 def test_brackets_within_brackets_are_no_json(tmp_path):

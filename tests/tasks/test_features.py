@@ -251,6 +251,21 @@ def test_what_is_wrong_is_said_before_the_work(folder, tmp_path, given, message)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "out", "where"), [("f.jsonl", "f.jsonl", "--out"), ("f.starts.npy", "f.npy", "beside --out,")]
+)
+def test_the_input_is_not_written_over(folder, tmp_path, capsys, name, out, where):
+    (tmp_path / name).write_text("the cat sat\n")
+    assert run_here("features", folder, tmp_path / name, "--out", tmp_path / out) == 2
+    told = f"features: {where} {tmp_path / name} is the input; expected another file, got the one that is read."
+    assert told in capsys.readouterr().err and (tmp_path / name).read_text() == "the cat sat\n"
+
+
+def test_standard_input_is_read_once(folder, tmp_path, capsys):
+    assert run_here("features", folder, "-", "-", "--out", tmp_path / "y.npy") == 2
+    assert 'features: "-" is there twice; expected standard input once, got it again' in capsys.readouterr().err
+
+
 def test_a_real_encoder():
     """MiniLM, trained so that texts of one meaning are near each other: the features say so too."""
     extract = FeatureExtractor(real_data.minilm())

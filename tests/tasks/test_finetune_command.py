@@ -401,6 +401,16 @@ def test_predictions_that_cannot_be(classified, tmp_path, capsys, command, more,
     assert message in refused(capsys, command, classified, file, *more)
 
 
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_the_input_is_not_written_over(tmp_path, capsys, command):
+    file = write_task(tmp_path, "classify", 6)
+    before = file.read_bytes()
+    (tmp_path / "link.csv").symlink_to(file)
+    told = f"{command}: --out {tmp_path / 'link.csv'} is the input; expected another file"
+    assert told in refused(capsys, command, "no-model", file, "--out", tmp_path / "link.csv")
+    assert file.read_bytes() == before
+
+
 def test_a_label_that_training_never_saw(classified, tmp_path, capsys):
     (tmp_path / "a.csv").write_text("text,label\nfine,good\nso so,middling\n")
     said = refused(capsys, "evaluate", classified, tmp_path / "a.csv")

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import tyro
 
-from funcnet.files import require_folder
+from funcnet.files import require_folder, require_other
 from funcnet.tasks.features.extract import FeatureExtractor, Pool, Text
-from funcnet.tasks.features.files import write_features
+from funcnet.tasks.features.files import starts_file, write_features
 
 __all__ = ["FeaturesArguments", "features"]
 
@@ -62,9 +62,15 @@ def features(arguments: FeaturesArguments) -> int:
         raise ValueError(f"features: --layers; expected each once, got {' '.join(map(str, arguments.layers))}.")
     if not arguments.files:
         raise ValueError('features: no file of text; expected at least one, got none. Name it, or "-".')
+    if arguments.files.count(Path("-")) > 1:
+        raise ValueError('features: "-" is there twice; expected standard input once, got it again. Leave one out.')
     require_folder(arguments.out, "features: --out")
-    for file in arguments.files:
-        if str(file) != "-" and (not file.exists() or file.is_dir()):
+    inputs = [file for file in arguments.files if str(file) != "-"]
+    require_other(arguments.out, inputs, "features: --out")
+    if arguments.out.suffix == ".npy":
+        require_other(starts_file(arguments.out), inputs, "features: beside --out,")
+    for file in inputs:
+        if not file.exists() or file.is_dir():
             got = "a folder" if file.is_dir() else "nothing"
             raise FileNotFoundError(f"features: {file} is no file; expected one, got {got}. Check the path.")
     extract = FeatureExtractor(

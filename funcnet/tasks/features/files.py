@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from funcnet.files import replacing
 from funcnet.tasks.features.extract import Features
 
-__all__ = ["SUFFIXES", "write_features"]
+__all__ = ["SUFFIXES", "starts_file", "write_features"]
 
 SUFFIXES = (".arrow", ".npy", ".jsonl")
 _ROWS = 1024  # texts in a batch of an Arrow file
@@ -66,11 +66,20 @@ def write_features(path: str | Path, found: Iterable[Features], layers: Sequence
     with replacing(path) as part:
         count, starts = write(part, found, list(layers))
     if path.suffix == ".npy":
-        path.with_suffix(".starts.npy").unlink(missing_ok=True)  # of every token's vectors that lay here before
+        starts_file(path).unlink(missing_ok=True)  # of every token's vectors that lay here before
     if starts is not None:
-        with replacing(path.with_suffix(".starts.npy")) as part, part.open("wb") as file:
+        with replacing(starts_file(path)) as part, part.open("wb") as file:
             np.save(file, starts)
     return count
+
+
+def starts_file(path: Path) -> Path:
+    """Where each text starts in a .npy of every token's vectors.
+
+    >>> starts_file(Path("a.npy")).name
+    'a.starts.npy'
+    """
+    return path.with_suffix(".starts.npy")
 
 
 def _write_arrow(part: Path, found: Iterable[Features], layers: list[int]) -> tuple[int, None]:

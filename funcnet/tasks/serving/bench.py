@@ -13,7 +13,7 @@ import numpy as np
 import tyro
 
 from funcnet import table
-from funcnet.files import require_folder, write_json
+from funcnet.files import require_folder, require_other, write_json
 from funcnet.models import bert
 from funcnet.train import compilation_cache
 
@@ -126,6 +126,7 @@ def bench_serve(arguments: BenchServe) -> int:
         )
     if arguments.out is not None:
         require_folder(arguments.out, "bench serve: --out")
+        require_other(arguments.out, [arguments.file] if arguments.file else [], "bench serve: --out")
     lines = _lines(arguments.file) if arguments.file else []
     compilation_cache.enable()
     began = time.perf_counter()
