@@ -16,6 +16,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from funcnet.files import replacing
+from funcnet.text.settings import add_tokens, apply_settings, read_settings
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PREFIX = "##"
@@ -90,19 +91,22 @@ def load_tokenizer(path: str | Path, *, lower_case: bool | None = None) -> Token
     """Reads a BERT tokenizer from a directory or from a vocabulary file.
 
     Args:
-        path: a directory with `tokenizer.json` or `vocab.txt` (and, if there, `tokenizer_config.json`, which says
-            whether to lower-case), or such a `.json` or vocabulary file itself (one token a line, its id the line's
-            number from 0).
+        path: a directory with `tokenizer.json` or `vocab.txt`, or such a `.json` or vocabulary file itself (one token a
+            line, its id the line's number from 0). In a directory `tokenizer_config.json`, if there, has the last word
+            on `do_lower_case`, `strip_accents` and `tokenize_chinese_chars`, also over `tokenizer.json`, and tokens of
+            `added_tokens.json` follow the vocabulary.
         lower_case: what a vocabulary is read with; of a `tokenizer.json`, which says it itself, what it has to say.
-            None: as `tokenizer_config.json` says, else cased exactly if a token has a capital letter.
+            None: as `tokenizer_config.json` says, else as `tokenizer.json`, else cased exactly if a token of the
+            vocabulary has a capital letter (transformers lower-cases where `tokenizer_config.json` says nothing).
 
     Returns:
         A `tokenizers.Tokenizer` that neither pads nor truncates, whatever the file had set.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a special token is missing or a token is there twice, a file is not what its name says, or a
-            `tokenizer.json` without a vocabulary beside it does the opposite of `lower_case`.
+        ValueError: a special token is missing or has another name, a token is there twice, an added one does not follow
+            the vocabulary, a file is not what its name says, or a `tokenizer.json` without a vocabulary beside it does
+            the opposite of `lower_case`.
 
     Example:
         >>> import pathlib, tempfile
@@ -114,21 +118,24 @@ def load_tokenizer(path: str | Path, *, lower_case: bool | None = None) -> Token
     """
     path = Path(path)
     if path.is_dir():
-        fast, vocab, config = path / "tokenizer.json", path / "vocab.txt", _config(path / "tokenizer_config.json")
+        fast, vocab, told = path / "tokenizer.json", path / "vocab.txt", read_settings(path)
         if fast.is_file() and (lower_case is None or not vocab.is_file()):
-            return _load_json(fast, lower_case)
-        if not vocab.is_file():
+            tokenizer = _load_json(fast, lower_case, told)
+        elif vocab.is_file():
+            tokenizer = _load_vocab(vocab, told, lower_case)
+        else:
             raise FileNotFoundError(
                 f"load_tokenizer: no vocabulary in {path}; expected vocab.txt or tokenizer.json there, got neither. "
                 "Name another directory."
             )
-        return _load_vocab(vocab, config, lower_case)
+        add_tokens(tokenizer, told, str(path))
+        return tokenizer
     if not path.is_file():
         raise FileNotFoundError(
             f"load_tokenizer: {path} is not there; expected a directory or a vocabulary file, got nothing. Check the "
             "path."
         )
-    return _load_json(path, lower_case) if path.suffix == ".json" else _load_vocab(path, {}, lower_case)
+    return _load_json(path, lower_case, {}) if path.suffix == ".json" else _load_vocab(path, {}, lower_case)
 
 
 def save_tokenizer(tokenizer: Tokenizer, directory: str | Path, *, max_length: int = 512) -> None:
@@ -322,7 +329,7 @@ def _is_punctuation(character: str) -> bool:
     return unicodedata.category(character).startswith("P")
 
 
-def _load_json(file: Path, lower_case: bool | None) -> Tokenizer:
+def _load_json(file: Path, lower_case: bool | None, settings: Mapping[str, object]) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # tokenizers raises bare Exception
@@ -331,6 +338,7 @@ def _load_json(file: Path, lower_case: bool | None) -> Tokenizer:
             "Write it again."
         ) from error
     _require_special(tokenizer.get_vocab(with_added_tokens=True), f"load_tokenizer: {file}")
+    apply_settings(tokenizer, settings)
     if lower_case is not None and is_lower_case(tokenizer) != lower_case:
         does, should = ("keeps capitals", "lower-case") if lower_case else ("lower-cases", "keep capitals")
         raise ValueError(
@@ -372,18 +380,6 @@ def _load_vocab(file: Path, config: Mapping[str, object], lower_case: bool | Non
         strip_accents=accents if isinstance(accents, bool) else None,
         chinese=bool(config.get("tokenize_chinese_chars", True)),
     )
-
-
-def _config(file: Path) -> dict[str, object]:
-    if not file.is_file():
-        return {}
-    try:
-        config = json.loads(file.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"load_tokenizer: {file} is no JSON; expected an object, got '{error}'. Write it again."
-        ) from None
-    return config if isinstance(config, dict) else {}
 
 
 def _require_special(present: Iterable[str], where: str) -> None:

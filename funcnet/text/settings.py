@@ -1,0 +1,118 @@
+"""What the small files beside a vocabulary say of a tokenizer, read as transformers' `BertTokenizerFast` reads them.
+
+`tokenizer_config.json` has the last word on capitals, accents and Chinese characters, also over a `tokenizer.json`;
+`added_tokens.json` and `special_tokens_map.json` are older ways of saying what it says by now.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from tokenizers import AddedToken, Tokenizer, normalizers
+
+_SPECIAL = ("unk", "sep", "pad", "cls", "mask")
+_TOLD = {
+    "lowercase": "do_lower_case",
+    "strip_accents": "strip_accents",
+    "handle_chinese_chars": "tokenize_chinese_chars",
+}
+
+
+def read_settings(directory: Path) -> dict[str, object]:
+    """`tokenizer_config.json`, with what older files say where it does not; {} without any.
+
+    Args:
+        directory: of the tokenizer.
+
+    Raises:
+        ValueError: a file is no JSON, or one of the five special tokens has another name.
+    """
+    settings = _read(directory / "tokenizer_config.json")
+    if "added_tokens_decoder" not in settings:
+        settings |= _read(directory / "special_tokens_map.json")
+        special = [_content(token) for token in _list(settings, "additional_special_tokens")]
+        settings["added_tokens_decoder"] = {
+            index: {"content": token, "special": token in special, "normalized": token not in special}
+            for token, index in _read(directory / "added_tokens.json").items()
+        }
+    for name in _SPECIAL:
+        token, usual = _content(settings.get(f"{name}_token")), f"[{name.upper()}]"
+        if token not in (None, usual):
+            raise ValueError(
+                f"load_tokenizer: {directory} gives {name}_token another name; expected {usual}, got {token!r}. Rename "
+                "it in the vocabulary, tokenizer.json and tokenizer_config.json."
+            )
+    return settings
+
+
+def apply_settings(tokenizer: Tokenizer, settings: Mapping[str, object]) -> None:
+    """Gives a `tokenizer.json`'s normaliser what the settings say; what they leave out stays as it is.
+
+    Args:
+        tokenizer: changed in place, if its normaliser is BERT's.
+        settings: as from `read_settings`. Those of a plain `PreTrainedTokenizerFast` change nothing in transformers.
+    """
+    state = json.loads(tokenizer.to_str())["normalizer"] or {}
+    if state.pop("type", None) != "BertNormalizer" or settings.get("tokenizer_class") == "PreTrainedTokenizerFast":
+        return
+    for field, name in _TOLD.items():
+        told = settings.get(name, state[field])
+        if isinstance(told, bool) or (told is None and field == "strip_accents"):
+            state[field] = told
+    tokenizer.normalizer = normalizers.BertNormalizer(**state)
+
+
+def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str) -> None:
+    """Adds the tokens that are told beside the vocabulary; those that it lacks must follow it.
+
+    Args:
+        tokenizer: changed in place.
+        settings: as from `read_settings`.
+        where: the directory, for the message.
+
+    Raises:
+        ValueError: a token would have another id than told, or is named without one.
+    """
+    told = settings.get("added_tokens_decoder")
+    tokens = {int(index): dict(token) for index, token in told.items()} if isinstance(told, dict) else {}
+    known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    for index, fields in sorted(tokens.items()):
+        content, first = fields["content"], tokenizer.get_vocab_size()
+        if content in known:
+            continue
+        if tokenizer.token_to_id(content) is None and index != first:
+            raise ValueError(
+                f"load_tokenizer: {where}: the added token {content!r} does not follow the vocabulary; expected id "
+                f"{first}, got {index}. Put the files there that the model was trained with."
+            )
+        tokenizer.add_tokens([AddedToken(**{name: value for name, value in fields.items() if name != "__type"})])
+    for token in map(_content, _list(settings, "additional_special_tokens")):
+        if token is not None and tokenizer.token_to_id(token) is None:
+            raise ValueError(
+                f"load_tokenizer: {where}: an additional special token is not in the vocabulary; expected all of them "
+                f"there, got {token!r} without an id. Add it to the vocabulary, or take it out of the settings."
+            )
+
+
+def _read(file: Path) -> dict[str, object]:
+    if not file.is_file():
+        return {}
+    try:
+        config = json.loads(file.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"load_tokenizer: {file} is no JSON; expected an object, got '{error}'. Write it again."
+        ) from None
+    return config if isinstance(config, dict) else {}
+
+
+def _list(settings: Mapping[str, object], name: str) -> list[object]:
+    found = settings.get(name)
+    return found if isinstance(found, list) else []
+
+
+def _content(token: object) -> object:
+    """Its letters: a token is told as them, or as an object with them in it."""
+    return token.get("content") if isinstance(token, dict) else token
