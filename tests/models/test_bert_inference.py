@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -179,8 +180,6 @@ def test_what_is_wrong_is_said(served):
         serve.batch(["fine", 3])
     with pytest.raises(TypeError, match=r"got \['a', 'b'\]. Pass one item to the function, a list of"):
         serve(["a", "b"])
-    with pytest.raises(ValueError, match=r"lacks the head of BertForMaskedLM; expected cls\.predictions\.bias"):
-        bert.inference(path, "fill-mask")
     with pytest.raises(ValueError, match=r"task is not known; expected one of fill-mask, .*, got 'ner'"):
         bert.inference(path, "ner")
     with pytest.raises(ValueError, match=r"max_length; expected 8 to 48, .* got 49"):
@@ -192,6 +191,49 @@ def test_what_is_wrong_is_said(served):
     (path / "config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
     with pytest.raises(ValueError, match=r"the architecture tells no task; .* got BertModel. Name it: task="):
         bert.inference(path)
+    with pytest.raises(ValueError, match=r"lacks the head of BertForMaskedLM; expected cls\.predictions\.bias"):
+        bert.inference(path, "fill-mask")
+
+
+@pytest.mark.parametrize(
+    ("head", "more", "fits"),
+    [
+        ("BertForPreTraining", {}, ["fill-mask"]),
+        ("BertForMaskedLM", {}, ["fill-mask"]),
+        ("BertForSequenceClassification", {"num_labels": 3}, ["classify", "pairs"]),
+        (
+            "BertForSequenceClassification",
+            {"num_labels": 1, "problem_type": "multi_label_classification"},
+            ["classify", "pairs"],
+        ),
+        ("BertForSequenceClassification", {"num_labels": 1}, ["regress"]),
+        ("BertForSequenceClassification", {"num_labels": 3, "problem_type": "regression"}, ["regress"]),
+        ("BertForTokenClassification", {"num_labels": 3}, ["tokens"]),
+        ("BertForMultipleChoice", {}, ["choice"]),
+        ("BertForQuestionAnswering", {}, ["answer"]),
+    ],
+)
+def test_a_head_does_what_it_was_made_for(served, head, more, fits):
+    """A classifier's weights would tag words, and a number would pass for the probability of a class."""
+    path, *_ = served(getattr(transformers, head), **more)
+    assert bert.inference(path, ahead=False).task == fits[0]
+    kind = re.escape(f"problem_type {more.get('problem_type')!r} and {more.get('num_labels', 2)} labels")
+    for task in ("fill-mask", "classify", "pairs", "regress", "tokens", "choice", "answer"):
+        if task in fits:
+            assert bert.inference(path, task, ahead=False).task == task
+            continue
+        expected = " or ".join(map(repr, fits))
+        told = rf"not made for this task; expected {expected}, of a {head} with {kind}, got '{task}'"
+        with pytest.raises(ValueError, match=told):
+            bert.inference(path, task, ahead=False)
+
+
+def test_a_config_without_architectures_is_served_as_asked(served):
+    path, *_ = served(transformers.BertForSequenceClassification, num_labels=3)
+    config = json.loads((path / "config.json").read_text())
+    del config["architectures"]
+    (path / "config.json").write_text(json.dumps(config))
+    assert bert.inference(path, "pairs", ahead=False)(("the cat", "sat"))["label"].startswith("LABEL_")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,16 @@ from funcnet import text, tree
 from funcnet.files import read_json
 from funcnet.models.bert.buckets import LENGTHS, Bucketed
 from funcnet.models.bert.configuration import BertConfig
-from funcnet.models.bert.inference_tasks import Answer, Choice, Classify, FillMask, Guess, Served, Tokens
+from funcnet.models.bert.inference_tasks import (
+    Answer,
+    Choice,
+    Classify,
+    FillMask,
+    Guess,
+    Served,
+    Tokens,
+    tells_numbers,
+)
 from funcnet.models.bert.pretrained import from_pretrained
 
 __all__ = ["SETTINGS", "Guess", "Inference", "inference", "read_settings"]
@@ -30,13 +39,14 @@ _SERVED: dict[str, type[Served]] = {
     "choice": Choice,
     "answer": Answer,
 }
-_ARCHITECTURES: dict[str, Task] = {
-    "BertForPreTraining": "fill-mask",
-    "BertForMaskedLM": "fill-mask",
-    "BertForSequenceClassification": "classify",
-    "BertForTokenClassification": "tokens",
-    "BertForMultipleChoice": "choice",
-    "BertForQuestionAnswering": "answer",
+# What each can be served as, the usual first.
+_ARCHITECTURES: dict[str, tuple[Task, ...]] = {
+    "BertForPreTraining": ("fill-mask",),
+    "BertForMaskedLM": ("fill-mask",),
+    "BertForSequenceClassification": ("classify", "pairs"),  # of one that tells numbers: "regress"
+    "BertForTokenClassification": ("tokens",),
+    "BertForMultipleChoice": ("choice",),
+    "BertForQuestionAnswering": ("answer",),
 }
 
 
@@ -48,10 +58,11 @@ class Inference:
         run: the jitted function with its weights, and the padded shapes it runs in.
         words: the vocabulary's tokens that are whole words.
         truncated: how many texts were cut so far.
+        pairs: whether the model was fine-tuned on pairs of texts, and reads nothing else; None: not told.
     """
 
     def __init__(self, task: Task, served: Served, run: Bucketed):
-        self.task, self.run, self.truncated = task, run, 0
+        self.task, self.run, self.truncated, self.pairs = task, run, 0, served.pairs
         self.words = [token for token in text.vocabulary(served.whole) if token.isalpha()]
         self._served, self._lock = served, threading.Lock()
 
@@ -101,7 +112,7 @@ def inference(
     - "fill-mask": a text with `[MASK]` in it -> for each of them in order a list of `Guess`, the likeliest first.
     - "classify", "pairs": a text, or two as a tuple -> {"label", "probability", "probabilities"}; of a model with
       several labels {"labels", "probabilities"}. "regress": the same -> {"value"}, of a model with several numbers
-      {"values"}.
+      {"values"}. What `funcnet finetune` trained on single texts reads no pairs, and the other way round.
     - "tokens": a list of words, or a text, split at white space and signs -> {"tokens", "tags"}, and "entities" where
       tags are those of entities.
     - "choice": (text, list of texts) -> {"choice", "text", "probabilities"}.
@@ -125,7 +136,8 @@ def inference(
 
     Raises:
         FileNotFoundError, ValueError: as `from_pretrained` and `text.load_tokenizer`; a head that the file lacks; a
-            vocabulary that does not fit the model's table; a task or a length that is not there; `guesses`, `sizes` or
+            vocabulary that does not fit the model's table; a task that is not there, or that the head cannot do; a
+            length that is not there; `guesses`, `sizes` or
             `lengths` below 1.
 
     Example:
@@ -150,7 +162,7 @@ def inference(
             raise ValueError(f"bert.inference: {name}; expected numbers from 1 on, got {values}. Raise them.")
     config = BertConfig.load(path)
     told = read_settings(path)
-    chosen = _task(path, task)
+    chosen = _task(path, config, task)
     tokenizer = text.load_tokenizer(path)
     text.require_fit(tokenizer, config.vocab_size, where=f"bert.inference: {path}")
     longest = int(told.get("seq_len", config.max_position_embeddings)) if max_length is None else max_length
@@ -160,6 +172,11 @@ def inference(
             f"position table, got {longest}. Choose a length in between."
         )
     served = _SERVED[chosen](tokenizer, config, longest, {**told, "guesses": guesses})
+    if chosen == "pairs" and served.pairs is False:
+        raise ValueError(
+            f"bert.inference: {path} was fine-tuned on single texts; expected 'classify', got 'pairs'. Leave task "
+            "out."
+        )
     model, params, state = from_pretrained(path, served.model, new_heads=False)
     if dtype is not None:
         params = tree.cast(params, dtype)
@@ -197,22 +214,32 @@ def read_settings(directory: Path) -> dict[str, Any]:
             )
     if (value := told.get("long_texts", "cut")) not in ("cut", "parts"):
         raise ValueError(f"bert.inference: {file}: long_texts; expected 'cut' or 'parts', got {value!r}. Mend it.")
+    if not isinstance(value := told.get("pairs"), bool | None):
+        raise ValueError(f"bert.inference: {file}: pairs; expected true, false or null, got {value!r}. Mend it.")
     if type(value := told.get("null_threshold", 0.0)) not in (int, float):
         raise ValueError(f"bert.inference: {file}: null_threshold; expected a number, got {value!r}. Mend it.")
     return told
 
 
-def _task(path: Path, task: Task | None) -> Task:
-    if task is not None:
-        if task not in _SERVED:
-            raise ValueError(
-                f"bert.inference: task is not known; expected one of {', '.join(_SERVED)}, got {task!r}. Choose one."
-            )
-        return task
-    names = (read_json(path / "config.json") or {}).get("architectures") or ["none"]
-    if names[0] not in _ARCHITECTURES:
+def _task(path: Path, config: BertConfig, task: Task | None) -> Task:
+    """The task asked for, else the usual one of the architecture; refuses what its head was not made for."""
+    if task is not None and task not in _SERVED:
+        raise ValueError(
+            f"bert.inference: task is not known; expected one of {', '.join(_SERVED)}, got {task!r}. Choose one."
+        )
+    name, *_ = (read_json(path / "config.json") or {}).get("architectures") or ["none"]
+    fits = _ARCHITECTURES.get(name, ())
+    if "classify" in fits and tells_numbers(config):
+        fits = ("regress",)
+    if task is None and not fits:
         raise ValueError(
             f"bert.inference: {path}: the architecture tells no task; expected one of {', '.join(_ARCHITECTURES)}, got "
-            f"{names[0]}. Name it: task=."
+            f"{name}. Name it: task=."
         )
-    return _ARCHITECTURES[names[0]]
+    if task is not None and fits and task not in fits:
+        raise ValueError(
+            f"bert.inference: {path}: its head was not made for this task; expected {' or '.join(map(repr, fits))}, of "
+            f"a {name} with problem_type {config.problem_type!r} and {config.num_labels} labels, got {task!r}. Leave "
+            "task out, or take another model."
+        )
+    return task or fits[0]

@@ -29,7 +29,7 @@ from funcnet.models.bert.parts import mean_of_parts, read_parts
 from funcnet.models.bert.question_answering import BertForQuestionAnswering
 from funcnet.models.bert.words import split_words
 
-__all__ = ["Answer", "Choice", "Classify", "FillMask", "Guess", "Rows", "Served", "Tokens"]
+__all__ = ["Answer", "Choice", "Classify", "FillMask", "Guess", "Rows", "Served", "Tokens", "tells_numbers"]
 
 _SLOTS = 8  # masks that the head over words looks at in one go
 
@@ -67,6 +67,7 @@ class Served(ABC):
 
     model: ClassVar[type[nn.Module]]
     takes: str
+    pairs: bool | None = None  # whether an item is two texts; None: as the task says, or either
 
     def __init__(self, tokenizer: Tokenizer, config: BertConfig, longest: int, settings: Mapping[str, Any]):
         self.whole, self.config, self.longest, self.settings = tokenizer, config, longest, settings
@@ -175,11 +176,16 @@ class Classify(Served):
 
     def __init__(self, tokenizer: Tokenizer, config: BertConfig, longest: int, settings: Mapping[str, Any]):
         super().__init__(tokenizer, config, longest, settings)
+        self.pairs = settings.get("pairs")
+        if self.pairs is not None:
+            self.takes = f"{'a tuple of two texts' if self.pairs else 'one text'}, as the model was fine-tuned on"
         self.in_parts = settings.get("long_texts") == "parts"
         if self.in_parts:
             self.takes = "one text, as a model fine-tuned with --long-texts parts reads"
 
     def rows(self, item: Any, number: int) -> Rows:
+        if self.pairs is not None and self.pairs is isinstance(item, str):
+            raise self.wrong(item, number)
         if not self.in_parts:
             return self.encoded(item, number)
         if not isinstance(item, str):
@@ -188,8 +194,17 @@ class Classify(Served):
         return Rows(read_parts(encoding.ids, text.special_ids(self.whole), self.longest))
 
     def said(self, item: Any, rows: Sequence[Row], outputs: Sequence[Any]) -> dict[str, Any]:
-        kind = self.config.problem_type or ("regression" if self.config.num_labels == 1 else None)
+        kind = "regression" if tells_numbers(self.config) else self.config.problem_type
         return postprocess.classes(mean_of_parts(np.stack(outputs), [len(rows)]), _labels(self.config), kind)[0]
+
+
+def tells_numbers(config: BertConfig) -> bool:
+    """Whether a head over whole texts tells numbers, not classes.
+
+    >>> tells_numbers(BertConfig(num_labels=1)), tells_numbers(BertConfig(num_labels=2))
+    (True, False)
+    """
+    return (config.problem_type or ("regression" if config.num_labels == 1 else None)) == "regression"
 
 
 class Tokens(Served):
