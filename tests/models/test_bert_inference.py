@@ -244,6 +244,7 @@ def test_a_config_without_architectures_is_served_as_asked(served):
         ('{"seq_len": "64"}', "seq_len; expected a whole number from 1 on, got '64'"),
         ('{"doc_stride": 0}', "doc_stride; expected a whole number from 1 on, got 0"),
         ('{"long_texts": "windows"}', "long_texts; expected 'cut' or 'parts', got 'windows'"),
+        ('{"pairs": 1}', "pairs; expected true, false or null, got 1"),
         ('{"null_threshold": "0"}', "null_threshold; expected a number, got '0'"),
     ],
 )

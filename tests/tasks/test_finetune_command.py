@@ -15,7 +15,7 @@ from funcnet.models import bert
 from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning import run as run_module
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
-from funcnet.tasks.finetuning.data import make_task, split
+from funcnet.tasks.finetuning.data import make_task, prepare, split
 from funcnet.tasks.finetuning.text_task import TextTask
 from funcnet.text import load_tokenizer
 from funcnet.weights import load
@@ -375,6 +375,14 @@ def test_long_texts_are_cut_and_counted(model, tmp_path, capsys):
     file.write_text("text,label\n" + "fine soup " * 40 + ",good\n" + "bad,bad\n" * 7)
     assert finetune("classify", model, file, tmp_path / "out", "--epochs", "1", "--split", "0") == 0
     assert "8 training examples, 53 tokens; 1 texts longer than 32 tokens were cut." in capsys.readouterr().out
+
+
+def test_pairs_are_told(model, tmp_path, capsys):
+    for task, told in (("pairs", "tokens; pairs of columns text and text_b."), ("classify", "tokens.")):
+        config = FinetuningConfig(task, model, write_task(tmp_path, task, 12), tmp_path / "out", split=0)
+        prepare(config)
+        first = capsys.readouterr().out.splitlines()[0]
+        assert first.startswith("12 training examples, ") and first.endswith(told)
 
 
 def test_a_directory_that_was_not_fine_tuned(model, tmp_path, capsys):

@@ -152,6 +152,36 @@ def test_labels_of_another_kind_are_named(tmp_path, label, numbers, message):
         read_texts(file, Columns(), numbers=numbers)
 
 
+def test_pairs_and_single_texts_do_not_mix(tmp_path):
+    file = tmp_path / "a.jsonl"
+    lines = [{"text": "one", "label": 1}, {"text": "one", "text_b": None, "label": 1}]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    assert [example.second for example in TextTask().read(file, labelled=True)] == [None, None]
+    file.write_text("\n".join(map(json.dumps, [*lines, {"text": "one", "text_b": "two", "label": 1}])))
+    message = (
+        r"a.jsonl, line 3, column 'text_b': a second text; expected one in every line or in none, got none in l.* 1"
+    )
+    with pytest.raises(ValueError, match=message):
+        TextTask().read(file, labelled=True)
+
+
+@pytest.mark.parametrize("name", ["classify", "regress"])
+def test_other_files_are_pairs_where_the_training_file_was(tmp_path, name):
+    single, pairs = tmp_path / "single.csv", tmp_path / "pairs.csv"
+    single.write_text("text,label\none,1\ntwo,2\n")
+    pairs.write_text("text,text_b,label\none,two,1\ntwo,one,2\n")
+    task = TextTask(name)
+    of_pairs, of_single = (task.learn(task.read(file, labelled=True)) for file in (pairs, single))
+    assert of_pairs.describe_pairs(pairs) == "pairs of columns text and text_b" and not of_single.describe_pairs(single)
+    with pytest.raises(
+        ValueError, match=r"single.csv: expected pairs of texts, as the model .* got no column 'text_b'"
+    ):
+        of_pairs.read(single, labelled=False)
+    with pytest.raises(ValueError, match=r"pairs.csv: expected single texts, as the model .* a second text, of column"):
+        of_single.read(pairs, labelled=False)
+    assert of_pairs.read(pairs, labelled=True) and of_single.read(single, labelled=True)
+
+
 def test_lists_and_single_labels_do_not_mix(tmp_path):
     rows = '{"text": "a", "label": ["good", "cheap"]}\n{"text": "b", "label": "good"}\n'
     mixed = read_texts(write(tmp_path, "a.jsonl", rows), Columns())

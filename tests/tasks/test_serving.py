@@ -96,6 +96,38 @@ def test_parts_of_a_text_speak_with_the_mean_of_their_logits(pretrained, tmp_pat
         serve.batch([long, (long, "short")])
 
 
+@pytest.mark.parametrize("name", ["classify", "pairs", "regress"])
+def test_single_texts_and_pairs_are_not_answered_for_each_other(pretrained, tmp_path, name):
+    path, file, items = fine_tuned(pretrained, tmp_path, name)
+    settings = json.loads((path / "finetuning.json").read_text())
+    assert settings["pairs"] is (name == "pairs")
+    other, takes = ("alone", "a tuple of two texts") if name == "pairs" else (("one", "two"), "one text")
+    serve = bert.inference(path, ahead=False)
+    with pytest.raises(TypeError, match=f"item 1 .* expected {takes}, as the model was fine-tuned on, got"):
+        serve.batch([items[0], other])
+    objects = [{"text": "one", "label": 1}, {"text": "one", "text_b": "two", "label": 1}]
+    for number, one in enumerate(objects):
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps(one))
+    wrong = tmp_path / ("0.jsonl" if name == "pairs" else "1.jsonl")
+    message = {
+        "pairs": r"no column 'text_b'; expected 'text', 'text_b'",
+        "classify": r"expected single texts, as the model was trained on, got a second text, of column 'text_b'. Leave",
+    }
+    with pytest.raises(ValueError, match=message.get(name, message["classify"])):
+        predict(path, wrong)
+    # not told, as by older releases: either
+    del settings["pairs"]
+    (path / "finetuning.json").write_text(json.dumps(settings))
+    assert len(bert.inference(path, ahead=False).batch([items[0], other])) == 2
+    assert name == "pairs" or len(predict(path, wrong)[0]) == 1
+
+
+def test_a_model_of_single_texts_compares_no_pairs(pretrained, tmp_path):
+    path, *_ = fine_tuned(pretrained, tmp_path, "classify")
+    with pytest.raises(ValueError, match=r"was fine-tuned on single texts; expected 'classify', got 'pairs'. Leave"):
+        bert.inference(path, "pairs", ahead=False)
+
+
 def test_the_command_tells_the_latency(pretrained, tmp_path, capsys):
     texts, out = tmp_path / "texts.txt", tmp_path / "latency.json"
     texts.write_text("the soup was [MASK]\n\nno mask here\nwas it [MASK] or [MASK]?\n")

@@ -174,8 +174,7 @@ def inference(
     served = _SERVED[chosen](tokenizer, config, longest, {**told, "guesses": guesses})
     if chosen == "pairs" and served.pairs is False:
         raise ValueError(
-            f"bert.inference: {path} was fine-tuned on single texts; expected 'classify', got 'pairs'. Leave task "
-            "out."
+            f"bert.inference: {path} was fine-tuned on single texts; expected 'classify', got 'pairs'. Leave task out."
         )
     model, params, state = from_pretrained(path, served.model, new_heads=False)
     if dtype is not None:

@@ -94,7 +94,8 @@ def prepare(config: FinetuningConfig) -> Prepared:
         if part is not None
     }
     for name, part in encoded.items():
-        print(_told(name, part, config.seq_len))
+        pairs = task.describe_pairs(train_file) if name == "training" and isinstance(task, TextTask) else ""
+        print(_told(name, part, config.seq_len, pairs))
     if isinstance(task, TextTask) and task.labels:
         print(_count_classes(task.labels, examples))
     lengths = np.concatenate([part.rows.lengths for part in encoded.values()])
@@ -190,11 +191,11 @@ def _require_classes(labels: Sequence[str], examples: Sequence[Any], config: Fin
         )
 
 
-def _told(name: str, part: Part, seq_len: int) -> str:
+def _told(name: str, part: Part, seq_len: int, pairs: str) -> str:
     told = {"windows": part.rows.windows, "parts": part.rows.owners}
     rows = "".join(f" in {len(part.rows):,} {name}" for name, given in told.items() if given is not None)
     notes = [f"{len(part.examples):,} {name} examples{rows}, {len(part.rows.tokens):,} tokens"]
-    notes += filter(None, [describe_cut(part.rows, seq_len), _describe_empty(part.examples)])
+    notes += filter(None, [pairs, describe_cut(part.rows, seq_len), _describe_empty(part.examples)])
     return f"{'; '.join(notes)}."
 
 

@@ -83,7 +83,7 @@ def read_texts(
     Args:
         path: a file of `read_table`.
         columns: their names.
-        pairs: whether there is a second text; None: where the file has that column.
+        pairs: whether there is a second text; None: where the file has that column, in each row.
         numbers: labels are numbers.
         labelled: whether every row must have a label; otherwise none is read.
 
@@ -104,7 +104,7 @@ def read_texts(
     is_plain = table.columns == ["text"]  # lines of text have no names for columns
     text, second = columns.text if columns.text and not is_plain else "text", columns.second or "text_b"
     if pairs is None:
-        pairs = second in table.columns
+        pairs = _has_second(table, second)
     label = columns.label or "label"
     _require_columns(table, [text, *([second] if pairs else []), *([label] if labelled else [])])
     examples = []
@@ -217,6 +217,18 @@ def _require_columns(table: Table, names: Sequence[str]) -> None:
             f"read_table: {table.file}, line 1: no column {missing[0]!r}; expected {', '.join(map(repr, names))}, got "
             f"{got}. {advice}."
         )
+
+
+def _has_second(table: Table, second: str) -> bool:
+    """Whether the rows are pairs; refuses a file of pairs and single texts."""
+    two = next((row for row in table.rows if row.values.get(second) is not None), None)
+    one = next((row for row in table.rows if row.values.get(second) is None), None)
+    if two is not None and one is not None:
+        raise ValueError(
+            f"read_table: {place(table.file, two.line)}, column {second!r}: a second text; expected one in every line "
+            f"or in none, got none in line {one.line}. Leave it out here, or give every line one."
+        )
+    return two is not None
 
 
 def _text(path: Path, row: Row, column: str) -> str:

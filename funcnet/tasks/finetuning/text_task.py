@@ -19,7 +19,7 @@ from funcnet.models.bert.parts import mean_of_parts
 from funcnet.tasks.finetuning import metrics
 from funcnet.tasks.finetuning.encoding import Encoded, encode, encode_parts
 from funcnet.tasks.finetuning.examples import DEFAULT, Columns, TextExample, read_texts
-from funcnet.tasks.finetuning.glue import glue_task, is_glues, read_glue
+from funcnet.tasks.finetuning.glue import GlueTask, glue_task, is_glues, read_glue
 from funcnet.tasks.finetuning.task import Batch, Sums, right
 
 __all__ = ["TextTask", "learn_labels"]
@@ -36,6 +36,7 @@ class TextTask:
         several: whether a text may have any number of classes.
         long_texts: whether texts longer than a row are cut, or read whole in parts, whose logits are averaged.
         metric: the figure that tells the best model.
+        pairs: whether the training examples were pairs of texts; None: not told, and either is read.
     """
 
     name: Literal["classify", "pairs", "regress"] = "classify"
@@ -44,6 +45,7 @@ class TextTask:
     several: bool = False
     long_texts: Literal["cut", "parts"] = "cut"
     metric: str = "accuracy"
+    pairs: bool | None = None
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -58,11 +60,13 @@ class TextTask:
         return bert.BertForSequenceClassification
 
     def read(self, path: Path, *, labelled: bool) -> list[TextExample]:
-        glue = glue_task(path) if path.suffix.lower() == ".tsv" and self.columns.text is None else None
-        if glue is None or not is_glues(path, glue):
+        glue = self._glue(path)
+        if glue is None:
             pairs = True if self.name == "pairs" or self.columns.second else None
             numbers = self.name == "regress"
-            return read_texts(path, self.columns, pairs=pairs, numbers=numbers, labelled=labelled)
+            examples = read_texts(path, self.columns, pairs=pairs, numbers=numbers, labelled=labelled)
+            self._require_same(path, examples)
+            return examples
         expected = "regress" if glue.is_number else "pairs" if glue.second else "classify"
         if self.name != expected:
             raise ValueError(
@@ -73,11 +77,24 @@ class TextTask:
             lines = ", ".join(map(str, left_out[:5])) + (", …" if len(left_out) > 5 else "")
             said = f"{path}: {len(left_out)} lines with too few or too many columns were left out: {lines}."
             print(said, file=sys.stderr)
+        self._require_same(path, examples)
         return examples
 
+    def describe_pairs(self, path: Path) -> str:
+        """Which columns of a file the model reads as pairs; empty where it reads single texts.
+
+        >>> TextTask(pairs=True).describe_pairs(Path("a.csv"))
+        'pairs of columns text and text_b'
+        """
+        if not self.pairs:
+            return ""
+        names = self._glue(path) or self.columns
+        return f"pairs of columns {names.text or 'text'} and {names.second or 'text_b'}"
+
     def learn(self, examples: Sequence[TextExample]) -> "TextTask":
+        pairs = examples[0].second is not None
         if self.name == "regress":
-            return self
+            return dataclasses.replace(self, pairs=pairs)
         several = any(isinstance(example.label, tuple) for example in examples)
         _require_kind(examples, several)
         labels = learn_labels([example.label if several else (example.label,) for example in examples])
@@ -88,7 +105,8 @@ class TextTask:
                 if labels
                 else f"finetune: {examples[0].where_label}: no training example has a label; expected some. Add them."
             )
-        return dataclasses.replace(self, labels=labels, several=several, metric="f1_micro" if several else self.metric)
+        metric = "f1_micro" if several else self.metric
+        return dataclasses.replace(self, labels=labels, several=several, metric=metric, pairs=pairs)
 
     def config(self) -> dict[str, Any]:
         if self.name == "regress":
@@ -108,6 +126,22 @@ class TextTask:
             )
         rows = encode_parts(tokenizer, [e.text for e in examples], seq_len)
         return dataclasses.replace(rows, labels=None if labels is None else labels[rows.owners])
+
+    def _glue(self, path: Path) -> GlueTask | None:
+        glue = glue_task(path) if path.suffix.lower() == ".tsv" and self.columns.text is None else None
+        return glue if glue is not None and is_glues(path, glue) else None
+
+    def _require_same(self, path: Path, examples: Sequence[TextExample]) -> None:
+        """Refuses pairs where the model was trained on single texts, and the other way round."""
+        if self.pairs is None or not examples or self.pairs is (examples[0].second is not None):
+            return
+        second = repr(self.columns.second or "text_b")
+        expected, got, advice = (
+            ("pairs of texts", f"no column {second}", "Give every text its second one")
+            if self.pairs
+            else ("single texts", f"a second text, of column {second}", "Leave that column out")
+        )
+        raise ValueError(f"finetune: {path}: expected {expected}, as the model was trained on, got {got}. {advice}.")
 
     def _label_array(self, examples: Sequence[TextExample]) -> NDArray[Any]:
         if self.name == "regress":

@@ -174,23 +174,24 @@ def _of_lines(serve: bert.Inference, file: Path, lines: Sequence[str]) -> dict[s
     if not texts:
         wanted = "lines with [MASK] in them" if serve.task == "fill-mask" else "lines of text"
         raise ValueError(f"bench serve: {file} holds no text to ask; expected {wanted}, got none. Add some.")
-    return {file.name: [_item(serve.task, text) for text in texts]}
+    return {file.name: [_item(serve, text) for text in texts]}
 
 
 def _strung_together(serve: bert.Inference, lengths: Sequence[int]) -> dict[str, list[Any]]:
     """Items whose rows have so many tokens, of the vocabulary's whole words."""
-    beside = BESIDE.get(serve.task, 2)
+    beside = 3 if serve.pairs else BESIDE.get(serve.task, 2)
     found = {}
     for length in dict.fromkeys(min(length, serve.run.longest) for length in lengths):
         random = np.random.default_rng(length)
         texts = [" ".join(random.choice(serve.words, max(2, length - beside))) for _ in range(16)]
         mask = " [MASK]" if serve.task == "fill-mask" else ""
-        found[f"{length} tokens"] = [_item(serve.task, text + mask) for text in texts]
+        found[f"{length} tokens"] = [_item(serve, text + mask) for text in texts]
     return found
 
 
-def _item(task: str, text: str) -> Any:
-    """What the task reads of a text: its first word is the question, or what the choices go on from."""
+def _item(serve: bert.Inference, text: str) -> Any:
+    """What the task reads of a text: its first word is the question, what the choices go on from, or a pair's first."""
     first, _, rest = text.partition(" ")
     back = " ".join(reversed(rest.split()))
-    return {"choice": (first, [rest, back]), "answer": (f"{first}?", rest)}.get(task, text)
+    one = (first, rest) if serve.pairs else text
+    return {"choice": (first, [rest, back]), "answer": (f"{first}?", rest)}.get(serve.task, one)
