@@ -159,7 +159,7 @@ def test_pairs_and_single_texts_do_not_mix(tmp_path):
     assert [example.second for example in TextTask().read(file, labelled=True)] == [None, None]
     file.write_text("\n".join(map(json.dumps, [*lines, {"text": "one", "text_b": "two", "label": 1}])))
     message = (
-        r"a.jsonl, line 3, column 'text_b': a second text; expected one in every line or in none, got none in l.* 1"
+        r"a.jsonl, line 3, column 'text_b': a second text; expected one in every line or in none, got none in line 1"
     )
     with pytest.raises(ValueError, match=message):
         TextTask().read(file, labelled=True)
@@ -173,9 +173,7 @@ def test_other_files_are_pairs_where_the_training_file_was(tmp_path, name):
     task = TextTask(name)
     of_pairs, of_single = (task.learn(task.read(file, labelled=True)) for file in (pairs, single))
     assert of_pairs.describe_pairs(pairs) == "pairs of columns text and text_b" and not of_single.describe_pairs(single)
-    with pytest.raises(
-        ValueError, match=r"single.csv: expected pairs of texts, as the model .* got no column 'text_b'"
-    ):
+    with pytest.raises(ValueError, match=r"single.csv: expected pairs of texts, as the .* got no column 'text_b'"):
         of_pairs.read(single, labelled=False)
     with pytest.raises(ValueError, match=r"pairs.csv: expected single texts, as the model .* a second text, of column"):
         of_single.read(pairs, labelled=False)

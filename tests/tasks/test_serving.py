@@ -98,7 +98,7 @@ def test_parts_of_a_text_speak_with_the_mean_of_their_logits(pretrained, tmp_pat
 
 @pytest.mark.parametrize("name", ["classify", "pairs", "regress"])
 def test_single_texts_and_pairs_are_not_answered_for_each_other(pretrained, tmp_path, name):
-    path, file, items = fine_tuned(pretrained, tmp_path, name)
+    path, _, items = fine_tuned(pretrained, tmp_path, name)
     settings = json.loads((path / "finetuning.json").read_text())
     assert settings["pairs"] is (name == "pairs")
     other, takes = ("alone", "a tuple of two texts") if name == "pairs" else (("one", "two"), "one text")
