@@ -195,6 +195,42 @@ def test_what_is_wrong_is_said(served):
         bert.inference(path, "fill-mask")
 
 
+def test_batches_of_anything_but_one_text(served):
+    """A text is not the list of its letters; a generator is read once."""
+    path, *_ = served(transformers.BertForSequenceClassification, num_labels=3)
+    serve = bert.inference(path, **LAZY)
+    with pytest.raises(
+        TypeError, match=r"batch\(\) reads many items; expected a list of them, got 'the cat'. Pass one"
+    ):
+        serve.batch("the cat")
+    assert serve.batch(one for one in TEXTS) == serve.batch(TEXTS)
+    assert serve.batch([]) == []
+
+
+@pytest.mark.parametrize(
+    ("head", "make"),
+    [
+        ("BertForSequenceClassification", lambda text: text),
+        ("BertForSequenceClassification", lambda text: ("the cat", text)),
+        ("BertForTokenClassification", lambda text: ["the", text]),
+        ("BertForMultipleChoice", lambda text: ("the cat", ["sat", text])),
+        ("BertForMaskedLM", lambda text: f"{text} [MASK]"),
+        ("BertForQuestionAnswering", lambda text: (text, "the cat sat")),
+    ],
+)
+def test_half_of_a_surrogate_pair(served, head, make):
+    path, *_ = served(getattr(transformers, head))
+    told = r"item 1 is no Unicode text; expected whole characters, got '\\ud800', half of .* at place 3. Read it again"
+    with pytest.raises(ValueError, match=told):
+        bert.inference(path, **LAZY).batch([make("the cat"), make("abc\ud800")])
+    assert len(bert.inference(path, **LAZY).batch([make("a \U0001f600")])) == 1
+
+
+def test_how_it_looks(served):
+    path, *_ = served(transformers.BertForSequenceClassification, num_labels=3)
+    assert repr(bert.inference(path, **LAZY)) == f"Inference({str(path)!r}, 'classify', lengths=(16, 32, 48))"
+
+
 @pytest.mark.parametrize(
     ("head", "more", "fits"),
     [

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,6 +55,7 @@ class Inference:
     """A model behind one function. Made by `inference`; safe to call from several threads.
 
     Attributes:
+        path: the model's directory.
         task: as `inference` takes it.
         run: the jitted function with its weights, and the padded shapes it runs in.
         words: the vocabulary's tokens that are whole words.
@@ -61,22 +63,34 @@ class Inference:
         pairs: whether the model was fine-tuned on pairs of texts, and reads nothing else; None: not told.
     """
 
-    def __init__(self, task: Task, served: Served, run: Bucketed):
-        self.task, self.run, self.truncated, self.pairs = task, run, 0, served.pairs
+    def __init__(self, path: Path, task: Task, served: Served, run: Bucketed):
+        self.path, self.task, self.run, self.truncated, self.pairs = path, task, run, 0, served.pairs
         self.words = [token for token in text.vocabulary(served.whole) if token.isalpha()]
         self._served, self._lock = served, threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Inference({str(self.path)!r}, {self.task!r}, lengths={self.run.lengths})"
 
     def __call__(self, item: Any) -> Any:
         """The answer to one item: see `inference`."""
         return self.batch([item])[0]
 
-    def batch(self, items: Sequence[Any]) -> list[Any]:
+    def batch(self, items: Iterable[Any]) -> list[Any]:
         """The answers to many, several at a time; each as if it were alone, but for rounding.
 
         Raises:
-            TypeError: an item is not what the task reads; its number is told.
-            ValueError: an item to fill in has no `[MASK]`, or is longer than a row; its number is told.
+            TypeError: one text in place of many; an item is not what the task reads, its number is told.
+            ValueError: an item to fill in has no `[MASK]`, or is longer than a row; a text that is no Unicode; the
+                item's number is told.
         """
+        if isinstance(items, str | bytes):
+            raise TypeError(
+                f"bert.inference: batch() reads many items; expected a list of them, got {items!r:.60}. Pass one item "
+                "to the function itself."
+            )
+        items = list(items)
+        for number, item in enumerate(items):
+            _require_unicode(item, number)
         found = [self._served.rows(item, number) for number, item in enumerate(items)]
         if cut := sum(each.cut for each in found):
             with self._lock:
@@ -125,7 +139,7 @@ def inference(
 
     Args:
         path: a run of `funcnet pretrain` or `finetune`, or a directory of Hugging Face with a vocabulary.
-        task: None: as the architecture in `config.json` says.
+        task: one that the head was made for; None: the usual one of the architecture in `config.json`.
         guesses: for each `[MASK]`.
         max_length: tokens of the longest row; None: as it was fine-tuned, else what the position table holds.
         sizes: how many rows a call of the model has: filled up to the next. One row is for the latency of single texts.
@@ -190,7 +204,19 @@ def inference(
     )
     if ahead:
         run.compile(progress)
-    return Inference(chosen, served, run)
+    return Inference(path, chosen, served, run)
+
+
+def _require_unicode(item: Any, number: int) -> None:
+    """Refuses half of a surrogate pair, which no encoding of Unicode holds and the tokenizer cannot take."""
+    if isinstance(item, list | tuple):
+        for part in item:
+            _require_unicode(part, number)
+    elif isinstance(item, str) and (found := re.search("[\ud800-\udfff]", item)):
+        raise ValueError(
+            f"bert.inference: item {number} is no Unicode text; expected whole characters, got {found[0]!a}, half of a "
+            f"surrogate pair, at place {found.start()}. Read it again: errors='replace'."
+        )
 
 
 def read_settings(directory: Path) -> dict[str, Any]:
