@@ -173,6 +173,51 @@ def test_the_command(folder, tmp_path, capsys):
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), [v.mean(1) for _, v in expected], rtol=2e-5, atol=2e-5)
 
 
+def test_lines_are_read_as_googles_script_reads_them(folder, tmp_path):
+    """extract_features.py strips a line, then takes its last " ||| " apart; an empty line is a text."""
+    (tmp_path / "a.txt").write_text("  the cat \n\n \nthe cat ||| the dog ||| rain\nthe cat ||| \n ||| the cat\n")
+    assert run_here("features", folder, tmp_path / "a.txt", "--out", tmp_path / "out.jsonl", "--pool", "none") == 0
+    told = [json.loads(line)["features"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    pairs = ["the cat", "", "", ("the cat ||| the dog", "rain"), "the cat |||", "||| the cat"]
+    assert [[one["token"] for one in line] for line in told] == [tokens for tokens, _ in theirs(folder, pairs, (-1,))]
+
+
+def test_the_starts_are_named(folder, tmp_path, capsys):
+    """And a suffix in capitals is one too."""
+    (tmp_path / "a.txt").write_text("the cat\nthe cat sat\n")
+    assert run_here("features", folder, tmp_path / "a.txt", "--out", tmp_path / "a.NPY", "--pool", "none") == 0
+    said = "".join(capsys.readouterr().out.split())
+    assert said.endswith(f"Written:{tmp_path / 'a.NPY'},{tmp_path / 'a.starts.npy'}")
+    assert np.load(tmp_path / "a.NPY").shape == (9, 16) and np.load(tmp_path / "a.starts.npy").tolist() == [0, 4, 9]
+    assert run_here("features", folder, tmp_path / "a.txt", "--out", tmp_path / "a.NPY") == 0
+    assert ".starts." not in capsys.readouterr().out and not (tmp_path / "a.starts.npy").exists()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".TSV", ".jsonl"])
+def test_a_table_read_as_lines_is_told(folder, tmp_path, suffix):
+    (tmp_path / f"a{suffix}").write_text("text\nthe cat\n")
+    with pytest.warns(UserWarning, match=rf"features: .*a{suffix} is read as plain lines, each of them one text"):
+        features(FeaturesArguments(folder, (tmp_path / f"a{suffix}",), tmp_path / "out.npy"))
+    assert len(np.load(tmp_path / "out.npy")) == 2
+
+
+def test_a_fine_tuned_run_is_read_at_its_own_length(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "model")
+    (tmp_path / "model/finetuning.json").write_text('{"seq_len": 7}')
+    lengths = [
+        len(next(FeatureExtractor(tmp_path / "model", max_length=given, pool="none")([TEXTS[3]])).tokens)
+        for given in (None, 9)
+    ]
+    assert lengths == [7, 9]
+
+
+def test_help_tells_the_output(capsys):
+    assert run_here("features", "--help") == 0
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for part in (" ||| ", "NAME.starts.npy", "(N, L, D)", "layer_-1", "run's row length", "empty line", ".csv"):
+        assert part in told
+
+
 @pytest.mark.filterwarnings("default:BertConfig")
 def test_a_warning_is_a_line(folder, tmp_path, capsys):
     shutil.copytree(folder, tmp_path / "model")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from funcnet.tasks.features.files import starts_file, write_features
 
 __all__ = ["FeaturesArguments", "features"]
 
+_TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json")
 _PAIR = " ||| "  # between the two texts of a line, as in Google's script
 
 
@@ -24,22 +26,31 @@ _PAIR = " ||| "  # between the two texts of a line, as in Google's script
 class FeaturesArguments:
     """Turn lines of text into vectors with a pretrained BERT: hidden states of any layers, pooled or of every token.
 
-    A line is a text, or two with " ||| " between them. Texts of about one length go together through one compiled
-    program each; nothing is held but some thousand lines. A file is there whole or not at all.
+    Input: a line is a text, or two with " ||| " between them, as in Google's script; an empty line is an empty text,
+    and gets its vector too. Tables are not read as such: every line of a .csv or .jsonl is one text.
+
+    Output, for N texts, L layers and width D, all float32: .npy (N, D), or (N, L, D) for several layers; with
+    "--pool none" one row for each token of all texts, (tokens, D) or (tokens, L, D), and text i in the rows from
+    starts[i] to starts[i + 1] of a second file, NAME.starts.npy. .arrow: an IPC file with a row a text and the columns
+    "tokens" and "layer_-1" (one for each of --layers): D numbers, or with "--pool none" a list of D numbers for each
+    token. .jsonl: an object a line, "linex_index" and "layers", or with "--pool none" "features", as Google's script.
+
+    Texts of about one length go together through one compiled program each; nothing is held but some thousand lines.
+    A file is there whole or not at all.
     """
 
     directory: tyro.conf.Positional[Path]
     """a run of `funcnet pretrain` or `finetune`, or any directory with config.json, weights and a vocabulary"""
     files: tyro.conf.Positional[tuple[Path, ...]]
-    """files of text, one text a line; "-" is standard input"""
+    """files of text, one text a line, tables too; "-" is standard input"""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """.arrow (a row a text), .npy (an array), or .jsonl (as Google's extract_features.py)"""
+    """.arrow (a row a text), .npy (an array), or .jsonl (as Google's extract_features.py); see above"""
     layers: tuple[int, ...] = (-1,)
     """which hidden states: -1 is the last layer's, 0 the embeddings'"""
     pool: Pool = "mean"
     """over the tokens of a text; none: every token's vector"""
     seq_len: int | None = None
-    """longer texts are cut to so many tokens; by default what the model takes"""
+    """longer texts are cut to so many tokens; by default a fine-tuned run's row length, else what the model takes"""
     batch_tokens: int | None = None
     """tokens in a batch, padding included; by default as suits the device"""
 
@@ -67,12 +78,19 @@ def features(arguments: FeaturesArguments) -> int:
     require_folder(arguments.out, "features: --out")
     inputs = [file for file in arguments.files if str(file) != "-"]
     require_other(arguments.out, inputs, "features: --out")
-    if arguments.out.suffix == ".npy":
-        require_other(starts_file(arguments.out), inputs, "features: beside --out,")
+    starts = starts_file(arguments.out) if arguments.out.suffix.lower() == ".npy" else None
+    if starts is not None:
+        require_other(starts, inputs, "features: beside --out,")
     for file in inputs:
         if not file.exists() or file.is_dir():
             got = "a folder" if file.is_dir() else "nothing"
             raise FileNotFoundError(f"features: {file} is no file; expected one, got {got}. Check the path.")
+        if file.suffix.lower() in _TABLES:
+            warnings.warn(
+                f"features: {file} is read as plain lines, each of them one text, the columns' names and signs "
+                "included. Give a file of the texts alone.",
+                stacklevel=2,
+            )
     extract = FeatureExtractor(
         arguments.directory,
         layers=arguments.layers,
@@ -94,8 +112,10 @@ def features(arguments: FeaturesArguments) -> int:
         count = write_features(arguments.out, told(), arguments.layers)
     seconds = time.perf_counter() - began
     cut = f"; {extract.truncated:,} were cut to {extract.run.longest} tokens" if extract.truncated else ""
+    beside = f", {starts}" if starts is not None and arguments.pool == "none" else ""
     print(
-        f"{count:,} texts in {seconds:.1f} s, {count / max(seconds, 1e-9):,.0f} a second{cut}. Written: {arguments.out}"
+        f"{count:,} texts in {seconds:.1f} s, {count / max(seconds, 1e-9):,.0f} a second{cut}. Written: "
+        f"{arguments.out}{beside}"
     )
     return 0
 
@@ -107,7 +127,7 @@ def _texts(files: tuple[Path, ...]) -> Iterator[Text]:
         with handle:
             for number, line in enumerate(handle):
                 try:
-                    text = line.decode("utf-8-sig" if number == 0 else "utf-8").rstrip("\r\n")
+                    text = line.decode("utf-8-sig" if number == 0 else "utf-8").strip()
                 except UnicodeDecodeError as error:
                     raise ValueError(
                         f"features: {file}, line {number + 1} is not UTF-8; expected text, got byte "

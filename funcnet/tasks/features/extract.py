@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from funcnet import text as text_
 from funcnet.models import bert
 from funcnet.models.bert.buckets import FINE_LENGTHS, Bucketed
+from funcnet.models.bert.inference import read_settings
 
 __all__ = ["FeatureExtractor", "Features", "Pool"]
 
@@ -50,7 +51,8 @@ class FeatureExtractor:
         layers: hidden states: -1 is the last layer's output, 0 the embeddings', as transformers numbers them.
         pool: "mean" or "max" over the tokens (`[CLS]` and `[SEP]` among them, as sentence-transformers does), "cls" the
             first token's vector, "none" every token's.
-        max_length: longer texts are cut to so many tokens, the longer of a pair first; None: the position table's.
+        max_length: longer texts are cut to so many tokens, the longer of a pair first; None: as many as
+            `funcnet finetune` trained with, else the position table's.
         tokens: in a batch, padding included; None: as suits the device (`bert.buckets.Bucketed`).
 
     Attributes:
@@ -97,11 +99,13 @@ class FeatureExtractor:
         taken = [_layer(layer, states) for layer in self.layers]
         if not taken:
             raise ValueError("features: layers is empty; expected at least one, got none. Name one: -1 is the last.")
-        longest = config.max_position_embeddings if max_length is None else max_length
+        longest = max_length
+        if longest is None:
+            longest = read_settings(Path(path)).get("seq_len", config.max_position_embeddings)
         if not 3 <= longest <= config.max_position_embeddings:
             raise ValueError(
                 f"features: max_length; expected 3 to {config.max_position_embeddings}, the size of the position "
-                f"table, got {max_length}. Choose a length in between."
+                f"table, got {longest}. Choose a length in between."
             )
         tokenizer = text_.load_tokenizer(path)
         text_.require_fit(tokenizer, config.vocab_size, where=f"features: {path}")

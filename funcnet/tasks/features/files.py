@@ -35,7 +35,7 @@ def write_features(path: str | Path, found: Iterable[Features], layers: Sequence
     - `.jsonl`: as Google's `extract_features.py`; pooled, a line has `layers` in the place of `features`.
 
     Args:
-        path: its suffix says the format.
+        path: its suffix says the format, in capitals too.
         found: as a `FeatureExtractor` gives them.
         layers: as it was asked for them; they name the columns.
 
@@ -57,15 +57,16 @@ def write_features(path: str | Path, found: Iterable[Features], layers: Sequence
     Reference: google-research/bert, `extract_features.py`
     """
     path = Path(path)
-    if path.suffix not in SUFFIXES:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
         raise ValueError(
             f"features: {path}: the suffix says no format; expected {', '.join(SUFFIXES)}, got {path.suffix!r}. "
             "Name another file."
         )
-    write = {".arrow": _write_arrow, ".npy": _write_npy, ".jsonl": _write_json_lines}[path.suffix]
+    write = {".arrow": _write_arrow, ".npy": _write_npy, ".jsonl": _write_json_lines}[suffix]
     with replacing(path) as part:
         count, starts = write(part, found, list(layers))
-    if path.suffix == ".npy":
+    if suffix == ".npy":
         starts_file(path).unlink(missing_ok=True)  # of every token's vectors that lay here before
     if starts is not None:
         with replacing(starts_file(path)) as part, part.open("wb") as file:
