@@ -1,12 +1,13 @@
 """Directories: what is saved comes back; and the guesses for masked words."""
 
+import dataclasses
 import json
 
 import jax
 import numpy as np
 import pytest
 
-from funcnet import text, weights
+from funcnet import nn, text, weights
 from funcnet.models import bert
 from tests.models.conftest import WORDS
 
@@ -73,6 +74,54 @@ def test_directories_that_do_not_fit(saved, sizes):
     (path / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"holds no weights; expected model\.safetensors or"):
         bert.from_pretrained(path)
+
+
+def test_a_model_cut_by_hand_is_not_saved_under_its_old_config(tmp_path, saved, sizes):
+    _, model, params, state = saved
+    del model.bert.encoder.layer[1:]
+    told = r"encoder\.layer is not .* num_hidden_layers = 3, got 1\. .*`from_pretrained\(…, layers=…\)`, .*layers=1\)"
+    with pytest.raises(ValueError, match=told):
+        bert.save_pretrained(tmp_path / "cut", model, params, state)
+    assert not (tmp_path / "cut").exists()
+    model.config = dataclasses.replace(model.config, num_hidden_layers=1)
+    layers = params["bert"]["encoder"]["layer"]
+    params["bert"]["encoder"]["layer"] = {"0": layers["0"]}
+    state["bert"]["encoder"]["layer"] = {"0": state["bert"]["encoder"]["layer"]["0"]}
+    bert.save_pretrained(tmp_path / "cut", model, params, state)
+    again, read, _ = bert.from_pretrained(tmp_path / "cut", bert.BertForPreTraining)
+    assert again.config.num_hidden_layers == 1
+    jax.tree.map(np.testing.assert_array_equal, read, params)
+
+
+@pytest.mark.parametrize(
+    ("place", "new", "told"),
+    [
+        (
+            "intermediate_act_fn",
+            nn.ReLU(),
+            r"0\.intermediate\.intermediate_act_fn .* gelu, got ReLU\(\)\. .*hidden_act",
+        ),
+        ("intermediate_act_fn", nn.GELU("tanh"), r"expected gelu, got GELU\(approximate='tanh'\)"),
+        ("intermediate_act_fn", nn.PReLU(), r"expected gelu, got PReLU\(num_parameters=1\)"),
+        ("transform_act_fn", "silu", r"cls\.predictions\.transform\.transform_act_fn .*expected gelu, got silu\. "),
+        ("activation", jax.nn.relu, r"bert\.pooler\.activation .*expected tanh, got relu. Give .* that function back"),
+    ],
+)
+def test_an_activation_swapped_by_hand_is_not_saved_under_its_old_config(tmp_path, saved, place, new, told):
+    _, model, params, state = saved
+    for part in model.modules():
+        if place in vars(part):
+            setattr(part, place, new)
+    with pytest.raises(ValueError, match=told):
+        bert.save_pretrained(tmp_path / "swapped", model, params, state)
+
+
+def test_an_activation_written_another_way_is_saved(tmp_path, saved):
+    _, model, params, state = saved
+    model.bert.encoder.layer[1].intermediate.intermediate_act_fn = nn.GELU()
+    model.bert.pooler.activation = "tanh"
+    model.cls.predictions.transform.transform_act_fn = lambda x: jax.nn.gelu(x, approximate=False)
+    bert.save_pretrained(tmp_path / "same", model, params, state)
 
 
 # ------------------------------------------------------------------------------------------------- masked words

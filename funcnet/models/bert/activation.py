@@ -5,11 +5,12 @@ from types import MappingProxyType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from funcnet import functional as F
 from funcnet import nn
 
-__all__ = ["activate", "activation", "shown"]
+__all__ = ["activate", "activation", "called", "computes", "shown"]
 
 
 def _gelu_new(x: jax.Array) -> jax.Array:
@@ -67,8 +68,31 @@ def shown(module: nn.Module, name: str) -> str:
     >>> shown(bert.BertModel(bert.BertConfig.preset("tiny")).pooler, "activation")
     'activation=tanh'
     """
-    function: Any = getattr(module, name)
+    function = getattr(module, name)
+    return "" if isinstance(function, nn.Module) else f"{name}={called(function)}"
+
+
+def called(function: Any) -> str:
+    """The name of an activation, for people.
+
+    >>> called(F.gelu), called("relu"), called(nn.ReLU())
+    ('gelu', 'relu', 'ReLU()')
+    """
+    known = next((name for name, value in _ACTIVATIONS.items() if value is function), None)
+    return str(known or getattr(function, "__name__", function))
+
+
+def computes(function: Any, name: str) -> bool:
+    """Whether an activation is the one of that name, by its values: there are many ways to write one.
+
+    >>> computes(nn.GELU(), "gelu"), computes(nn.GELU("tanh"), "gelu"), computes(nn.PReLU(), "relu")
+    (True, False, False)
+    """
+    x = jnp.linspace(-4.0, 4.0, 33)
     if isinstance(function, nn.Module):
-        return ""
-    known = next((key for key, value in _ACTIVATIONS.items() if value is function), None)
-    return f"{name}={known or getattr(function, '__name__', function)}"
+        if [*function.named_parameters()]:
+            return False
+        y, _ = function.apply({}, {}, x)
+    else:
+        y = activate(function, x)
+    return bool(jnp.allclose(y, activation(name)(x), rtol=0, atol=1e-5))

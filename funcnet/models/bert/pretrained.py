@@ -5,6 +5,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -12,8 +13,11 @@ import numpy as np
 
 from funcnet import nn, tree, weights
 from funcnet.files import write_json
+from funcnet.models.bert.activation import called, computes
 from funcnet.models.bert.configuration import BertConfig
+from funcnet.models.bert.encoder import BertEncoder, BertIntermediate, BertPooler
 from funcnet.models.bert.google import from_google, is_google
+from funcnet.models.bert.heads import BertPredictionHeadTransform
 from funcnet.models.bert.modeling import BertModel
 from funcnet.models.bert.vocabulary_padding import unpad_vocab
 from funcnet.nn.state_dict import entries_of
@@ -27,6 +31,14 @@ _PREFIX = "bert."  # before the names of the encoder in every model that has a h
 _ENCODER = ("embeddings.", "encoder.", "pooler.")
 # What may be missing, or left over, as a whole: everything else is the encoder.
 _HEADS = ("bert.pooler.", "pooler.", "cls.predictions.", "cls.seq_relationship.", "classifier.", "qa_outputs.")
+# Where activations stand, and which; None: the config's.
+_ACTIVATIONS: Mapping[type, tuple[str, str | None]] = MappingProxyType(
+    {
+        BertIntermediate: ("intermediate_act_fn", None),
+        BertPredictionHeadTransform: ("transform_act_fn", None),
+        BertPooler: ("activation", "tanh"),
+    }
+)
 # Buffers that older versions of transformers wrote.
 _BUFFERS = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$")
 
@@ -126,12 +138,14 @@ def save_pretrained(
 
     Raises:
         OSError: the directory cannot be written; the file at fault is as it was.
+        ValueError: the config is not the model's any more, for its layers or an activation were changed by hand.
 
     Reference: transformers.PreTrainedModel.save_pretrained
     """
     path = Path(path)
-    path.mkdir(parents=True, exist_ok=True)
     config: BertConfig = vars(model)["config"]
+    _require_described(model, config)
+    path.mkdir(parents=True, exist_ok=True)
     leaves = {entry.name: (entry.home, entry.layer) for entry in entries_of(model)}
     once: dict[Any, tuple[str, Any]] = {}  # by leaf, not by array: two leaves may hold the same one
     for name, array in model.state_dict(params, state).items():
@@ -141,6 +155,28 @@ def save_pretrained(
         arrays, config = unpad_vocab(arrays, config)
     weights.save(path / _WEIGHTS, arrays, max_shard_size=max_shard_size)
     write_json(path / _CONFIG, config.to_dict(type(model).__name__))
+
+
+def _require_described(model: nn.Module, config: BertConfig) -> None:
+    """Refuses a model that was changed by hand since its config made it: the directory would hold another one."""
+    fits = "the config that fits: `model.config = dataclasses.replace(model.config,"
+    for path, module in model.named_modules():
+        if isinstance(module, BertEncoder) and len(module.layer) != config.num_hidden_layers:
+            raise ValueError(
+                f"bert.save_pretrained: {path}.layer is not what the config says; expected num_hidden_layers = "
+                f"{config.num_hidden_layers}, got {len(module.layer)}. Take layers by `from_pretrained(…, layers=…)`, "
+                f"or give the model {fits} num_hidden_layers={len(module.layer)})`."
+            )
+        if type(module) not in _ACTIVATIONS:
+            continue
+        name, always = _ACTIVATIONS[type(module)]
+        function, wanted = getattr(module, name), always or config.hidden_act
+        if not computes(function, wanted):
+            told = f"{fits} hidden_act=…)`" if always is None else "that function back"
+            raise ValueError(
+                f"bert.save_pretrained: {path}.{name} is not what the config says; expected {wanted}, got "
+                f"{called(function)}. Give the model {told}; a directory knows no other."
+            )
 
 
 class _Renamed(Mapping[str, Any]):
