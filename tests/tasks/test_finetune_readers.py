@@ -94,6 +94,12 @@ TEXTS = [
         {},
         r"no column 'text'; .* got 'It was, to me, fine', 'good'. Name the columns in the first line",
     ),
+    (
+        "sentence,lable\na,b\n",
+        {"names": Columns(text="sentense")},
+        r"no column 'sentense'; .* got 'sentence', 'lable'\. Nearest: 'sentence'\. Name the columns in the first line "
+        r"so; or tell `funcnet finetune` other names, which the model then reads everywhere: --text-column",
+    ),
     ("text,label\na,\n", {}, r"line 2, column 'label': expected a label, got nothing"),
     ("text,label\na,  \n", {}, r"line 2, column 'label': expected a label, got nothing"),
     (
@@ -114,7 +120,7 @@ TEXTS = [
 @pytest.mark.parametrize(("content", "options", "message"), TEXTS)
 def test_what_is_wrong_with_texts_is_named(tmp_path, content, options, message):
     with pytest.raises(ValueError, match=message):
-        read_texts(write(tmp_path, "a.csv", content), Columns(), **options)
+        read_texts(write(tmp_path, "a.csv", content), options.pop("names", Columns()), **options)
 
 
 def test_a_text_that_is_none(tmp_path):

@@ -1,6 +1,7 @@
 """Serving what was fine-tuned: the same answers as `funcnet predict`, and its latency told."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -138,7 +139,11 @@ def test_the_command_tells_the_latency(pretrained, tmp_path, capsys):
     assert [(row["texts"], row["threads"]) for row in rows] == [("texts.txt", 1), ("texts.txt", 2)]
     assert all(0 < row["median"] <= row["p95"] <= row["p99"] and row["answers"] > 0 for row in rows)
     assert run_here("bench", "serve", pretrained, "--lengths", "8", "16", *few) == 0
-    assert "8 tokens" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "8 tokens" in said and "A row has" not in said
+    assert run_here("bench", "serve", pretrained, "--lengths", "8", "64", "80", *few) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "A row has at most 16 tokens, as --seq-len says: 16 were measured for 64, 80." in said
 
 
 @pytest.mark.parametrize("name", ["fill-mask", *TASKS])
@@ -166,6 +171,13 @@ def test_a_bench_that_cannot_be(pretrained, tmp_path, capsys):
     assert "bench serve: --out" in (told := capsys.readouterr().err) and "is the input" in told
     assert run_here("bench", "serve", pretrained, "--file", tmp_path / "none.txt") == 2
     assert "none.txt is not there; expected a file" in capsys.readouterr().err
+    assert run_here("bench", "serve", pretrained, "--seq-len", "999") == 2
+    assert "bench serve: --seq-len; expected 8 to " in (told := capsys.readouterr().err) and "got 999. Choose" in told
+    shutil.copytree(pretrained, tmp_path / "model")
+    config = json.loads((pretrained / "config.json").read_text())
+    (tmp_path / "model/config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
+    assert run_here("bench", "serve", tmp_path / "model") == 2
+    assert (told := capsys.readouterr().err).endswith("got BertModel. Name the task.\n")
     texts.write_bytes(b"fine\nb\xffd\n")
     assert run_here("bench", "serve", pretrained, "--file", texts) == 2
     assert "texts.txt, line 2 is not UTF-8; expected text, got byte 0xff" in capsys.readouterr().err

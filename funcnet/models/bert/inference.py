@@ -259,7 +259,7 @@ def _task(path: Path, config: BertConfig, task: Task | None) -> Task:
     if task is None and not fits:
         raise ValueError(
             f"bert.inference: {path}: the architecture tells no task; expected one of {', '.join(_ARCHITECTURES)}, got "
-            f"{name}. Name it: task=."
+            f"{name}. Name the task."
         )
     if task is not None and fits and task not in fits:
         raise ValueError(

@@ -4,6 +4,7 @@ Columns have names: `text`, `text_b` (the second of a pair) and `label` unless t
 words `tokens` and `tags`; of multiple choice `choices`, a list, or one column each (`choice0`, `ending0`, …).
 """
 
+import difflib
 import math
 import re
 from collections.abc import Sequence
@@ -207,15 +208,16 @@ def _require_columns(table: Table, names: Sequence[str]) -> None:
     missing = [name for name in names if name not in table.columns]
     if missing:
         advice = (
-            "Name the columns in the first line, or train with their names: --text-column, --second-column, "
-            "--label-column"
+            "Name the columns in the first line so; or tell `funcnet finetune` other names, which the model then reads "
+            "everywhere: --text-column, --second-column, --label-column"
             if table.file.suffix.lower() in COLUMNS
             else "Give a .csv, .tsv or .jsonl: lines of text have no columns"
         )
         got = ", ".join(f"{name!r:.40}" for name in table.columns)
+        near = difflib.get_close_matches(missing[0], table.columns, n=1)
         raise ValueError(
             f"read_table: {table.file}, line 1: no column {missing[0]!r}; expected {', '.join(map(repr, names))}, got "
-            f"{got}. {advice}."
+            f"{got}. {f'Nearest: {near[0]!r:.40}. ' if near else ''}{advice}."
         )
 
 

@@ -15,6 +15,7 @@ import tyro
 from funcnet import table
 from funcnet.files import require_folder, require_other, write_json
 from funcnet.models import bert
+from funcnet.models.bert.inference import Task
 from funcnet.train import compilation_cache
 
 __all__ = ["BenchServe", "Latency", "bench_serve", "measure"]
@@ -38,7 +39,7 @@ class BenchServe:
     """a run of `funcnet pretrain` or `finetune`, or a directory of Hugging Face with a vocabulary"""
     file: Path | None = None
     """texts to ask, one a line; without it words are strung together to fill each length"""
-    task: str | None = None
+    task: Task | None = None
     """fill-mask, classify, pairs, regress, tokens, choice or answer; by default as the model's architecture says"""
     lengths: tuple[int, ...] = (16, 64, 128)
     """tokens of the texts, if there is no file"""
@@ -128,13 +129,19 @@ def bench_serve(arguments: BenchServe) -> int:
         require_folder(arguments.out, "bench serve: --out")
         require_other(arguments.out, [arguments.file] if arguments.file else [], "bench serve: --out")
     lines = _lines(arguments.file) if arguments.file else []
+    most = bert.BertConfig.load(arguments.directory).max_position_embeddings
+    if arguments.seq_len is not None and not 8 <= arguments.seq_len <= most:
+        raise ValueError(
+            f"bench serve: --seq-len; expected 8 to {most}, the size of {arguments.directory}'s position table, got "
+            f"{arguments.seq_len}. Choose a length in between."
+        )
     compilation_cache.enable()
     began = time.perf_counter()
     with Progress(transient=True) as bar:
         task = bar.add_task("compiling")
         serve = bert.inference(
             arguments.directory,
-            arguments.task,  # type: ignore[arg-type]
+            arguments.task,
             max_length=arguments.seq_len,
             progress=lambda done, of: bar.update(task, completed=done, total=of),
         )
@@ -152,6 +159,10 @@ def bench_serve(arguments: BenchServe) -> int:
     ]
     print(f"{arguments.directory}: {serve.task}, {len(serve.run.shapes())} programs, ready after {ready:.1f} s")
     print(table.text([head, *rows], left=1))
+    longest = serve.run.longest
+    if not arguments.file and (longer := [str(length) for length in arguments.lengths if length > longest]):
+        source = "as --seq-len says" if arguments.seq_len else "as the model reads"
+        print(f"A row has at most {longest} tokens, {source}: {longest} were measured for {', '.join(longer)}.")
     if arguments.out is not None:
         write_json(arguments.out, {"task": serve.task, "ready": ready, "rows": [vars(one) for one in found]})
     return 0
