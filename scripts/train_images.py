@@ -9,6 +9,7 @@ also the shortest example of a task: `counts` and `make_objective` say what is l
 Letters: B batch, H height, W width, K classes.
 """
 
+import contextlib
 import dataclasses
 import gzip
 import hashlib
@@ -45,6 +46,7 @@ from funcnet.train import (
     draw_report,
     evaluate,
     finish,
+    held,
     is_finished,
     make_eval_step,
     make_step,
@@ -152,11 +154,12 @@ def run(config: Config) -> int:
         ValueError: settings or files are wrong; `RunError` for what concerns the run's directory.
         OSError: a file cannot be read or written.
     """
-    with Interruption() as stop:
+    with Interruption() as stop, contextlib.ExitStack() as stack:
         plan = devices(config)
         training, test = load(config)
         loader = DataLoader(training, config.batch_size, shuffle=True, seed=config.seed, drop_last=True)
         folder = open_run(config.out, config.pinned(), resume=config.resume, writes=WRITES)
+        stack.enter_context(held(folder))
         if is_finished(folder):
             print(f"The run in {folder} has finished: nothing is left to do.")
             return 0

@@ -5,7 +5,9 @@ digest of a corpus, of a vocabulary), and at last that the run finished. What it
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from funcnet.files import read_json, write_json
 from funcnet.train.checkpoints import versions
 from funcnet.train.errors import RunError, cannot_write
 
-__all__ = ["RUN_FILE", "abandon", "configuration", "differences", "finish", "is_finished", "open_run", "pin"]
+__all__ = ["RUN_FILE", "abandon", "configuration", "differences", "finish", "held", "is_finished", "open_run", "pin"]
 
 RUN_FILE = "run.json"
 
@@ -28,7 +30,7 @@ def open_run(
 ) -> Path:
     """Begin a run in `folder`, or go on with the one that is there.
 
-    Call it before anything slow: from here on `--resume` works.
+    Call it before anything slow: from here on `--resume` works. Keep the folder `held` while the run lasts.
 
     Args:
         folder: made when needed.
@@ -42,7 +44,8 @@ def open_run(
 
     Raises:
         RunError: there is a run (or one of `writes`) and `resume` is False; there is none and it is True; the run there
-            has another configuration, whose differences are listed; the folder cannot be written.
+            has another configuration, whose differences are listed; it is a file; it cannot be written; another process
+            runs there.
 
     Example:
         >>> import tempfile
@@ -54,6 +57,9 @@ def open_run(
     """
     folder = Path(folder)
     record = folder / RUN_FILE
+    if file := next((one for one in (folder, *folder.parents) if one.is_file()), None):
+        what = "is a file" if file == folder else f"lies beneath {file}, which is a file"
+        raise RunError(f"train.open_run: {folder} {what}; expected a folder, got none. Choose another --out.")
     if resume:
         if not record.exists():
             raise RunError(
@@ -66,20 +72,53 @@ def open_run(
         ]
         _compare(folder, *sides)
         return folder
-    there = [name for name in (RUN_FILE, *writes) if (folder / name).exists()]
-    if there:
-        run = "a run" if RUN_FILE in there else f"{', '.join(there)}"
-        advice = "Add --resume to go on with it, or take another --out" if RUN_FILE in there else "Take another --out"
-        raise RunError(
-            f"train.open_run: {folder} already holds {run}; expected a new or empty folder, got one with {there[0]}. "
-            f"{advice}."
-        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(record, {"config": dict(config), "facts": {}, "versions": versions(), "finished": False})
+        with held(folder):
+            _require_new(folder, writes)
+            write_json(record, {"config": dict(config), "facts": {}, "versions": versions(), "finished": False})
     except OSError as error:
         raise cannot_write("train.open_run", folder, error) from error
     return folder
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """While the block runs, no other process may: two runs in one folder would write over each other's files.
+
+    The lock is the system's, on the folder itself: it leaves no file, and is gone with the process, however that ends.
+
+    Args:
+        folder: of `open_run`.
+
+    Raises:
+        RunError: another process holds it.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, held(Path(folder)):
+        ...     open_run(folder, {"steps": 100})
+        Traceback (most recent call last):
+        funcnet.train.errors.RunError: train.open_run: ...: another process is running it; expected ...
+    """
+    if sys.platform == "win32":  # has no such lock
+        yield
+        return
+    import fcntl
+
+    with contextlib.ExitStack() as stack:
+        try:
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(
+                f"train.open_run: {folder}: another process is running it; expected a folder where none does, got a "
+                "locked one. Wait for it, or choose another --out."
+            ) from None
+        except OSError:  # a file system without locks, such as some over networks
+            pass
+        yield
 
 
 def configuration(folder: str | Path) -> dict[str, Any] | None:
@@ -136,6 +175,17 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [f"{name} was {was}, now {is_now}" for name, (was, is_now) in shown.items() if was != is_now]
 
 
+def _require_new(folder: Path, writes: Sequence[str]) -> None:
+    there = [name for name in (RUN_FILE, *writes) if (folder / name).exists()]
+    if there:
+        run = "a run" if RUN_FILE in there else f"{', '.join(there)}"
+        advice = "Add --resume to go on with it, or take another --out" if RUN_FILE in there else "Take another --out"
+        raise RunError(
+            f"train.open_run: {folder} already holds {run}; expected a new or empty folder, got one with {there[0]}. "
+            f"{advice}."
+        )
+
+
 def _compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     found = differences(before, now)
     if found:
@@ -167,9 +217,7 @@ def _write(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def _what_is(folder: Path) -> str:
-    if not folder.exists():
-        return "no such folder"
-    return "no folder" if not folder.is_dir() else f"a folder without {RUN_FILE}"
+    return f"a folder without {RUN_FILE}" if folder.exists() else "no such folder"
 
 
 def _flat(config: Any, prefix: str = "") -> dict[str, Any]:

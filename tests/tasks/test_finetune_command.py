@@ -18,6 +18,7 @@ from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.finetuning.data import make_task, prepare, split
 from funcnet.tasks.finetuning.text_task import TextTask
 from funcnet.text import load_tokenizer
+from funcnet.train import held, open_run
 from funcnet.weights import load
 from tests.tasks.command import metrics, run_here
 from tests.tasks.finetuning import all_texts, sentence, write_model, write_task
@@ -176,6 +177,13 @@ def test_a_run_that_has_finished_does_nothing_more(classified, capsys):
     assert "has finished" in capsys.readouterr().out
     assert run_here("finetune", "--resume", "--out", classified, "--seed", 7) == 2
     assert "got another one: seed was 0, now 7." in capsys.readouterr().err
+
+
+def test_two_processes_do_not_run_in_one_folder(model, tmp_path, capsys):
+    config = FinetuningConfig("classify", model, write_task(tmp_path, "classify", 12), tmp_path / "out")
+    out = open_run(config.out, config.recorded())
+    with held(out):
+        assert f"{out}: another process is running it;" in refused(capsys, "finetune", "--resume", "--out", out)
 
 
 def test_a_run_does_not_go_on_with_other_examples(model, tmp_path, capsys):

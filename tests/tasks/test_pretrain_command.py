@@ -15,6 +15,7 @@ import funcnet.tasks.pretraining.phases as phases_module
 import funcnet.tasks.pretraining.run as run_module
 from funcnet.models import bert
 from funcnet.tasks.pretraining import prepare
+from funcnet.train import held
 from funcnet.train.checkpoints import Checkpoints
 from tests.tasks.command import SMALL, metrics, run_here, write_corpus
 
@@ -130,6 +131,13 @@ def test_a_finished_run_says_so(finished, corpus, capsys):
     again = ["pretrain", "--out", finished, "--corpus", corpus, *SMALL, "--steps", 12, "--devices", 1, "--resume"]
     assert run_here(*again) == 0
     assert "has finished" in capsys.readouterr().out
+
+
+def test_two_processes_do_not_run_in_one_folder(finished, capsys):
+    with held(finished):
+        assert run_here("pretrain", "--resume", "--out", finished) == 2
+    assert f"{finished}: another process is running it;" in capsys.readouterr().err
+    assert run_here("pretrain", "--resume", "--out", finished) == 0
 
 
 def test_a_resumed_run_is_as_it_was_where_nothing_is_given_anew(finished, tmp_path, capsys):

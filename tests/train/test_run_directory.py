@@ -1,5 +1,10 @@
 """May a run start there, or go on there; and what is said when not."""
 
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from funcnet import train
@@ -66,9 +71,53 @@ def test_a_record_that_is_none(tmp_path):
             train.open_run(tmp_path, CONFIG, resume=True)
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").write_text("")
+def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
     with pytest.raises(
         train.RunError, match=r"train.open_run: cannot write .*expected a folder with space that may be"
     ):
-        train.open_run(tmp_path / "file" / "run", CONFIG)
+        train.open_run(tmp_path / "run", CONFIG)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("name", ["file", "file/run"])
+def test_a_file_is_no_folder(tmp_path, name, resume):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(train.RunError, match=r"file( is|, which is) a file; expected a folder, got none. Choose ano"):
+        train.open_run(tmp_path / name, CONFIG, resume=resume)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
+def test_one_process_runs_in_a_folder_until_it_dies(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from funcnet import train\n"
+        "with train.held(train.open_run(Path(sys.argv[1]), {})): print('held', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == b"held\n"
+        for start in (lambda: train.open_run(tmp_path, {}), lambda: train.held(tmp_path).__enter__()):
+            with pytest.raises(train.RunError, match=r"another process is running it; .* Wait for it, or choose anot"):
+                start()
+    finally:
+        process.kill()
+        process.communicate()
+    with train.held(train.open_run(tmp_path, {}, resume=True)):
+        assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+    with train.held(tmp_path):  # released
+        pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
+def test_a_file_system_without_locks(tmp_path, monkeypatch):
+    import fcntl
+
+    def none(*_):
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with train.held(train.open_run(tmp_path, {})):
+        pass

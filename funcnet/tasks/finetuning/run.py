@@ -5,6 +5,7 @@
 model.safetensors is at all times the best model so far. Killed at any moment, a run goes on with `resume=True`.
 """
 
+import contextlib
 import json
 import shutil
 import warnings
@@ -44,6 +45,7 @@ from funcnet.train import (
     create,
     draw_report,
     finish,
+    held,
     is_finished,
     make_step,
     open_run,
@@ -74,9 +76,10 @@ def finetune(config: FinetuningConfig) -> int:
         OSError: a file cannot be read or written.
     """
     config.check()
-    with Interruption() as stop:
+    with Interruption() as stop, contextlib.ExitStack() as stack:
         plan = _devices(config)
         folder = open_run(config.out, config.recorded(), resume=config.resume, writes=WRITES)
+        stack.enter_context(held(folder))
         if is_finished(folder) and (folder / MODEL).exists():
             print(f"The run in {folder} has finished: nothing is left to do.")
             return 0

@@ -5,6 +5,7 @@
 Killed at any moment, it goes on with `resume=True` and ends with the same bits.
 """
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
@@ -48,6 +49,7 @@ from funcnet.train import (
     draw_report,
     evaluate,
     finish,
+    held,
     is_finished,
     make_eval_step,
     make_step,
@@ -77,10 +79,11 @@ def pretrain(config: PretrainingConfig) -> int:
         OSError: a file cannot be read or written.
     """
     config.check()
-    with Interruption() as stop:
+    with Interruption() as stop, contextlib.ExitStack() as stack:
         plan = _devices(config)
         model_config = _model_config(config)
         folder = open_run(config.out, config.recorded(), resume=config.resume, writes=WRITES, free=FREE)
+        stack.enter_context(held(folder))
         if is_finished(folder) and (folder / WRITES[0]).exists():
             print(f"The run in {folder} has finished: nothing is left to do.")
             return 0
