@@ -133,7 +133,8 @@ def _nothing_matches(pattern: str, names: list[str], where: str) -> ValueError:
         known.update(dict.fromkeys(".".join(segments[:i]) for i in range(1, len(segments))))
     near = difflib.get_close_matches(pattern, [n for n in known if n], n=4, cutoff=0.3) or list(known)[:4]
     shown = ", ".join(repr(n) for n in near) or "none: there are no names here"
-    return ValueError(f"{where}: pattern {pattern!r} matches nothing. Nearest names: {shown}.")
+    wild = " Only '*' and '**' are wild: give several patterns." if set(pattern) & set("[]{}?") else ""
+    return ValueError(f"{where}: pattern {pattern!r} matches nothing. Nearest names: {shown}.{wild}")
 
 
 def select(patterns: Patterns, names: Iterable[str], *, covers: bool = True, where: str = "tree.select") -> list[str]:

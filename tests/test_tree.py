@@ -120,6 +120,16 @@ def test_a_name_that_is_simply_wrong_is_not_taken_for_a_layer():
         tree.select("layer.weight", STACKED)
 
 
+def test_a_pattern_of_a_shell_is_told_what_is_wild():
+    names = ["encoder.layer.0", "encoder.layer.1"]
+    for pattern in ("encoder.layer.[0-2]", "encoder.layer.{0,1}", "encoder.layer.?"):
+        said = r"matches nothing\. Nearest names: .*\. Only '\*' and '\*\*' are wild: give several patterns\.$"
+        with pytest.raises(ValueError, match=said):
+            tree.select(pattern, names)
+    with pytest.raises(ValueError, match=r"Nearest names: 'encoder\.layer\.1', [^:]*\.$"):
+        tree.select("encoder.layer.2", names)
+
+
 def test_assign_the_last_match_wins():
     values = {"**": 1, "encoder": 2, "encoder.0": 3, "head.bias": 4}
     assert list(tree.assign(values, NAMES, 0).values()) == [1, 2, 3, 3, 2, 1, 4]

@@ -178,7 +178,8 @@ def _csv_records(path: Path, text: str, sign: str) -> Iterator[tuple[int, list[s
 
 
 def _broken_quote(text: str, begin: int, sign: str) -> tuple[int, int, str]:
-    """(line, character, what is wrong) of the first wrong quote in the record that begins at a line."""
+    """(line, character, what is wrong) of the first wrong quote in the record that begins at a line; of a cell that
+    began on another line, that one too."""
     start = 0
     for _ in range(begin - 1):
         start = text.index("\n", start) + 1
@@ -193,7 +194,10 @@ def _broken_quote(text: str, begin: int, sign: str) -> tuple[int, int, str]:
                 inside = False
                 after = text[place + 1 : place + 2]
                 if after not in ("", sign, "\n"):
-                    return *_line_and_column(text, place + 1), f"{after!r} behind the closing quote"
+                    line, column = _line_and_column(text, place + 1)
+                    first, character = _line_and_column(text, opened)
+                    of = f" of what opens in line {first}, character {character}" if first < line else ""
+                    return line, column, f"{after!r} behind the closing quote{of}"
         elif letter == '"' and at_start:
             inside, opened = True, place
         at_start = not inside and letter in (sign, "\n")
