@@ -73,27 +73,40 @@ def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str)
         where: the directory, for the message.
 
     Raises:
-        ValueError: a token would have another id than told, or is named without one.
+        ValueError: a token would have another id than told, or is named without one; a file is not as it should be.
     """
-    told = settings.get("added_tokens_decoder")
-    tokens = {int(index): dict(token) for index, token in told.items()} if isinstance(told, dict) else {}
     known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
-    for index, fields in sorted(tokens.items()):
-        content, first = fields["content"], tokenizer.get_vocab_size()
-        if content in known:
+    for index, token in _added(settings, where):
+        first = tokenizer.get_vocab_size()
+        if token.content in known:
             continue
-        if tokenizer.token_to_id(content) is None and index != first:
+        if tokenizer.token_to_id(token.content) is None and index != first:
             raise ValueError(
-                f"load_tokenizer: {where}: the added token {content!r} does not follow the vocabulary; expected id "
-                f"{first}, got {index}. Put the files there that the model was trained with."
+                f"load_tokenizer: {where}: the added token {token.content!r} does not follow the vocabulary; expected "
+                f"id {first}, got {index}. Put the files there that the model was trained with."
             )
-        tokenizer.add_tokens([AddedToken(**{name: value for name, value in fields.items() if name != "__type"})])
+        tokenizer.add_tokens([token])
     for token in map(_content, _list(settings, "additional_special_tokens")):
         if token is not None and tokenizer.token_to_id(token) is None:
             raise ValueError(
                 f"load_tokenizer: {where}: an additional special token is not in the vocabulary; expected all of them "
                 f"there, got {token!r} without an id. Add it to the vocabulary, or take it out of the settings."
             )
+
+
+def _added(settings: Mapping[str, object], where: str) -> list[tuple[int, AddedToken]]:
+    told = settings.get("added_tokens_decoder") or {}
+    try:
+        tokens = {
+            int(index): AddedToken(**{name: value for name, value in token.items() if name != "__type"})
+            for index, token in told.items()  # type: ignore[attr-defined]
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(
+            f"load_tokenizer: {where}: the added tokens are not as they should be; expected ids and tokens, got "
+            f"{told!r:.80}. Mend added_tokens.json or tokenizer_config.json."
+        ) from None
+    return sorted(tokens.items(), key=lambda item: item[0])
 
 
 def _read(file: Path) -> dict[str, object]:

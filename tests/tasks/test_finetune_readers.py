@@ -64,7 +64,7 @@ TABLES = [
     ("a.csv", 'text;label\n"a";b\n"c" d;e\n', r"line 3, character 4: wrong quoting; .* before a semicolon or"),
     ("a.csv", 'text,label\na,b\n"c" d,e\n', r"a.csv, line 3, character 4: wrong quoting; .*' ' behind the clo"),
     ("a.csv", 'text,label\n"a,b\nc,d\n', r"a.csv, line 2, character 1: wrong quoting; .* a quote that never closes"),
-    ("a.csv", 'text,label\na,"b\nc,d\n"e",f\n', r"line 4, character 2: .* 'e' .* of what opens in line 2, character 3\."),
+    ("a.csv", 'text,label\na,"b\nc,d\n"e",f\n', r"line 4, character 2: .* of what opens in line 2, character 3\. Do"),
     ("a.csv", 'text,label\na,"c" d\n', r"line 2, character 6: .*' ' behind the closing quote\. Double"),
     ("a.csv", b"text,label\nok,x\ncaf\xe9,y\n", r"a.csv, line 3, byte 4: not UTF-8; .* got byte 0xe9"),
     ("a.csv", "text,text\na,b\n", r"line 1: column 'text' is there twice"),

@@ -118,6 +118,13 @@ def test_an_additional_special_token_without_an_id_is_refused(directory):
         load_tokenizer(directory)
 
 
+@pytest.mark.parametrize("told", [["[NEW]"], {"x": {"content": "[NEW]"}}, {"99": "[NEW]"}])
+def test_added_tokens_that_cannot_be(directory, told):
+    tell(directory, added_tokens_decoder=told)
+    with pytest.raises(ValueError, match=r"tokens are not as they should be; expected ids and tokens, got [{\[]"):
+        load_tokenizer(directory)
+
+
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"])
 def test_a_broken_file_is_named(directory, name):
     (directory / name).write_text("{")
