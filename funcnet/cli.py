@@ -20,7 +20,7 @@ from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
 from funcnet.tasks.pretraining.data_settings import BuildData
 from funcnet.tasks.serving.bench import BenchServe
-from funcnet.train.run_directory import configuration
+from funcnet.train.run_directory import began_in, configuration
 
 __all__ = ["main"]
 
@@ -257,6 +257,19 @@ def _as_it_was(arguments: list[str]) -> Any:
     return kind(out=out, **values)
 
 
+def _meant_from(command: Any, before: Any) -> str:
+    """Of a resumed run: which remembered path is not there, and from which folder it was meant; else empty."""
+    names = [field.name for field in dataclasses.fields(command) if field.name != "out"]
+    values = [(name, getattr(command, name)) for name in names if getattr(command, name) == getattr(before, name)]
+    for name, value in values:
+        for path in value if isinstance(value, tuple) else (value,):
+            if isinstance(path, Path) and not path.is_absolute() and not path.exists():
+                folder = began_in(command.out)
+                if folder != os.getcwd():
+                    return f" The run's --{name} {path} was meant from {folder}: go there first."
+    return ""
+
+
 def _is_of_paths(hint: Any) -> bool:
     return hint is Path or any(map(_is_of_paths, get_args(hint)))
 
@@ -315,6 +328,7 @@ def main(arguments: list[str] | None = None) -> None:
         SystemExit: always; 0 when done, 2 when something given is wrong, 130 or 143 after a signal, 141 where nobody
             reads what is printed.
     """
+    before = command = None
     try:
         before = _as_it_was(sys.argv[1:] if arguments is None else arguments)
         command = tyro.cli(
@@ -336,7 +350,8 @@ def main(arguments: list[str] | None = None) -> None:
     except (ValueError, OSError) as error:
         if os.environ.get("FUNCNET_TRACEBACK"):
             raise
-        print(f"funcnet: {_in_words(error)}", file=sys.stderr)
+        more = "" if before is None or command is None else _meant_from(command, before)
+        print(f"funcnet: {_in_words(error)}{more}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
         code = 130

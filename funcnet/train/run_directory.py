@@ -15,7 +15,18 @@ from funcnet.files import read_json, write_json
 from funcnet.train.checkpoints import versions
 from funcnet.train.errors import RunError, cannot_write
 
-__all__ = ["RUN_FILE", "abandon", "configuration", "differences", "finish", "held", "is_finished", "open_run", "pin"]
+__all__ = [
+    "RUN_FILE",
+    "abandon",
+    "began_in",
+    "configuration",
+    "differences",
+    "finish",
+    "held",
+    "is_finished",
+    "open_run",
+    "pin",
+]
 
 RUN_FILE = "run.json"
 
@@ -76,7 +87,8 @@ def open_run(
         folder.mkdir(parents=True, exist_ok=True)
         with held(folder):
             _require_new(folder, writes)
-            write_json(record, {"config": dict(config), "facts": {}, "versions": versions(), "finished": False})
+            facts = {"began_in": os.getcwd(), "facts": {}, "versions": versions(), "finished": False}
+            write_json(record, {"config": dict(config), **facts})
     except OSError as error:
         raise cannot_write("train.open_run", folder, error) from error
     return folder
@@ -130,18 +142,32 @@ def configuration(folder: str | Path) -> dict[str, Any] | None:
     return _record(Path(folder))["config"] if (Path(folder) / RUN_FILE).exists() else None
 
 
-def pin(folder: Path, facts: Mapping[str, Any]) -> None:
+def began_in(folder: str | Path) -> str:
+    """The folder that the relative paths in a run's settings are meant from; runs of older releases do not tell it."""
+    return str(_record(Path(folder)).get("began_in", "the folder that it began in"))
+
+
+def pin(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, str] = {}) -> None:
     """Record what was found out only after the start; a resumed run must find the same.
 
     Args:
         folder: of `open_run`.
         facts: such as {"corpus": digest}.
+        sources: the file that a fact is of, where it is one.
 
     Raises:
-        RunError: the run began with others, which are listed.
+        RunError: the run began with others, which are listed, or their files named.
     """
     record = _record(folder)
     known = {name: value for name, value in record["facts"].items() if name in facts}
+    changed = dict.fromkeys(
+        sources[name] for name in known if name in sources and differences({"": known[name]}, {"": facts[name]})
+    )
+    if changed:
+        raise RunError(
+            f"train.pin: {folder}; expected the files that the run began with, got others: {' and '.join(changed)} "
+            "changed since. Restore what was there, or begin anew with another --out."
+        )
     _compare(folder, known, {name: value for name, value in facts.items() if name in known})
     if len(known) < len(facts):
         _write(folder, {**record, "facts": {**record["facts"], **facts}})

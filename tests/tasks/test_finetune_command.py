@@ -4,6 +4,7 @@ elsewhere, runs stop and go on, and what is wrong is said."""
 import csv
 import json
 import shutil
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -186,6 +187,26 @@ def test_two_processes_do_not_run_in_one_folder(model, tmp_path, capsys):
         assert f"{out}: another process is running it;" in refused(capsys, "finetune", "--resume", "--out", out)
 
 
+def test_a_path_that_is_meant_from_another_folder(model, tmp_path, monkeypatch, capsys):
+    write_task(tmp_path, "classify", 12)
+    monkeypatch.chdir(tmp_path)
+    config = FinetuningConfig("classify", model, Path("train.csv"), tmp_path / "out")
+    record = open_run(config.out, config.recorded()) / "run.json"
+    (tmp_path / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "deep")
+    resume = ["finetune", "--resume", "--out", tmp_path / "out"]
+    told = "train.csv is not there; expected a file, got nothing. Check the path. The run's --train train.csv was meant"
+    assert f"{told} from {tmp_path}: go there first." in refused(capsys, *resume)
+    known = json.loads(record.read_text())
+    del known["began_in"]  # as older releases wrote it
+    record.write_text(json.dumps(known))
+    assert f"{told} from the folder that it began in: go there first." in refused(capsys, *resume)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.csv").unlink()
+    record.write_text(json.dumps(known | {"began_in": str(tmp_path)}))
+    assert "was meant" not in refused(capsys, *resume)
+
+
 def test_a_run_does_not_go_on_with_other_examples(model, tmp_path, capsys):
     train, out = write_task(tmp_path, "classify", 12), tmp_path / "out"
     more = ["--epochs", "1", "--split", "0"]
@@ -195,7 +216,8 @@ def test_a_run_does_not_go_on_with_other_examples(model, tmp_path, capsys):
     train.write_text(train.read_text() + "more soup,good\n")
     capsys.readouterr()
     assert finetune("classify", model, train, out, *more, "--resume") == 2
-    assert "digest of the training examples was" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"began with, got others: {train} (or the vocabulary in {model}) changed since. Restore what was" in said
 
 
 @slow

@@ -15,7 +15,8 @@ import funcnet.tasks.pretraining.phases as phases_module
 import funcnet.tasks.pretraining.run as run_module
 from funcnet.models import bert
 from funcnet.tasks.pretraining import prepare
-from funcnet.train import held
+from funcnet.tasks.pretraining.configuration import PretrainingConfig
+from funcnet.train import held, open_run, pin
 from funcnet.train.checkpoints import Checkpoints
 from tests.tasks.command import SMALL, metrics, run_here, write_corpus
 
@@ -138,6 +139,15 @@ def test_two_processes_do_not_run_in_one_folder(finished, capsys):
         assert run_here("pretrain", "--resume", "--out", finished) == 2
     assert f"{finished}: another process is running it;" in capsys.readouterr().err
     assert run_here("pretrain", "--resume", "--out", finished) == 0
+
+
+def test_a_corpus_that_was_changed_is_named(corpus, tmp_path, capsys):
+    small = {"seq_len": 32, "vocab_size": 200, "batch_size": 8, "passes": 2, "devices": 1}
+    config = PretrainingConfig(out=tmp_path / "out", corpus=(corpus,), **small)
+    pin(open_run(config.out, config.recorded()), {"corpus": "of another text"})
+    assert run_here("pretrain", "--resume", "--out", config.out) == 2
+    told = f"expected the files that the run began with, got others: {corpus} changed since. Restore what was there"
+    assert told in capsys.readouterr().err
 
 
 def test_a_resumed_run_is_as_it_was_where_nothing_is_given_anew(finished, tmp_path, capsys):

@@ -56,6 +56,8 @@ def test_another_configuration_is_listed(tmp_path):
     train.pin(tmp_path, {"corpus": "ab12"})
     with pytest.raises(train.RunError, match="corpus was 'ab12', now 'ff00'"):
         train.pin(tmp_path, {"corpus": "ff00"})
+    with pytest.raises(train.RunError, match=r"the files that .* got others: a.txt changed since. Restore what"):
+        train.pin(tmp_path, {"corpus": "ff00", "more": 1}, {"corpus": "a.txt", "more": "b.txt"})
 
 
 def test_tuples_are_lists_in_a_file():

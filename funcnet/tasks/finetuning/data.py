@@ -56,6 +56,13 @@ class Prepared:
             f"digest of the {name} examples": _digest(part.rows) for name, part in parts.items() if part is not None
         }
 
+    def sources(self, config: FinetuningConfig) -> dict[str, str]:
+        """The file that each digest is of."""
+        train, validation = _files(config)
+        told = f"{train} (or the vocabulary in {config.model})"
+        files = {"training": told, "validation": validation or told, "test": config.test}
+        return {f"digest of the {name} examples": str(file) for name, file in files.items()}
+
 
 def prepare(config: FinetuningConfig) -> Prepared:
     """Reads the files, learns the classes, holds out the validation examples, and encodes all.

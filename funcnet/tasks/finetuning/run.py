@@ -91,7 +91,7 @@ def finetune(config: FinetuningConfig) -> int:
             if not config.resume:
                 abandon(folder)
             raise
-        pin(folder, data.fingerprint())
+        pin(folder, data.fingerprint(), data.sources(config))
         for seed, out in _seeds(config, folder):
             if not (out / "eval.json").exists() and not run.one(seed, out):
                 print("Stopped; what was done is saved. Go on with --resume.")

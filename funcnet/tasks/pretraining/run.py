@@ -103,7 +103,7 @@ def pretrain(config: PretrainingConfig) -> int:
         if stop.requested:
             print("Stopped before the first step: nothing was lost. Go on with --resume.")
             return stop.exit_code
-        pin(folder, data.fingerprint)
+        pin(folder, data.fingerprint, _sources(config))
         with Checkpoints(folder / "checkpoints", keep=config.keep, best_metric="eval_loss") as checkpoints:
             outcome = run.train(checkpoints, stop)
         if stop.requested:
@@ -113,6 +113,14 @@ def pretrain(config: PretrainingConfig) -> int:
         run.conclude(outcome)
         finish(folder)
         return 0
+
+
+def _sources(config: PretrainingConfig) -> dict[str, str]:
+    """Where what `pin` records comes from."""
+    if config.data is not None:
+        return dict.fromkeys(("corpus", "vocabulary"), str(config.data))
+    corpus = {} if config.corpus is None else {"corpus": ", ".join(map(str, config.corpus))}
+    return corpus | ({} if config.vocab is None else {"vocabulary": str(config.vocab)})
 
 
 # ------------------------------------------------------------------------------------------ before anything is read
