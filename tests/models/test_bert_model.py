@@ -154,6 +154,22 @@ def test_inputs_that_do_not_fit(model, start):
         model.apply(*start, jnp.ones((1, 5)))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
+@pytest.mark.parametrize("as_array", [np.asarray, jnp.asarray])
+def test_an_additive_mask_is_not_read_inverted(model, start, batch, dtype, as_array):
+    """0 shows and -1e9 hides: refused where it is seen, NaN under jit; what the message says to write is right."""
+    run = lambda mask: model.apply(*start, batch["input_ids"], mask)[0][0]
+    shown = batch["attention_mask"]
+    expected, added = run(shown), as_array(np.where(shown, 0, -1e9).astype(dtype))
+    for mask in (added, added[:, None].repeat(20, axis=1)):
+        with pytest.raises(ValueError, match=r"neither 0 nor 1; .* got -\S+\. Of an additive .* `mask == 0`"):
+            run(mask)
+        assert np.isnan(jax.jit(run)(mask)[1:]).all()
+    np.testing.assert_array_equal(run(added == 0), expected)
+    for one in (run, jax.jit(run)):
+        np.testing.assert_allclose(one(as_array(shown.astype(dtype))), expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "layers", "width", "heads"),
     [

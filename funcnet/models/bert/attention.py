@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from funcnet import functional as F
 from funcnet import nn
+from funcnet.functional import checks
 from funcnet.models.bert.configuration import BertConfig
 
 __all__ = ["BertAttention", "attend", "attention_bias"]
@@ -26,10 +28,11 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
         dtype: of the scores.
 
     Returns:
-        (B, 1, 1 or Q, K), zero or the lowest number of `dtype`; None for None.
+        (B, 1, 1 or Q, K), zero or the lowest number of `dtype`; None for None. NaN where a float in the mask is neither
+        0 nor 1 and its value was not known, as under `jit`.
 
     Raises:
-        ValueError: another rank.
+        ValueError: another rank; floats other than 0 and 1: an additive mask, whose zeros show, would be read inverted.
 
     >>> attention_bias(jnp.array([[1, 0]]), jnp.float32)
     Array([[[[ 0.0000000e+00, -3.4028235e+38]]]], dtype=float32)
@@ -42,7 +45,17 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
             f"{attention_mask.shape}. Reshape it."
         )
     shown = attention_mask[:, None, None, :] if attention_mask.ndim == 2 else attention_mask[:, None]
-    return jnp.where(shown.astype(bool), 0.0, jnp.finfo(dtype).min).astype(dtype)
+    bias = jnp.where(shown.astype(bool), 0.0, jnp.finfo(dtype).min).astype(dtype)
+    if not jnp.issubdtype(attention_mask.dtype, jnp.floating):
+        return bias
+    if isinstance(attention_mask, np.ndarray) or checks.known(attention_mask):
+        numbers = np.asarray(attention_mask)
+        if (strange := numbers[(numbers != 0) & (numbers != 1)]).size:
+            raise ValueError(
+                "attention_bias: attention_mask holds what is neither 0 nor 1; expected 1 for what is attended to, got "
+                f"{float(strange.flat[0]):g}. Of an additive mask (0 and -1e9) write `mask == 0`."
+            )
+    return jnp.where((shown == 0) | (shown == 1), bias, jnp.nan)
 
 
 def attend(

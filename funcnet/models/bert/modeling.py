@@ -41,7 +41,8 @@ class BertModel(nn.Module):
 
     Call:
         - input_ids (B, T): integers below `vocab_size`.
-        - attention_mask (B, T), or (B, T, T): 1 or True for what is attended to; None: everything.
+        - attention_mask (B, T), or (B, T, T): 1 or True for what is attended to; None: everything. No additive mask,
+          whose zeros are attended to: floats other than 0 and 1 are refused, and under `jit` give NaN.
         - token_type_ids (B, T): which of the two sentences; None: all the first.
         - position_ids (B, T) or (T,): None: 0, 1, ….
         - output_attentions, output_hidden_states: static.
@@ -53,7 +54,8 @@ class BertModel(nn.Module):
         N + 1 hidden states (B, T, D), the embeddings' output first; a tuple of the N layers' weights (B, H, T, T).
 
     Raises:
-        ValueError: a sequence longer than the position table; wrong ranks; randomness without `rng` in training.
+        ValueError: a sequence longer than the position table; wrong ranks; an additive mask; randomness without `rng`
+            in training.
 
     Differs from transformers: gives plain tuples. Starts from the truncated normal of Google's BERT (at two standard
     deviations), where transformers draws from the whole one.
