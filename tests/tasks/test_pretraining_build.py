@@ -234,6 +234,12 @@ def refused(folder, settings, error=ValueError, **more):
     return str(caught.value)
 
 
+def test_a_file_is_no_folder(corpus, tmp_path):
+    (tmp_path / "file").touch()
+    said = refused(tmp_path / "file", settings_of(corpus), NotADirectoryError)
+    assert said == f"data build: --out {tmp_path / 'file'}; expected a folder, got a file. Name another --out."
+
+
 def test_another_corpus_or_other_settings(built, corpus, tmp_path):
     folder = tmp_path / "data"
     shutil.copytree(built, folder)

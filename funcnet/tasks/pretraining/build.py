@@ -93,12 +93,14 @@ def build(
     settings.check()
     if processes < 1:
         raise ValueError(f"data build: --processes; expected at least 1, got {processes}.")
+    folder = Path(folder)
+    if folder.is_file():
+        raise NotADirectoryError(f"data build: --out {folder}; expected a folder, got a file. Name another --out.")
     given = None
     if settings.vocab is not None:
         given = load_tokenizer(settings.vocab, lower_case=False if settings.cased else None)
     if corpus is None:
         corpus = open_corpus(settings.corpus, documents=settings.documents, field=settings.field)
-    folder = Path(folder)
     created = not folder.exists()
     with alone(folder, progress), Workers(processes) as workers:
         begun = read_manifest(folder) is not None
