@@ -28,6 +28,15 @@ def read_settings(directory: Path) -> dict[str, object]:
 
     Raises:
         ValueError: a file is no JSON, or one of the five special tokens has another name.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "tokenizer_config.json").write_text('{"do_lower_case": false}')
+        ...     read_settings(Path(folder))["do_lower_case"]
+        False
+
+    Reference: `transformers.PreTrainedTokenizerBase.from_pretrained`
     """
     settings = _read(directory / "tokenizer_config.json")
     if "added_tokens_decoder" not in settings:
@@ -53,6 +62,15 @@ def apply_settings(tokenizer: Tokenizer, settings: Mapping[str, object]) -> None
     Args:
         tokenizer: changed in place, if its normaliser is BERT's.
         settings: as from `read_settings`. Those of a plain `PreTrainedTokenizerFast` change nothing in transformers.
+
+    Example:
+        >>> from funcnet.text import train_wordpiece
+        >>> tokenizer = train_wordpiece(["aa ab"] * 2, vocab_size=9)
+        >>> apply_settings(tokenizer, {"do_lower_case": False})
+        >>> tokenizer.normalizer.normalize_str("Ab")
+        'Ab'
+
+    Reference: `transformers.BertTokenizerFast.__init__`
     """
     state = json.loads(tokenizer.to_str())["normalizer"] or {}
     if state.pop("type", None) != "BertNormalizer" or settings.get("tokenizer_class") == "PreTrainedTokenizerFast":
@@ -74,6 +92,14 @@ def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str)
 
     Raises:
         ValueError: a token would have another id than told, or is named without one; a file is not as it should be.
+
+    Example:
+        >>> from funcnet.text import train_wordpiece
+        >>> tokenizer = train_wordpiece(["aa ab"] * 2, vocab_size=9)
+        >>> size = tokenizer.get_vocab_size()
+        >>> add_tokens(tokenizer, {"added_tokens_decoder": {str(size): {"content": "[NEW]"}}}, "here")
+        >>> tokenizer.encode("[NEW]").ids[1] == size
+        True
     """
     known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
     for index, token in _added(settings, where):
