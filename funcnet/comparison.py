@@ -4,6 +4,9 @@ Both run once on the same numbers, and every module's output is compared, then t
 then those of the parameters, then the buffers. A difference is the largest absolute one over the largest entry of
 torch's tensor; a module's own parameters share that entry, for the gradient of a bias before BatchNorm is zero by
 mathematics and noise on both sides. Where torch has no gradient, behind `detach` or of a frozen parameter, it is zero.
+Of modules inside the values count, not their form: arrays that one side alone gives behind the others, and leading
+dimensions of 1, are noted, and what came of them shows in the modules after. The root's output has torch's form or
+differs.
 torch itself is not imported: whoever has a torch module has imported it.
 """
 
@@ -265,9 +268,12 @@ def _rows(module: Any, torchs: _Run, ours: _Run) -> Iterator[Row]:
         if call not in ours.outputs:
             yield Row(call, kinds[name], None, None, *after, "funcnet did not call it")
             continue
+        form = _values if name else list
         pairs = zip(ours.gradients[call], torchs.gradients[call], strict=False)
-        seen = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
-        forward = _difference(ours.outputs[call], torchs.outputs[call])
+        seen = [(*form([mine]), *form([theirs])) for mine, theirs in pairs if mine is not None and theirs is not None]
+        both = min(len(ours.outputs[call]), len(torchs.outputs[call])) if name else 0
+        mine, theirs = (form(run.outputs[call][: both or None]) for run in (ours, torchs))
+        forward = _difference(mine, theirs)
         backward = _difference([mine for mine, _ in seen], [theirs for _, theirs in seen]) if seen else None
         shapes = [[a.shape for a in run.outputs[call]] for run in (ours, torchs)]
         note = f"shapes {shapes[0]}, torch {shapes[1]}" if shapes[0] != shapes[1] else ""
@@ -275,6 +281,11 @@ def _rows(module: Any, torchs: _Run, ours: _Run) -> Iterator[Row]:
     for call in ours.outputs:
         if call not in torchs.outputs:
             yield Row(call, "", None, None, None, None, "torch did not call it")
+
+
+def _values(arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """The arrays without leading dimensions of 1, which broadcast."""
+    return [a.reshape(a.shape[next((i for i, size in enumerate(a.shape) if size != 1), a.ndim) :]) for a in arrays]
 
 
 def _worst(names: list[str], torchs: dict[str, np.ndarray], ours: dict[str, np.ndarray]) -> float | None:

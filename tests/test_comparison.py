@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+import transformers
 
 import funcnet
 from funcnet import functional as F
 from funcnet import nn
+from funcnet.models import bert
 from funcnet.models.resnet import resnet18
 from tests.models.torch_resnet import resnet18 as torch_resnet18
 
@@ -74,6 +76,55 @@ def test_the_first_module_that_differs_is_named(wrong, first):
     if wrong == {"twice": False}:
         assert [row.note for row in found.rows if row.name == "out:1"] == ["funcnet did not call it"]
     assert found.to_dataframe()["forward"].max() > 1e-5 or first == "bn"
+
+
+def test_inside_the_values_count_and_the_form_is_noted():
+    """A leading dimension of 1, and an array more, are no difference inside a model; in its own output they are."""
+
+    def part(lib, more, leading, scale=1.0):
+        class Part(lib.Module):
+            def forward(self, x):
+                x = scale * (x[None] if leading else x)
+                return (x, x + 1) if more else x
+
+        return Part()
+
+    def whole(lib, inner):
+        class Whole(lib.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc, self.inner = lib.Linear(3, 4), inner
+
+            def forward(self, x):
+                out = self.inner(self.fc(x))
+                return (out[0] if isinstance(out, tuple) else out).reshape(4, 4)
+
+        return Whole()
+
+    theirs = whole(torch.nn, part(torch.nn, False, False))
+    found = {}
+    for form in [(False, False), (True, False), (False, True), (True, True), (True, True, 1.5)]:
+        net = whole(nn, part(nn, *form))
+        found[form] = funcnet.compare(theirs, net, *net.load_state_dict(theirs.state_dict()), X)
+    notes = {form: next(row.note for row in one.rows if row.name == "inner") for form, one in found.items()}
+    assert [one.first for one in found.values()] == [None, None, None, None, "inner"]
+    assert notes[True, False] == "shapes [(4, 4), (4, 4)], torch [(4, 4)]" and not notes[False, False]
+    assert notes[False, True] == "shapes [(1, 4, 4)], torch [(4, 4)]"
+    alone = funcnet.compare(part(torch.nn, False, False), part(nn, False, True), {}, {}, X)
+    assert alone.first == "" and alone.rows[-1].forward == float("inf")
+
+
+@pytest.mark.parametrize("cls", ["BertModel", "BertForPreTraining"])
+def test_the_librarys_own_bert_is_transformers(cls):
+    sizes = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 48, "max_position_embeddings": 24}
+    torch.manual_seed(0)
+    theirs = getattr(transformers, cls)(transformers.BertConfig(**sizes)).eval()
+    net = getattr(bert, cls)(bert.BertConfig(**sizes))
+    ids = np.random.default_rng(0).integers(5, 97, (2, 13)).astype(np.int32)
+    mask = (np.arange(13) < [[13], [8]]).astype(np.int32)
+    found = funcnet.compare(theirs, net, *net.load_state_dict(theirs.state_dict()), ids, mask)
+    assert found.ok, found
 
 
 def test_weights_that_were_never_loaded_are_told_before_the_layers():
