@@ -1,5 +1,8 @@
 """BERT beyond parity: masked positions, dropout, precision, its start, its errors, its config."""
 
+import inspect
+import pydoc
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -241,3 +244,11 @@ def test_configs_of_other_models(tmp_path):
             bert.BertConfig.load(tmp_path)
     with pytest.raises(ValueError, match=r"hidden_act is not known; expected one of gelu, .*, got 'mish'"):
         activation("mish")
+
+
+def test_help_lists_what_the_package_holds():
+    """`help` passes over what a package imports, unless `__all__` names it."""
+    told = pydoc.render_doc(bert, renderer=pydoc.plaintext)
+    modules = {name for name, value in vars(bert).items() if inspect.ismodule(value)} - {"losses"}
+    assert set(bert.__all__) == {name for name in vars(bert) if name[0] != "_"} - modules
+    assert "class BertForPreTraining(" in told and "from_pretrained(path" in told and "quick_start(" in told

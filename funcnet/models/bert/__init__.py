@@ -18,3 +18,26 @@ from funcnet.models.bert.pretrained import from_pretrained, save_pretrained
 from funcnet.models.bert.question_answering import BertForQuestionAnswering
 from funcnet.models.bert.start import QUICK_START_RATES, quick_start
 from funcnet.models.bert.vocabulary_padding import pad_vocab, unpad_vocab
+
+__all__ = [
+    "PRESETS",
+    "QUICK_START_RATES",
+    "BertConfig",
+    "BertForMaskedLM",
+    "BertForMultipleChoice",
+    "BertForNextSentencePrediction",
+    "BertForPreTraining",
+    "BertForQuestionAnswering",
+    "BertForSequenceClassification",
+    "BertForTokenClassification",
+    "BertModel",
+    "Guess",
+    "Inference",
+    "from_pretrained",
+    "inference",
+    "losses",
+    "pad_vocab",
+    "quick_start",
+    "save_pretrained",
+    "unpad_vocab",
+]
