@@ -13,3 +13,19 @@ from funcnet.data.joined import Joined
 from funcnet.data.loader import DataLoader
 from funcnet.data.prefetch import Prefetcher
 from funcnet.data.tfrecord import read_examples, write_examples
+
+__all__ = [
+    "ArrayDataset",
+    "DataLoader",
+    "Dataset",
+    "Joined",
+    "Prefetcher",
+    "draw_bits",
+    "permute",
+    "read_columns",
+    "read_examples",
+    "to_integers",
+    "to_uniform",
+    "write_columns",
+    "write_examples",
+]

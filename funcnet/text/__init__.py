@@ -21,3 +21,24 @@ from funcnet.text.wordpiece import (
     truncating,
     vocabulary,
 )
+
+__all__ = [
+    "SPECIAL_TOKENS",
+    "BulkTokenizer",
+    "Corpus",
+    "Document",
+    "default_corpus",
+    "is_lower_case",
+    "load_tokenizer",
+    "open_corpus",
+    "plain_text",
+    "read_corpus",
+    "require_fit",
+    "save_tokenizer",
+    "special_ids",
+    "split_paragraphs",
+    "split_sentences",
+    "train_wordpiece",
+    "truncating",
+    "vocabulary",
+]
