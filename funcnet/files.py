@@ -1,13 +1,25 @@
-"""Files that are there whole or not at all, whatever kills the process that writes them."""
+"""Files that are there whole or not at all, whatever kills the process that writes them; folders for one at a time."""
 
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "replacing", "require_folder", "require_other", "sync", "write_json", "wrong_json"]
+__all__ = [
+    "lock_folder",
+    "read_json",
+    "replacing",
+    "require_folder",
+    "require_other",
+    "sync",
+    "write_json",
+    "wrong_json",
+]
+
+POLL = 0.2  # seconds between looks at whether a folder is still locked
 
 
 @contextlib.contextmanager
@@ -43,6 +55,51 @@ def replacing(path: str | Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def lock_folder(folder: str | Path, waiting: Callable[[], object] | None = None) -> Iterator[None]:
+    """While the block runs, whoever else locks the folder is refused, or waits.
+
+    The lock is the system's, on the folder itself: it leaves no file, and is gone with the process, however that ends.
+    Where the file system has no locks, as some over networks, and on Windows, nothing is locked.
+
+    Args:
+        folder: one that is there.
+        waiting: called several times a second while another has the lock; without it, that is an error.
+
+    Raises:
+        BlockingIOError: another has the lock. The caller knows what it does there, and says so.
+        OSError: the folder is not there.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, lock_folder(folder), lock_folder(folder):
+        ...     pass
+        Traceback (most recent call last):
+        BlockingIOError: ...
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if waiting is None:
+                    raise
+                waiting()
+                time.sleep(POLL)
+            except OSError:  # no locks here
+                break
+        yield
+    finally:
+        os.close(handle)
 
 
 def require_folder(path: str | Path, where: str) -> None:

@@ -46,8 +46,8 @@ from funcnet.train import (
     draw_report,
     evaluate,
     finish,
-    held,
     is_finished,
+    lock_run,
     make_eval_step,
     make_step,
     open_run,
@@ -159,7 +159,7 @@ def run(config: Config) -> int:
         training, test = load(config)
         loader = DataLoader(training, config.batch_size, shuffle=True, seed=config.seed, drop_last=True)
         folder = open_run(config.out, config.pinned(), resume=config.resume, writes=WRITES)
-        stack.enter_context(held(folder))
+        stack.enter_context(lock_run(folder))
         if is_finished(folder):
             print(f"The run in {folder} has finished: nothing is left to do.")
             return 0

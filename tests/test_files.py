@@ -1,13 +1,17 @@
 """Files written whole; what is no file stays what it is."""
 
+import errno
 import os
 import stat
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from funcnet.files import read_json, replacing, require_folder, require_other, write_json
+from funcnet.files import lock_folder, read_json, replacing, require_folder, require_other, write_json
 from funcnet.models.bert import BertConfig
+from funcnet.tasks.pretraining.directory import lock_build
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
@@ -58,3 +62,64 @@ def test_brackets_within_brackets_are_no_json(tmp_path):
     assert read_json(file) is None
     with pytest.raises(ValueError, match=r"config.json is no JSON; expected an object, got"):
         BertConfig.load(tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------------- a locked folder
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
+
+
+@posix
+def test_a_locked_folder_is_refused_or_waited_for_and_free_when_the_process_dies(tmp_path):
+    code = (
+        "import sys, time; from funcnet.files import lock_folder\n"
+        "with lock_folder(sys.argv[1]): print('locked', flush=True); time.sleep(60)"
+    )
+    looks = []
+    with subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == b"locked\n"
+            with pytest.raises(BlockingIOError), lock_folder(tmp_path):
+                pass
+            with lock_folder(tmp_path, lambda: looks.append(process.poll()) or len(looks) < 3 or process.kill()):
+                assert looks[:3] == [None] * 3 and process.wait() != 0
+        finally:
+            process.kill()
+    assert not list(tmp_path.iterdir())
+
+
+@posix
+def test_a_build_of_data_waits_and_says_so(tmp_path):
+    said = []
+    with pytest.raises(TimeoutError), lock_folder(tmp_path), lock_build(tmp_path, lambda *told: give_up(said, told)):
+        pass
+    assert said == [("waiting for another build", 0, 1)]
+
+
+def give_up(said, told):
+    said.append(told)
+    raise TimeoutError
+
+
+@posix
+def test_a_file_system_without_locks(tmp_path, monkeypatch):
+    import fcntl
+
+    def none(*_):
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with lock_folder(tmp_path), lock_folder(tmp_path), lock_build(tmp_path, None):
+        pass
+
+
+def test_a_system_without_locks(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as Windows, where importing it fails
+    with lock_folder(tmp_path), lock_folder(tmp_path):
+        pass
+
+
+@posix
+def test_no_folder_to_lock(tmp_path):
+    with pytest.raises(FileNotFoundError), lock_folder(tmp_path / "none"):
+        pass

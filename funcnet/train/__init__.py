@@ -8,7 +8,7 @@ from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
 from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.report import Matrix, Panel, draw_report
-from funcnet.train.run_directory import abandon, finish, held, is_finished, open_run, pin
+from funcnet.train.run_directory import abandon, finish, is_finished, lock_run, open_run, pin
 from funcnet.train.state import TrainState, create
 from funcnet.train.step import evaluate, make_eval_step, make_step
 
@@ -32,8 +32,8 @@ __all__ = [
     "draw_report",
     "evaluate",
     "finish",
-    "held",
     "is_finished",
+    "lock_run",
     "make_eval_step",
     "make_step",
     "open_run",

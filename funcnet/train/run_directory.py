@@ -6,12 +6,11 @@ digest of a corpus, of a vocabulary), and at last that the run finished. What it
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from funcnet.files import read_json, write_json
+from funcnet.files import lock_folder, read_json, write_json
 from funcnet.train.checkpoints import versions
 from funcnet.train.errors import RunError, cannot_write
 
@@ -22,8 +21,8 @@ __all__ = [
     "configuration",
     "differences",
     "finish",
-    "held",
     "is_finished",
+    "lock_run",
     "open_run",
     "pin",
 ]
@@ -41,7 +40,7 @@ def open_run(
 ) -> Path:
     """Begin a run in `folder`, or go on with the one that is there.
 
-    Call it before anything slow: from here on `--resume` works. Keep the folder `held` while the run lasts.
+    Call it before anything slow: from here on `--resume` works. `lock_run` the folder while the run lasts.
 
     Args:
         folder: made when needed.
@@ -85,7 +84,7 @@ def open_run(
         return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with held(folder):
+        with lock_run(folder):
             _require_new(folder, writes)
             facts = {"began_in": os.getcwd(), "facts": {}, "versions": versions(), "finished": False}
             write_json(record, {"config": dict(config), **facts})
@@ -95,41 +94,31 @@ def open_run(
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[None]:
+def lock_run(folder: Path) -> Iterator[None]:
     """While the block runs, no other process may: two runs in one folder would write over each other's files.
-
-    The lock is the system's, on the folder itself: it leaves no file, and is gone with the process, however that ends.
 
     Args:
         folder: of `open_run`.
 
     Raises:
-        RunError: another process holds it.
+        RunError: another process runs there.
+        OSError: the folder is not there.
 
     Example:
         >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder, held(Path(folder)):
+        >>> with tempfile.TemporaryDirectory() as folder, lock_run(Path(folder)):
         ...     open_run(folder, {"steps": 100})
         Traceback (most recent call last):
-        funcnet.train.errors.RunError: train.open_run: ...: another process is running it; expected ...
+        funcnet.train.errors.RunError: train.lock_run: ...: another process is running it; expected ...
     """
-    if sys.platform == "win32":  # has no such lock
-        yield
-        return
-    import fcntl
-
     with contextlib.ExitStack() as stack:
         try:
-            handle = os.open(folder, os.O_RDONLY)
-            stack.callback(os.close, handle)
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(lock_folder(folder))
         except BlockingIOError:
             raise RunError(
-                f"train.open_run: {folder}: another process is running it; expected a folder where none does, got a "
+                f"train.lock_run: {folder}: another process is running it; expected a folder where none does, got a "
                 "locked one. Wait for it, or choose another --out."
             ) from None
-        except OSError:  # a file system without locks, such as some over networks
-            pass
         yield
 
 

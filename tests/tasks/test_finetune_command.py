@@ -19,7 +19,7 @@ from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.finetuning.data import make_task, prepare, split
 from funcnet.tasks.finetuning.text_task import TextTask
 from funcnet.text import load_tokenizer
-from funcnet.train import held, open_run
+from funcnet.train import lock_run, open_run
 from funcnet.weights import load
 from tests.tasks.command import metrics, run_here
 from tests.tasks.finetuning import all_texts, sentence, write_model, write_task
@@ -183,7 +183,7 @@ def test_a_run_that_has_finished_does_nothing_more(classified, capsys):
 def test_two_processes_do_not_run_in_one_folder(model, tmp_path, capsys):
     config = FinetuningConfig("classify", model, write_task(tmp_path, "classify", 12), tmp_path / "out")
     out = open_run(config.out, config.recorded())
-    with held(out):
+    with lock_run(out):
         assert f"{out}: another process is running it;" in refused(capsys, "finetune", "--resume", "--out", out)
 
 

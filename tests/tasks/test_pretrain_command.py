@@ -16,7 +16,7 @@ import funcnet.tasks.pretraining.run as run_module
 from funcnet.models import bert
 from funcnet.tasks.pretraining import prepare
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
-from funcnet.train import held, open_run, pin
+from funcnet.train import lock_run, open_run, pin
 from funcnet.train.checkpoints import Checkpoints
 from tests.tasks.command import SMALL, metrics, run_here, write_corpus
 
@@ -135,7 +135,7 @@ def test_a_finished_run_says_so(finished, corpus, capsys):
 
 
 def test_two_processes_do_not_run_in_one_folder(finished, capsys):
-    with held(finished):
+    with lock_run(finished):
         assert run_here("pretrain", "--resume", "--out", finished) == 2
     assert f"{finished}: another process is running it;" in capsys.readouterr().err
     assert run_here("pretrain", "--resume", "--out", finished) == 0

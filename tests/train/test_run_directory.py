@@ -96,30 +96,21 @@ def test_a_file_is_no_folder(tmp_path, name, resume):
 def test_one_process_runs_in_a_folder_until_it_dies(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from funcnet import train\n"
-        "with train.held(train.open_run(Path(sys.argv[1]), {})): print('held', flush=True); time.sleep(60)"
+        "with train.lock_run(train.open_run(Path(sys.argv[1]), {})): print('locked', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE)
     try:
-        assert process.stdout.readline() == b"held\n"
-        for start in (lambda: train.open_run(tmp_path, {}), lambda: train.held(tmp_path).__enter__()):
-            with pytest.raises(train.RunError, match=r"another process is running it; .* Wait for it, or choose anot"):
+        assert process.stdout.readline() == b"locked\n"
+        for start in (lambda: train.open_run(tmp_path, {}), lambda: train.lock_run(tmp_path).__enter__()):
+            with pytest.raises(
+                train.RunError,
+                match=r"^train.lock_run: .*: another process is running it; .* Wait for it, or choose anot",
+            ):
                 start()
     finally:
         process.kill()
         process.communicate()
-    with train.held(train.open_run(tmp_path, {}, resume=True)):
+    with train.lock_run(train.open_run(tmp_path, {}, resume=True)):
         assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
-    with train.held(tmp_path):  # released
-        pass
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
-def test_a_file_system_without_locks(tmp_path, monkeypatch):
-    import fcntl
-
-    def none(*_):
-        raise OSError(errno.EBADF, "Bad file descriptor")
-
-    monkeypatch.setattr(fcntl, "flock", none)
-    with train.held(train.open_run(tmp_path, {})):
+    with train.lock_run(tmp_path):  # released
         pass

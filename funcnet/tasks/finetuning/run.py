@@ -45,8 +45,8 @@ from funcnet.train import (
     create,
     draw_report,
     finish,
-    held,
     is_finished,
+    lock_run,
     make_step,
     open_run,
     pin,
@@ -79,7 +79,7 @@ def finetune(config: FinetuningConfig) -> int:
     with Interruption() as stop, contextlib.ExitStack() as stack:
         plan = _devices(config)
         folder = open_run(config.out, config.recorded(), resume=config.resume, writes=WRITES)
-        stack.enter_context(held(folder))
+        stack.enter_context(lock_run(folder))
         if is_finished(folder) and (folder / MODEL).exists():
             print(f"The run in {folder} has finished: nothing is left to do.")
             return 0

@@ -21,7 +21,14 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from funcnet.tasks.pretraining.data_settings import DataSettings
-from funcnet.tasks.pretraining.directory import FORMAT, Progress, alone, plan_digest, read_manifest, vocabulary_digest
+from funcnet.tasks.pretraining.directory import (
+    FORMAT,
+    Progress,
+    lock_build,
+    plan_digest,
+    read_manifest,
+    vocabulary_digest,
+)
 from funcnet.tasks.pretraining.documents import (
     Documents,
     has_held_out,
@@ -102,7 +109,7 @@ def build(
     if corpus is None:
         corpus = open_corpus(settings.corpus, documents=settings.documents, field=settings.field)
     created = not folder.exists()
-    with alone(folder, progress), Workers(processes) as workers:
+    with lock_build(folder, progress), Workers(processes) as workers:
         begun = read_manifest(folder) is not None
         told = _manifest(folder, settings, corpus, given, progress)
         work = Work(folder, settings, corpus, told, workers, progress)

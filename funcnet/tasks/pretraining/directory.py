@@ -18,9 +18,6 @@ sentences.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +25,12 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from funcnet.files import read_json, write_json
+from funcnet.files import lock_folder, read_json, write_json
 from funcnet.tasks.pretraining.shards import digest_of
 from funcnet.text import is_lower_case, vocabulary
 
 FORMAT = 3  # of the files and of how pairs are drawn; another number and a directory is built anew
 EXAMPLES = "examples"  # the layout of what was imported: Google's rows, of no known documents
-POLL = 0.2  # seconds between looks at whether another build has ended
 VOCABULARY = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 REPORTS = ("report.json", "report.txt")
 Progress = Callable[[str, int, int], None]
@@ -154,19 +150,9 @@ def write_manifest(folder: Path, told: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def alone(folder: Path, progress: Progress | None) -> Iterator[None]:
+def lock_build(folder: Path, progress: Progress | None) -> Iterator[None]:
     """Makes the folder, and waits until no other process builds in it."""
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if progress is not None:
-                    progress("waiting for another build", 0, 1)
-                time.sleep(POLL)
+    told = progress or (lambda *_: None)
+    with lock_folder(folder, lambda: told("waiting for another build", 0, 1)):
         yield
-    finally:
-        os.close(handle)

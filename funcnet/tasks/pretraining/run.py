@@ -49,8 +49,8 @@ from funcnet.train import (
     draw_report,
     evaluate,
     finish,
-    held,
     is_finished,
+    lock_run,
     make_eval_step,
     make_step,
     open_run,
@@ -83,7 +83,7 @@ def pretrain(config: PretrainingConfig) -> int:
         plan = _devices(config)
         model_config = _model_config(config)
         folder = open_run(config.out, config.recorded(), resume=config.resume, writes=WRITES, free=FREE)
-        stack.enter_context(held(folder))
+        stack.enter_context(lock_run(folder))
         if is_finished(folder) and (folder / WRITES[0]).exists():
             print(f"The run in {folder} has finished: nothing is left to do.")
             return 0
