@@ -265,6 +265,16 @@ def test_configs_that_are_refused_name_the_file(saved, change, message):
     assert str(path / "config.json") in str(error.value)
 
 
+def test_names_of_labels_that_are_no_texts_in_the_file(saved):
+    """transformers 4 opens such a file too; in Python they are refused."""
+    path = saved[0]
+    values = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(values | {"id2label": {"0": 0, "1": 2.5}, "label2id": {"0": 0}}))
+    assert bert.BertConfig.load(path).id2label == {0: "0", 1: "2.5"}
+    with pytest.raises(TypeError, match=r"id2label is of another kind; .* got 0: 0"):
+        bert.BertConfig(id2label={0: 0, 1: 1})
+
+
 def test_unknown_fields_are_named_with_the_file(saved):
     path = saved[0]
     values = json.loads((path / "config.json").read_text())

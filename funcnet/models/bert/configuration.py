@@ -198,6 +198,15 @@ class BertConfig:
         """
         return {name: label for label, name in self.id2label.items()}
 
+    @property
+    def tells_numbers(self) -> bool:
+        """Whether a head over whole texts tells numbers, not classes.
+
+        >>> BertConfig(num_labels=1).tells_numbers, BertConfig(num_labels=2).tells_numbers
+        (True, False)
+        """
+        return self.problem_type == "regression" or (self.problem_type is None and self.num_labels == 1)
+
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "BertConfig":
         """One of the published sizes, with any field changed.
@@ -345,12 +354,13 @@ def _generic(count: int) -> dict[int, str]:
     return {label: f"LABEL_{label}" for label in range(count)}
 
 
-def _label_names(id2label: Any) -> dict[int, str]:
-    """`id2label` with numbers for keys; JSON's are texts."""
+def _label_names(id2label: Any) -> dict[int, Any]:
+    """`id2label` of a file, with numbers for keys, which JSON writes as texts, and texts for names, such as 0 and 1."""
     try:
-        return {int(label): name for label, name in (id2label or {}).items()}
+        names = {int(label): name for label, name in (id2label or {}).items()}
     except (AttributeError, ValueError):
         raise ValueError(
             f'BertConfig: id2label is no dict of labels; expected {{"0": name, …}}, got {id2label!r:.80}. '
             "Write it again."
         ) from None
+    return {label: name if isinstance(name, list | dict) else str(name) for label, name in names.items()}
