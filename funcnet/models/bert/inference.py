@@ -22,7 +22,6 @@ from funcnet.models.bert.inference_tasks import (
     Guess,
     Served,
     Tokens,
-    tells_numbers,
 )
 from funcnet.models.bert.pretrained import from_pretrained
 
@@ -254,7 +253,7 @@ def _task(path: Path, config: BertConfig, task: Task | None) -> Task:
         )
     name, *_ = (read_json(path / "config.json") or {}).get("architectures") or ["none"]
     fits = _ARCHITECTURES.get(name, ())
-    if "classify" in fits and tells_numbers(config):
+    if "classify" in fits and config.tells_numbers:
         fits = ("regress",)
     if task is None and not fits:
         raise ValueError(

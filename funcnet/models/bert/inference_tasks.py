@@ -29,7 +29,7 @@ from funcnet.models.bert.parts import mean_of_parts, read_parts
 from funcnet.models.bert.question_answering import BertForQuestionAnswering
 from funcnet.models.bert.words import split_words
 
-__all__ = ["Answer", "Choice", "Classify", "FillMask", "Guess", "Rows", "Served", "Tokens", "tells_numbers"]
+__all__ = ["Answer", "Choice", "Classify", "FillMask", "Guess", "Rows", "Served", "Tokens"]
 
 _SLOTS = 8  # masks that the head over words looks at in one go
 
@@ -194,17 +194,8 @@ class Classify(Served):
         return Rows(read_parts(encoding.ids, text.special_ids(self.whole), self.longest))
 
     def said(self, item: Any, rows: Sequence[Row], outputs: Sequence[Any]) -> dict[str, Any]:
-        kind = "regression" if tells_numbers(self.config) else self.config.problem_type
+        kind = "regression" if self.config.tells_numbers else self.config.problem_type
         return postprocess.classes(mean_of_parts(np.stack(outputs), [len(rows)]), _labels(self.config), kind)[0]
-
-
-def tells_numbers(config: BertConfig) -> bool:
-    """Whether a head over whole texts tells numbers, not classes.
-
-    >>> tells_numbers(BertConfig(num_labels=1)), tells_numbers(BertConfig(num_labels=2))
-    (True, False)
-    """
-    return (config.problem_type or ("regression" if config.num_labels == 1 else None)) == "regression"
 
 
 class Tokens(Served):

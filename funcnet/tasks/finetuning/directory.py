@@ -128,10 +128,9 @@ def _task(architecture: str, config: bert.BertConfig, told: Mapping[str, Any]) -
                 f"finetuning.load: {SETTINGS}: columns; expected an object with {names}, got {settings['columns']!r}. "
                 "Mend it."
             ) from None
-    is_number = config.problem_type == "regression" or (config.num_labels == 1 and config.problem_type is None)
     if kind is TextTask and not told:
         several = config.problem_type == "multi_label_classification"
-        settings = {"name": "regress" if is_number else "classify", "several": several}
-    has_labels = kind is TokenTask or (kind is TextTask and not is_number)
+        settings = {"name": "regress" if config.tells_numbers else "classify", "several": several}
+    has_labels = kind is TokenTask or (kind is TextTask and not config.tells_numbers)
     labels = tuple(config.id2label[number] for number in range(config.num_labels)) if has_labels else ()
     return kind(**settings, labels=labels)  # type: ignore[arg-type, return-value]
