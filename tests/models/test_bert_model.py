@@ -157,7 +157,7 @@ def test_inputs_that_do_not_fit(model, start):
         model.apply(*start, jnp.ones((1, 5)))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16, np.int32])
 @pytest.mark.parametrize("as_array", [np.asarray, jnp.asarray])
 def test_an_additive_mask_is_not_read_inverted(model, start, batch, dtype, as_array):
     """0 shows and -1e9 hides: refused where it is seen, NaN under jit; what the message says to write is right."""

@@ -295,7 +295,6 @@ def test_what_is_wrong_is_said_before_the_work(folder, tmp_path, given, message)
     assert not out.exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "out", "where"), [("f.jsonl", "f.jsonl", "--out"), ("f.starts.npy", "f.npy", "beside --out,")]
 )
@@ -311,6 +310,7 @@ def test_standard_input_is_read_once(folder, tmp_path, capsys):
     assert 'features: "-" is there twice; expected standard input once, got it again' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_real_encoder():
     """MiniLM, trained so that texts of one meaning are near each other: the features say so too."""
     extract = FeatureExtractor(real_data.minilm())

@@ -66,7 +66,7 @@ def test_the_answers_are_those_of_predict(pretrained, tmp_path, name):
 def test_plain_lines_with_signs(pretrained, tmp_path, name):
     """Words are split in the same way by both."""
     path, *_ = fine_tuned(pretrained, tmp_path, name)
-    lines = ["(fine) soup, poor!", "  it was\tgreat-and-warm... ", "O'Hara's caf\u00e9: 3.50$"]
+    lines = ["(fine) soup, poor!", "  it was\tgreat-and-warm... ", "O'Hara's caf\u00e9: 3.50$", "很好。ok"]
     (tmp_path / "lines.txt").write_text("\n\n".join(lines), "utf-8")
     told, _ = predict(path, tmp_path / "lines.txt")
     said = bert.inference(path, name, ahead=False).batch(lines)
@@ -74,6 +74,7 @@ def test_plain_lines_with_signs(pretrained, tmp_path, name):
     assert near(told, said)
     if name == "tokens":
         assert told[0]["tokens"] == ["(", "fine", ")", "soup", ",", "poor", "!"]
+        assert told[3]["tokens"] == ["很", "好", "。", "ok"]
 
 
 def test_parts_of_a_text_speak_with_the_mean_of_their_logits(pretrained, tmp_path):

@@ -185,11 +185,27 @@ def test_files_of_unknown_names_beside_known_ones_are_counted_and_named_once(tmp
         open_corpus([tmp_path / "one", tmp_path / "two"])
     assert [str(one.message) for one in told] == [
         "read_corpus: left out 7 file(s) whose names end in none of .txt, .json, .jsonl, .ndjson, .parquet, .arrow, "
-        ".xml: sub/a.md, sub/b.md, sub/c.md, sub/d.md, sub/e.md and 2 more. Rename those that hold text."
+        ".xml, or .json without 'text' in the first line: sub/a.md, sub/b.md, sub/c.md, sub/d.md, sub/e.md and "
+        "2 more. Rename those that hold text."
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         open_corpus([tmp_path / "one" / "text.txt", tmp_path / "one" / "sub"])  # asked for by name; no known one there
+
+
+@pytest.mark.parametrize("name", ["a.txt", "wiki_00", "part.json"])
+def test_json_about_the_texts_is_left_out_and_told(tmp_path, name):
+    (tmp_path / name).write_text("A text." if name != "part.json" else '{"url": "x", "text": "A text."}\n')
+    (tmp_path / "metadata.json").write_text('{\n  "text": "no",\n  "files": 3\n}\n')
+    (tmp_path / "index.json").write_text('["text"]')
+    (tmp_path / "dataset_info.json").write_text("{}")
+    with pytest.warns(
+        UserWarning, match=r"left out 2 .* without 'text' in the first line: index\.json, metadata\.json"
+    ):
+        assert read_corpus(tmp_path) == ["A text."]
+    (tmp_path / name).unlink()
+    with pytest.raises(ValueError, match=r"index\.json, line 1: no JSON object; .* or leave the file out"):
+        read_corpus(tmp_path)
 
 
 def test_unreadable_files_are_named(tmp_path, monkeypatch):

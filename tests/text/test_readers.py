@@ -87,14 +87,14 @@ def test_json_is_json_lines(tmp_path):
     file = tmp_path / "list.json"
     advice = "Write each object on one line, without a list around them, or leave the file out."
     file.write_text(json.dumps(rows))
-    assert (said := refused(tmp_path)).endswith(advice) and "list.json, line 1: no JSON object; expected one a" in said
+    assert (said := refused(file)).endswith(advice) and "list.json, line 1: no JSON object; expected one a" in said
     file.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
-    assert (said := refused(tmp_path)).endswith(advice) and "list.json, line 1, character 2: no JSON; expec" in said
+    assert (said := refused(file)).endswith(advice) and "list.json, line 1, character 2: no JSON; expec" in said
     file.write_text(json.dumps(rows[0], indent=2))
-    assert (said := refused(tmp_path)).endswith(advice) and "list.json, line 1, character 2: no JSON; expec" in said
+    assert (said := refused(file)).endswith(advice) and "list.json, line 1, character 2: no JSON; expec" in said
     file.write_text('{"version": 3}')
     assert "list.json, line 1 has no field 'text'; expected an object with the text there, got the fields 'v" in (
-        said := refused(tmp_path)
+        said := refused(file)
     )
     assert said.endswith("Name the field: --field NAME, or leave the file out.")
 

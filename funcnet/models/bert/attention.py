@@ -28,11 +28,11 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
         dtype: of the scores.
 
     Returns:
-        (B, 1, 1 or Q, K), zero or the lowest number of `dtype`; None for None. NaN where a float in the mask is neither
-        0 nor 1 and its value was not known, as under `jit`.
+        (B, 1, 1 or Q, K), zero or the lowest number of `dtype`; None for None. NaN where a number in the mask is
+        neither 0 nor 1 and was not known, as under `jit`.
 
     Raises:
-        ValueError: another rank; floats other than 0 and 1: an additive mask, whose zeros show, would be read inverted.
+        ValueError: another rank; numbers other than 0 and 1: an additive mask, whose zeros show, would be inverted.
 
     >>> attention_bias(jnp.array([[1, 0]]), jnp.float32)
     Array([[[[ 0.0000000e+00, -3.4028235e+38]]]], dtype=float32)
@@ -46,7 +46,7 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
         )
     shown = attention_mask[:, None, None, :] if attention_mask.ndim == 2 else attention_mask[:, None]
     bias = jnp.where(shown.astype(bool), 0.0, jnp.finfo(dtype).min).astype(dtype)
-    if not jnp.issubdtype(attention_mask.dtype, jnp.floating):
+    if attention_mask.dtype == bool:
         return bias
     if isinstance(attention_mask, np.ndarray) or checks.known(attention_mask):
         numbers = np.asarray(attention_mask)

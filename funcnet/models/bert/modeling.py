@@ -42,7 +42,7 @@ class BertModel(nn.Module):
     Call:
         - input_ids (B, T): integers below `vocab_size`.
         - attention_mask (B, T), or (B, T, T): 1 or True for what is attended to; None: everything. No additive mask,
-          whose zeros are attended to: floats other than 0 and 1 are refused, and under `jit` give NaN.
+          whose zeros are attended to: numbers other than 0 and 1 are refused, and under `jit` give NaN.
         - token_type_ids (B, T): which of the two sentences; None: all the first.
         - position_ids (B, T) or (T,): None: 0, 1, ….
         - output_attentions, output_hidden_states: static.

@@ -32,7 +32,7 @@ _ENCODER = ("embeddings.", "encoder.", "pooler.")
 # What may be missing, or left over, as a whole: everything else is the encoder.
 _HEADS = ("bert.pooler.", "pooler.", "cls.predictions.", "cls.seq_relationship.", "classifier.", "qa_outputs.")
 # Where activations stand, and which; None: the config's.
-_ACTIVATIONS: Mapping[type, tuple[str, str | None]] = MappingProxyType(
+_PLACES: Mapping[type, tuple[str, str | None]] = MappingProxyType(
     {
         BertIntermediate: ("intermediate_act_fn", None),
         BertPredictionHeadTransform: ("transform_act_fn", None),
@@ -167,9 +167,9 @@ def _require_described(model: nn.Module, config: BertConfig) -> None:
                 f"{config.num_hidden_layers}, got {len(module.layer)}. Take layers by `from_pretrained(…, layers=…)`, "
                 f"or give the model {fits} num_hidden_layers={len(module.layer)})`."
             )
-        if type(module) not in _ACTIVATIONS:
+        if type(module) not in _PLACES:
             continue
-        name, always = _ACTIVATIONS[type(module)]
+        name, always = _PLACES[type(module)]
         function, wanted = getattr(module, name), always or config.hidden_act
         if not computes(function, wanted):
             told = f"{fits} hidden_act=…)`" if always is None else "that function back"
