@@ -271,9 +271,11 @@ def _rows(module: Any, torchs: _Run, ours: _Run) -> Iterator[Row]:
         form = _values if name else list
         pairs = zip(ours.gradients[call], torchs.gradients[call], strict=False)
         seen = [(*form([mine]), *form([theirs])) for mine, theirs in pairs if mine is not None and theirs is not None]
-        both = min(len(ours.outputs[call]), len(torchs.outputs[call])) if name else 0
-        mine, theirs = (form(run.outputs[call][: both or None]) for run in (ours, torchs))
-        forward = _difference(mine, theirs)
+        mine, theirs = ours.outputs[call], torchs.outputs[call]
+        if name:
+            both = min(len(mine), len(theirs))
+            mine, theirs = mine[:both], theirs[:both]
+        forward = _difference(form(mine), form(theirs))
         backward = _difference([mine for mine, _ in seen], [theirs for _, theirs in seen]) if seen else None
         shapes = [[a.shape for a in run.outputs[call]] for run in (ours, torchs)]
         note = f"shapes {shapes[0]}, torch {shapes[1]}" if shapes[0] != shapes[1] else ""
