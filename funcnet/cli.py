@@ -20,7 +20,7 @@ from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
 from funcnet.tasks.pretraining.data_settings import BuildData
 from funcnet.tasks.serving.bench import BenchServe
-from funcnet.train.run_directory import began_in, configuration
+from funcnet.train import began_in, configuration
 
 __all__ = ["main"]
 
@@ -264,7 +264,7 @@ def _meant_from(command: Any, before: Any) -> str:
     for name, value in values:
         for path in value if isinstance(value, tuple) else (value,):
             if isinstance(path, Path) and not path.is_absolute() and not path.exists():
-                folder = began_in(command.out)
+                folder = began_in(command.out) or "the folder that it began in"
                 if folder != os.getcwd():
                     return f" The run's --{name} {path} was meant from {folder}: go there first."
     return ""

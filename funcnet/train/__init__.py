@@ -8,7 +8,7 @@ from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
 from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.report import Matrix, Panel, draw_report
-from funcnet.train.run_directory import abandon, finish, is_finished, lock_run, open_run, pin
+from funcnet.train.run_directory import abandon, began_in, configuration, finish, is_finished, lock_run, open_run, pin
 from funcnet.train.state import TrainState, create
 from funcnet.train.step import evaluate, make_eval_step, make_step
 
@@ -28,6 +28,8 @@ __all__ = [
     "TensorBoard",
     "TrainState",
     "TrainingProgress",
+    "began_in",
+    "configuration",
     "create",
     "draw_report",
     "evaluate",

@@ -6,7 +6,7 @@ digest of a corpus, of a vocabulary), and at last that the run finished. What it
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ def open_run(
             {name: value for name, value in side.items() if name not in free}
             for side in (_record(folder)["config"], config)
         ]
-        _compare(folder, *sides)
+        _compare("train.open_run", folder, *sides)
         return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,9 +131,26 @@ def configuration(folder: str | Path) -> dict[str, Any] | None:
     return _record(Path(folder))["config"] if (Path(folder) / RUN_FILE).exists() else None
 
 
-def began_in(folder: str | Path) -> str:
-    """The folder that the relative paths in a run's settings are meant from; runs of older releases do not tell it."""
-    return str(_record(Path(folder)).get("began_in", "the folder that it began in"))
+def began_in(folder: str | Path) -> str | None:
+    """The folder that the relative paths in a run's settings are meant from.
+
+    Args:
+        folder: of `open_run`.
+
+    Returns:
+        Its path, or None where the run does not tell it, as those of older releases.
+
+    Raises:
+        RunError: what lies there is no record of a run.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     began_in(open_run(folder, {"steps": 100})) == os.getcwd()
+        True
+    """
+    began = _record(Path(folder)).get("began_in")
+    return began if isinstance(began, str) else None
 
 
 def pin(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, str] = {}) -> None:
@@ -149,15 +166,17 @@ def pin(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, str] = {})
     """
     record = _record(folder)
     known = {name: value for name, value in record["facts"].items() if name in facts}
-    changed = dict.fromkeys(
-        sources[name] for name in known if name in sources and differences({"": known[name]}, {"": facts[name]})
-    )
+    changed: dict[str, list[str]] = {}
+    for name in known:
+        if name in sources and differences({"": known[name]}, {"": facts[name]}):
+            changed.setdefault(sources[name], []).append(name)
     if changed:
+        told = " and ".join(f"{source} ({', '.join(names)})" for source, names in changed.items())
         raise RunError(
-            f"train.pin: {folder}; expected the files that the run began with, got others: {' and '.join(changed)} "
-            "changed since. Restore what was there, or begin anew with another --out."
+            f"train.pin: {folder}; expected the files that the run began with, got others: {told} changed since. "
+            f"Restore what was there, or begin anew with another --out.{_meant_from(folder, changed)}"
         )
-    _compare(folder, known, {name: value for name, value in facts.items() if name in known})
+    _compare("train.pin", folder, known, {name: value for name, value in facts.items() if name in known})
     if len(known) < len(facts):
         _write(folder, {**record, "facts": {**record["facts"], **facts}})
 
@@ -190,6 +209,15 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [f"{name} was {was}, now {is_now}" for name, (was, is_now) in shown.items() if was != is_now]
 
 
+def _meant_from(folder: Path, sources: Iterable[str]) -> str:
+    """Where the relative ones of the paths were meant from, if elsewhere: another file may lie here under that name."""
+    began = began_in(folder)
+    relative = [source for source in sources if not os.path.isabs(source)]
+    if not relative or began in (None, os.getcwd()):
+        return ""
+    return f" If {relative[0]} is another one here: the run's paths are meant from {began}; go there first."
+
+
 def _require_new(folder: Path, writes: Sequence[str]) -> None:
     there = [name for name in (RUN_FILE, *writes) if (folder / name).exists()]
     if there:
@@ -201,11 +229,11 @@ def _require_new(folder: Path, writes: Sequence[str]) -> None:
         )
 
 
-def _compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _compare(where: str, folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     found = differences(before, now)
     if found:
         raise RunError(
-            f"train.open_run: {folder}; expected the configuration that the run began with, got another one: "
+            f"{where}: {folder}; expected the configuration that the run began with, got another one: "
             f"{'; '.join(found)}. Resume with the first values, or take another --out."
         )
 

@@ -18,7 +18,7 @@ from funcnet.tasks.finetuning import run as run_module
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.finetuning.data import make_task, prepare, split
 from funcnet.tasks.finetuning.text_task import TextTask
-from funcnet.text import load_tokenizer
+from funcnet.text import load_tokenizer, vocabulary
 from funcnet.train import lock_run, open_run
 from funcnet.weights import load
 from tests.tasks.command import metrics, run_here
@@ -217,7 +217,24 @@ def test_a_run_does_not_go_on_with_other_examples(model, tmp_path, capsys):
     capsys.readouterr()
     assert finetune("classify", model, train, out, *more, "--resume") == 2
     said = capsys.readouterr().err
-    assert f"began with, got others: {train} (or the vocabulary in {model}) changed since. Restore what was" in said
+    assert f"began with, got others: {train} (digest of the training examples) changed since. Restore what was" in said
+
+
+def test_a_run_does_not_go_on_with_another_vocabulary(model, tmp_path, capsys):
+    """Every row follows from it, and yet the files of examples are not to blame."""
+    own, train, out = shutil.copytree(model, tmp_path / "model"), write_task(tmp_path, "classify", 12), tmp_path / "out"
+    more = ["--epochs", "1", "--split", "0.5"]
+    assert finetune("classify", own, train, out, *more) == 0
+    record = json.loads((out / "run.json").read_text())
+    (out / "run.json").write_text(json.dumps(record | {"finished": False}))
+    words = vocabulary(load_tokenizer(own))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (own / name).unlink(missing_ok=True)
+    (own / "vocab.txt").write_text("".join(f"{word}\n" for word in [*words[:5], *words[:4:-1]]))
+    capsys.readouterr()
+    assert finetune("classify", own, train, out, *more, "--resume") == 2
+    said = capsys.readouterr().err
+    assert f"got others: {own} (vocabulary) changed since. Restore what was there" in said and str(train) not in said
 
 
 @slow

@@ -146,7 +146,7 @@ def test_a_corpus_that_was_changed_is_named(corpus, tmp_path, capsys):
     config = PretrainingConfig(out=tmp_path / "out", corpus=(corpus,), **small)
     pin(open_run(config.out, config.recorded()), {"corpus": "of another text"})
     assert run_here("pretrain", "--resume", "--out", config.out) == 2
-    told = f"expected the files that the run began with, got others: {corpus} changed since. Restore what was there"
+    told = f"expected the files that the run began with, got others: {corpus} (corpus) changed since. Restore"
     assert told in capsys.readouterr().err
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from funcnet import train
+from funcnet.files import read_json, write_json
 from funcnet.train.run_directory import differences
 
 CONFIG = {"steps": 100, "model": {"layers": 2, "name": "tiny"}}
@@ -54,10 +55,45 @@ def test_another_configuration_is_listed(tmp_path):
     with pytest.raises(train.RunError, match=text):
         train.open_run(tmp_path, other, resume=True)
     train.pin(tmp_path, {"corpus": "ab12"})
-    with pytest.raises(train.RunError, match="corpus was 'ab12', now 'ff00'"):
+    with pytest.raises(train.RunError, match=r"^train.pin: .*corpus was 'ab12', now 'ff00'"):
         train.pin(tmp_path, {"corpus": "ff00"})
-    with pytest.raises(train.RunError, match=r"the files that .* got others: a.txt changed since. Restore what"):
+    with pytest.raises(
+        train.RunError, match=r"the files that .* got others: a.txt \(corpus\) changed since. Restore what"
+    ):
         train.pin(tmp_path, {"corpus": "ff00", "more": 1}, {"corpus": "a.txt", "more": "b.txt"})
+
+
+def test_of_a_changed_file_all_facts_and_its_folder_are_told(tmp_path, monkeypatch):
+    out, absolute = tmp_path / "run", str(tmp_path / "b.txt")
+    monkeypatch.chdir(tmp_path)
+    train.pin(train.open_run(out, CONFIG), {"words": "a", "corpus": "b", "test": "c"})
+    others = {"words": "1", "corpus": "2", "test": "3"}, {"words": "a.txt", "corpus": "a.txt", "test": absolute}
+    with pytest.raises(train.RunError) as error:
+        train.pin(out, *others)
+    said = str(error.value)
+    assert f"a.txt (words, corpus) and {absolute} (test) changed" in said and said.endswith("with another --out.")
+    (tmp_path / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "deep")
+    with pytest.raises(train.RunError) as error:
+        train.pin(out, *others)
+    told = f" If a.txt is another one here: the run's paths are meant from {tmp_path}; go there first."
+    assert str(error.value) == said + told
+    with pytest.raises(train.RunError, match=r"b.txt \(test\) changed since. .*with another --out.$"):
+        train.pin(out, {"test": "3"}, {"test": absolute})
+
+
+def test_where_a_run_began(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = train.open_run(tmp_path / "run", CONFIG)
+    assert train.began_in(out) == str(tmp_path)
+    record = read_json(out / "run.json")
+    del record["began_in"]  # as older releases wrote it
+    write_json(out / "run.json", record)
+    assert train.began_in(out) is None
+    monkeypatch.chdir(out)
+    train.pin(out, {"corpus": "a"})
+    with pytest.raises(train.RunError, match=r"with another --out.$"):
+        train.pin(out, {"corpus": "b"}, {"corpus": "a.txt"})
 
 
 def test_tuples_are_lists_in_a_file():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from pathlib import Path
@@ -49,6 +50,11 @@ class Prepared:
     test: Part | None
     lengths: list[int]
 
+    def vocabulary_digest(self) -> str:
+        """SHA-256 of the tokens and of whether capitals are kept; to be compared first, as all rows follow from it."""
+        told = [text.vocabulary(self.tokenizer), text.is_lower_case(self.tokenizer)]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
     def fingerprint(self) -> dict[str, str]:
         """SHA-256 of the rows and labels, for a resumed run to compare."""
         parts = {"training": self.train, "validation": self.validation, "test": self.test}
@@ -59,8 +65,7 @@ class Prepared:
     def sources(self, config: FinetuningConfig) -> dict[str, str]:
         """The file that each digest is of."""
         train, validation = _files(config)
-        told = f"{train} (or the vocabulary in {config.model})"
-        files = {"training": told, "validation": validation or told, "test": config.test}
+        files = {"training": train, "validation": validation or train, "test": config.test}
         return {f"digest of the {name} examples": str(file) for name, file in files.items()}
 
 

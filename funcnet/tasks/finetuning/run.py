@@ -91,6 +91,7 @@ def finetune(config: FinetuningConfig) -> int:
             if not config.resume:
                 abandon(folder)
             raise
+        pin(folder, {"vocabulary": data.vocabulary_digest()}, {"vocabulary": str(config.model)})
         pin(folder, data.fingerprint(), data.sources(config))
         for seed, out in _seeds(config, folder):
             if not (out / "eval.json").exists() and not run.one(seed, out):
