@@ -80,6 +80,21 @@ def test_numbers(served):
     assert said["value"] == pytest.approx(float(out.logits[0, 0]), rel=1e-4)
 
 
+def test_a_cross_encoder_is_asked_for_pairs(served):
+    """Where nothing tells what it was trained on, the task does."""
+    path, theirs, tokenizer = served(transformers.BertForSequenceClassification, num_labels=1)
+    serve = bert.inference(path, "pairs", **LAZY)
+    out, _ = logits_of(theirs, tokenizer, "the cat", "sat on the mat")
+    assert serve(("the cat", "sat on the mat")) == {"value": pytest.approx(float(out.logits[0, 0]), rel=1e-4)}
+    assert serve.pairs is True and bert.inference(path, **LAZY).pairs is None
+    with pytest.raises(TypeError, match=r"not what this task reads; expected a tuple of two texts, got 'the cat'"):
+        serve("the cat")
+    for told in ({"pairs": False}, {"long_texts": "parts"}):
+        (path / "finetuning.json").write_text(json.dumps(told))
+        with pytest.raises(ValueError, match=r"fine-tuned on single texts; expected 'regress', got 'pairs'. Leave"):
+            bert.inference(path, "pairs", **LAZY)
+
+
 def test_two_labels_of_one_name_are_refused(served):
     """Their probabilities would be told as one, the last one's."""
     names = {"id2label": {0: "X", 1: "X", 2: "Y"}, "num_labels": 3}
@@ -242,8 +257,8 @@ def test_how_it_looks(served):
             {"num_labels": 1, "problem_type": "multi_label_classification"},
             ["classify", "pairs"],
         ),
-        ("BertForSequenceClassification", {"num_labels": 1}, ["regress"]),
-        ("BertForSequenceClassification", {"num_labels": 3, "problem_type": "regression"}, ["regress"]),
+        ("BertForSequenceClassification", {"num_labels": 1}, ["regress", "pairs"]),
+        ("BertForSequenceClassification", {"num_labels": 3, "problem_type": "regression"}, ["regress", "pairs"]),
         ("BertForTokenClassification", {"num_labels": 3}, ["tokens"]),
         ("BertForMultipleChoice", {}, ["choice"]),
         ("BertForQuestionAnswering", {}, ["answer"]),

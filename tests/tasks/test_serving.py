@@ -157,6 +157,17 @@ def test_items_of_the_bench_have_the_tokens_that_it_names(pretrained, tmp_path, 
         assert {len(row.ids) for row in rows} == {length}, name
 
 
+def test_a_cross_encoder_from_elsewhere_is_asked_pairs(pretrained, tmp_path, capsys, monkeypatch):
+    path, *_ = fine_tuned(pretrained, tmp_path, "regress")
+    (path / "finetuning.json").unlink()
+    (tmp_path / "texts.txt").write_text("the soup was good\n")
+    asked, measure = [], bench.measure
+    monkeypatch.setattr(bench, "measure", lambda serve, items, *_: asked.extend(items) or measure(serve, items, *_))
+    few = ["--seconds", "0.01", "--threads", "1", "--seq-len", "16", "--task", "pairs"]
+    assert run_here("bench", "serve", path, "--file", tmp_path / "texts.txt", *few) == 0
+    assert asked == [("the", "soup was good")]
+
+
 def test_a_bench_that_cannot_be(pretrained, tmp_path, capsys):
     texts = tmp_path / "texts.txt"
     texts.write_text("no mask here\n")

@@ -43,11 +43,12 @@ _SERVED: dict[str, type[Served]] = {
 _ARCHITECTURES: dict[str, tuple[Task, ...]] = {
     "BertForPreTraining": ("fill-mask",),
     "BertForMaskedLM": ("fill-mask",),
-    "BertForSequenceClassification": ("classify", "pairs"),  # of one that tells numbers: "regress"
+    "BertForSequenceClassification": ("classify", "pairs"),  # of one that tells numbers: _NUMBERS
     "BertForTokenClassification": ("tokens",),
     "BertForMultipleChoice": ("choice",),
     "BertForQuestionAnswering": ("answer",),
 }
+_NUMBERS: tuple[Task, ...] = ("regress", "pairs")
 
 
 class Inference:
@@ -59,7 +60,8 @@ class Inference:
         run: the jitted function with its weights, and the padded shapes it runs in.
         words: the vocabulary's tokens that are whole words.
         truncated: how many texts were cut so far.
-        pairs: whether the model was fine-tuned on pairs of texts, and reads nothing else; None: not told.
+        pairs: whether it reads pairs of texts and nothing else, as it was fine-tuned or as the task "pairs" asks;
+            None: as the task says, or either.
     """
 
     def __init__(self, path: Path, task: Task, served: Served, run: Bucketed):
@@ -123,9 +125,10 @@ def inference(
     What it takes, and gives, for each task:
 
     - "fill-mask": a text with `[MASK]` in it -> for each of them in order a list of `Guess`, the likeliest first.
-    - "classify", "pairs": a text, or two as a tuple -> {"label", "probability", "probabilities"}; of a model with
-      several labels {"labels", "probabilities"}. "regress": the same -> {"value"}, of a model with several numbers
-      {"values"}. What `funcnet finetune` trained on single texts reads no pairs, and the other way round.
+    - "classify": a text, or two as a tuple -> {"label", "probability", "probabilities"}; of a model with several labels
+      {"labels", "probabilities"}. "regress": the same -> {"value"}, of a model with several numbers {"values"}.
+      "pairs": two as a tuple, nothing else -> as one of these. What `funcnet finetune` trained on single texts reads no
+      pairs, and the other way round.
     - "tokens": a list of words, or a text, split at white space and signs -> {"tokens", "tags"}, and "entities" where
       tags are those of entities.
     - "choice": (text, list of texts) -> {"choice", "text", "probabilities"}.
@@ -185,10 +188,15 @@ def inference(
             f"position table, got {longest}. Choose a length in between."
         )
     served = _SERVED[chosen](tokenizer, config, longest, {**told, "guesses": guesses})
-    if chosen == "pairs" and served.pairs is False:
-        raise ValueError(
-            f"bert.inference: {path} was fine-tuned on single texts; expected 'classify', got 'pairs'. Leave task out."
-        )
+    if chosen == "pairs":
+        if served.pairs is False:
+            usual = "regress" if config.tells_numbers else "classify"
+            raise ValueError(
+                f"bert.inference: {path} was fine-tuned on single texts; expected {usual!r}, got 'pairs'. Leave task "
+                "out."
+            )
+        if served.pairs is None:
+            served.pairs, served.takes = True, "a tuple of two texts"
     model, params, state = from_pretrained(path, served.model, new_heads=False)
     if dtype is not None:
         params = tree.cast(params, dtype)
@@ -254,7 +262,7 @@ def _task(path: Path, config: BertConfig, task: Task | None) -> Task:
     name, *_ = (read_json(path / "config.json") or {}).get("architectures") or ["none"]
     fits = _ARCHITECTURES.get(name, ())
     if "classify" in fits and config.tells_numbers:
-        fits = ("regress",)
+        fits = _NUMBERS
     if task is None and not fits:
         raise ValueError(
             f"bert.inference: {path}: the architecture tells no task; expected one of {', '.join(_ARCHITECTURES)}, got "

@@ -181,6 +181,7 @@ class Classify(Served):
             self.takes = f"{'a tuple of two texts' if self.pairs else 'one text'}, as the model was fine-tuned on"
         self.in_parts = settings.get("long_texts") == "parts"
         if self.in_parts:
+            self.pairs = False
             self.takes = "one text, as a model fine-tuned with --long-texts parts reads"
 
     def rows(self, item: Any, number: int) -> Rows:
