@@ -25,7 +25,7 @@ from funcnet.models.bert.inference_tasks import (
 )
 from funcnet.models.bert.pretrained import from_pretrained
 
-__all__ = ["SETTINGS", "Guess", "Inference", "inference", "read_settings"]
+__all__ = ["SETTINGS", "Guess", "Inference", "inference", "read_settings", "require_length"]
 
 SETTINGS = "finetuning.json"  # what `funcnet finetune` keeps beside the model: its longest row, how answers are sought
 
@@ -182,11 +182,7 @@ def inference(
     tokenizer = text.load_tokenizer(path)
     text.require_fit(tokenizer, config.vocab_size, where=f"bert.inference: {path}")
     longest = int(told.get("seq_len", config.max_position_embeddings)) if max_length is None else max_length
-    if not 8 <= longest <= config.max_position_embeddings:
-        raise ValueError(
-            f"bert.inference: max_length; expected 8 to {config.max_position_embeddings}, the size of {path}'s "
-            f"position table, got {longest}. Choose a length in between."
-        )
+    require_length(longest, config.max_position_embeddings, "bert.inference: max_length", path)
     served = _SERVED[chosen](tokenizer, config, longest, {**told, "guesses": guesses})
     if chosen == "pairs":
         if served.pairs is False:
@@ -223,6 +219,28 @@ def _require_unicode(item: Any, number: int) -> None:
         raise ValueError(
             f"bert.inference: item {number} is no Unicode text; expected whole characters, got {found[0]!a}, half of a "
             f"surrogate pair, at place {found.start()}. Read it again: errors='replace'."
+        )
+
+
+def require_length(length: int, positions: int, where: str, directory: str | Path) -> None:
+    """Refuses rows of fewer than 8 tokens, and those longer than the position table.
+
+    Args:
+        length: tokens of the longest row.
+        positions: rows of the position table.
+        where: which setting it is, for the message.
+        directory: of the model, for the message.
+
+    Raises:
+        ValueError: `length` is not 8 to `positions`.
+
+    Example:
+        >>> require_length(128, 512, "--seq-len", "model")
+    """
+    if not 8 <= length <= positions:
+        raise ValueError(
+            f"{where}; expected 8 to {positions}, the size of {directory}'s position table, got {length}. Choose a "
+            "length in between."
         )
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from funcnet.models.bert import losses
+from funcnet.models.bert.inference import require_length
 from funcnet.models.bert.parts import read_parts
 from funcnet.models.bert.spans import Window, longest_question
 from funcnet.text import require_fit, special_ids, truncating
@@ -175,11 +176,7 @@ def check_fit(tokenizer: Tokenizer, vocab_size: int, positions: int, seq_len: in
         ValueError: one of the two.
     """
     require_fit(tokenizer, vocab_size, where=f"finetune: {where}")
-    if not 8 <= seq_len <= positions:
-        raise ValueError(
-            f"finetune: --seq-len; expected 8 to {positions}, the size of {where}'s position table, got {seq_len}. "
-            "Choose a length in between."
-        )
+    require_length(seq_len, positions, "finetune: --seq-len", where)
 
 
 def _encodings(

@@ -15,7 +15,7 @@ import tyro
 from funcnet import table
 from funcnet.files import require_folder, require_other, write_json
 from funcnet.models import bert
-from funcnet.models.bert.inference import Task
+from funcnet.models.bert.inference import Task, require_length
 from funcnet.train import compilation_cache
 
 __all__ = ["BenchServe", "Latency", "bench_serve", "measure"]
@@ -129,12 +129,9 @@ def bench_serve(arguments: BenchServe) -> int:
         require_folder(arguments.out, "bench serve: --out")
         require_other(arguments.out, [arguments.file] if arguments.file else [], "bench serve: --out")
     lines = _lines(arguments.file) if arguments.file else []
-    most = bert.BertConfig.load(arguments.directory).max_position_embeddings
-    if arguments.seq_len is not None and not 8 <= arguments.seq_len <= most:
-        raise ValueError(
-            f"bench serve: --seq-len; expected 8 to {most}, the size of {arguments.directory}'s position table, got "
-            f"{arguments.seq_len}. Choose a length in between."
-        )
+    if arguments.seq_len is not None:
+        most = bert.BertConfig.load(arguments.directory).max_position_embeddings
+        require_length(arguments.seq_len, most, "bench serve: --seq-len", arguments.directory)
     compilation_cache.enable()
     began = time.perf_counter()
     with Progress(transient=True) as bar:
