@@ -1,7 +1,8 @@
 """What the small files beside a vocabulary say of a tokenizer, read as transformers' `BertTokenizerFast` reads them.
 
 `tokenizer_config.json` has the last word on capitals, accents and Chinese characters, also over a `tokenizer.json`;
-`added_tokens.json` and `special_tokens_map.json` are older ways of saying what it says by now.
+`added_tokens.json` and `special_tokens_map.json` are older ways of saying what it says by now. Where it is silent on
+`do_lower_case`, what `tokenizer.json` says holds; transformers 4's `BertTokenizerFast` lower-cases then.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, normalizers
 
+_GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that take tokenizer.json as it is
 _SPECIAL = ("unk", "sep", "pad", "cls", "mask")
 _TOLD = {
     "lowercase": "do_lower_case",
@@ -27,7 +29,7 @@ def read_settings(directory: Path) -> dict[str, object]:
         directory: of the tokenizer.
 
     Raises:
-        ValueError: a file is no JSON, or one of the five special tokens has another name.
+        ValueError: a file is no JSON, two added tokens have one id, or one of the five special tokens has another name.
 
     Example:
         >>> import tempfile
@@ -41,11 +43,7 @@ def read_settings(directory: Path) -> dict[str, object]:
     settings = _read(directory / "tokenizer_config.json")
     if "added_tokens_decoder" not in settings:
         settings |= _read(directory / "special_tokens_map.json")
-        special = [_content(token) for token in _list(settings, "additional_special_tokens")]
-        settings["added_tokens_decoder"] = {
-            index: {"content": token, "special": token in special, "normalized": token not in special}
-            for token, index in _read(directory / "added_tokens.json").items()
-        }
+        settings["added_tokens_decoder"] = _decoder(directory / "added_tokens.json", settings)
     for name in _SPECIAL:
         token, usual = _content(settings.get(f"{name}_token")), f"[{name.upper()}]"
         if token not in (None, usual):
@@ -61,7 +59,7 @@ def apply_settings(tokenizer: Tokenizer, settings: Mapping[str, object]) -> None
 
     Args:
         tokenizer: changed in place, if its normaliser is BERT's.
-        settings: as from `read_settings`. Those of a plain `PreTrainedTokenizerFast` change nothing in transformers.
+        settings: as from `read_settings`. Those of a generic class (`_GENERIC`) change nothing.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -73,7 +71,7 @@ def apply_settings(tokenizer: Tokenizer, settings: Mapping[str, object]) -> None
     Reference: `transformers.BertTokenizerFast.__init__`
     """
     state = json.loads(tokenizer.to_str())["normalizer"] or {}
-    if state.pop("type", None) != "BertNormalizer" or settings.get("tokenizer_class") == "PreTrainedTokenizerFast":
+    if state.pop("type", None) != "BertNormalizer" or settings.get("tokenizer_class") in _GENERIC:
         return
     for field, name in _TOLD.items():
         told = settings.get(name, state[field])
@@ -83,7 +81,8 @@ def apply_settings(tokenizer: Tokenizer, settings: Mapping[str, object]) -> None
 
 
 def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str) -> None:
-    """Adds the tokens that are told beside the vocabulary; those that it lacks must follow it.
+    """Adds the tokens that are told beside the vocabulary. Those that it lacks must follow it; those that it has keep
+    its ids, whatever is told of them, as in transformers.
 
     Args:
         tokenizer: changed in place.
@@ -91,7 +90,8 @@ def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str)
         where: the directory, for the message.
 
     Raises:
-        ValueError: a token would have another id than told, or is named without one; a file is not as it should be.
+        ValueError: a token that the vocabulary lacks would have another id than told, or is named without one; a file
+            is not as it should be.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -133,6 +133,20 @@ def _added(settings: Mapping[str, object], where: str) -> list[tuple[int, AddedT
             f"{told!r:.80}. Mend added_tokens.json or tokenizer_config.json."
         ) from None
     return sorted(tokens.items(), key=lambda item: item[0])
+
+
+def _decoder(file: Path, settings: Mapping[str, object]) -> dict[str, object]:
+    """`added_tokens.json`, which has an id for each token, the other way round, as `tokenizer_config.json` tells it."""
+    special = [_content(token) for token in _list(settings, "additional_special_tokens")]
+    decoder: dict[str, object] = {}
+    for token, index in _read(file).items():
+        if str(index) in decoder:
+            raise ValueError(
+                f"load_tokenizer: {file} has two tokens of one id; expected an id for each, got {index} again for "
+                f"{token!r}. Put the file there that the model was trained with."
+            )
+        decoder[str(index)] = {"content": token, "special": token in special, "normalized": token not in special}
+    return decoder
 
 
 def _read(file: Path) -> dict[str, object]:

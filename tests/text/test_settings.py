@@ -42,11 +42,13 @@ def test_tokenizer_config_has_the_last_word(directory, fast):
     assert len(seen) == 8  # None is one of the other two
 
 
-def test_a_plain_fast_tokenizer_is_as_tokenizer_json_says(directory):
+def test_a_generic_class_is_as_tokenizer_json_says(directory):
     before = load_tokenizer(directory).to_str()
     lower = json.loads(before)["normalizer"]["lowercase"]
     tell(directory, do_lower_case=not lower, tokenizer_class="PreTrainedTokenizerFast")
     same(directory, AutoTokenizer)
+    assert load_tokenizer(directory).to_str() == before
+    tell(directory, do_lower_case=not lower, tokenizer_class="TokenizersBackend")
     assert load_tokenizer(directory).to_str() == before
     tell(directory, do_lower_case=not lower, tokenizer_class="BertTokenizer")
     same(directory, AutoTokenizer)
@@ -122,6 +124,21 @@ def test_an_additional_special_token_without_an_id_is_refused(directory):
 def test_added_tokens_that_cannot_be(directory, told):
     tell(directory, added_tokens_decoder=told)
     with pytest.raises(ValueError, match=r"tokens are not as they should be; expected ids and tokens, got [{\[]"):
+        load_tokenizer(directory)
+
+
+@pytest.mark.parametrize("index", [[40], {}, None, True, 1.5, "x"])
+def test_an_added_token_without_a_number(directory, index):
+    (directory / "added_tokens.json").write_text(json.dumps({"[NEW]": index}))
+    with pytest.raises(ValueError, match=r"tokens are not as they should be; expected ids and tokens, got "):
+        load_tokenizer(directory)
+
+
+def test_two_added_tokens_of_one_id(directory):
+    size = load_tokenizer(directory).get_vocab_size()
+    (directory / "added_tokens.json").write_text(json.dumps({"[NEW]": size, "CATS": size}))
+    said = rf"added_tokens\.json has two tokens of one id; expected an id for each, got {size} again for 'CATS'\. Put"
+    with pytest.raises(ValueError, match=said):
         load_tokenizer(directory)
 
 
