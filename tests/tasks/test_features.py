@@ -193,10 +193,12 @@ def test_the_starts_are_named(folder, tmp_path, capsys):
     assert ".starts." not in capsys.readouterr().out and not (tmp_path / "a.starts.npy").exists()
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".TSV", ".jsonl"])
-def test_a_table_read_as_lines_is_told(folder, tmp_path, suffix):
+@pytest.mark.parametrize(
+    ("suffix", "names"), [(".csv", "columns' names"), (".TSV", "columns' names"), (".jsonl", "names and signs of JSON")]
+)
+def test_a_table_read_as_lines_is_told(folder, tmp_path, suffix, names):
     (tmp_path / f"a{suffix}").write_text("text\nthe cat\n")
-    with pytest.warns(UserWarning, match=rf"features: .*a{suffix} is read as plain lines, each of them one text"):
+    with pytest.warns(UserWarning, match=rf"a{suffix} is read as plain lines, each of them one text, the {names}"):
         features(FeaturesArguments(folder, (tmp_path / f"a{suffix}",), tmp_path / "out.npy"))
     assert len(np.load(tmp_path / "out.npy")) == 2
 

@@ -15,10 +15,10 @@ import tyro
 from funcnet.files import require_folder, require_other
 from funcnet.tasks.features.extract import FeatureExtractor, Pool, Text
 from funcnet.tasks.features.files import starts_file, write_features
+from funcnet.tasks.finetuning.tables import COLUMNS, OBJECTS
 
 __all__ = ["FeaturesArguments", "features"]
 
-_TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json")
 _PAIR = " ||| "  # between the two texts of a line, as in Google's script
 
 
@@ -85,10 +85,11 @@ def features(arguments: FeaturesArguments) -> int:
         if not file.exists() or file.is_dir():
             got = "a folder" if file.is_dir() else "nothing"
             raise FileNotFoundError(f"features: {file} is no file; expected one, got {got}. Check the path.")
-        if file.suffix.lower() in _TABLES:
+        if (suffix := file.suffix.lower()) in COLUMNS:
+            more = "names and signs of JSON" if suffix in OBJECTS else "columns' names and signs"
             warnings.warn(
-                f"features: {file} is read as plain lines, each of them one text, the columns' names and signs "
-                "included. Give a file of the texts alone.",
+                f"features: {file} is read as plain lines, each of them one text, the {more} included. Give a file of "
+                "the texts alone.",
                 stacklevel=2,
             )
     extract = FeatureExtractor(

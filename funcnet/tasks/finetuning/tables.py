@@ -21,7 +21,7 @@ from typing import Any
 
 from funcnet.files import wrong_json
 
-__all__ = ["COLUMNS", "Row", "Table", "read_table", "read_text", "require_characters", "tab_rows"]
+__all__ = ["COLUMNS", "OBJECTS", "Row", "Table", "read_table", "read_text", "require_characters", "tab_rows"]
 
 TABS, OBJECTS = (".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
 COLUMNS = (".csv", *TABS, *OBJECTS)  # the forms that have columns
