@@ -33,12 +33,13 @@ ROWS = 4000  # whose masks are looked at
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, nargs="*", default=[])
+    parser.add_argument("--corpus", type=Path, nargs="+")
     parser.add_argument("--seq-len", type=int, default=128)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder, length = Path(temporary, "data"), options.seq_len
-        settings = DataSettings(tuple(options.corpus), seq_len=(length,), passes=1, held_out=0, whole_words=True)
+        corpus = tuple(options.corpus) if options.corpus else None
+        settings = DataSettings(corpus, seq_len=(length,), passes=1, held_out=0, whole_words=True)
         build(folder, settings)
         data = open_data(folder)
         lengths = [sizes for shard in range(len(list(folder.glob("tokens-*")))) for sizes in sizes_of(folder, shard)]

@@ -1,6 +1,10 @@
 """Our pairs and masks against those of Google's published algorithm: alike where they should be, better where not."""
 
 import random
+import re
+import runpy
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from tests.tasks.google_instances import google_masks, google_pairs
 from tests.tasks.test_pretraining_pairs import documents_of
 
 T = 128
+SCRIPT = Path(__file__).parents[2] / "scripts" / "parity" / "instances.py"
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +88,14 @@ def test_as_many_words_are_hidden_and_whole(lengths):
         for hidden in (found, set(expected)):
             assert all(set(part) <= hidden or not set(part) & hidden for part in parts)
     assert 0.2 < np.mean(more) < 0.7 and max(map(abs, more)) <= 3, "the last words may fit in one alone"
+
+
+def test_the_table_beside_googles_of_the_default_corpus(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT)])
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+    rows = capsys.readouterr().out.splitlines()
+    shares = {row[:24].strip(): [float(share) for share in re.findall(r"([\d.]+)%", row)] for row in rows}
+    random_next, shown = shares["random next"], [shares[name][-1] for name in ("show [MASK]", "show another")]
+    assert abs(random_next[2] - 50) < 1 < random_next[0] - 50, "Google's rules give more than half"
+    assert shown == pytest.approx([80, 10], abs=1) and abs(shares["words hidden"][0] - shares["words hidden"][1]) < 0.2
+    assert abs(shares["full rows"][2] - shares["full rows"][1]) < 1
