@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = [
     "lock_folder",
+    "parse_json",
     "read_json",
     "replacing",
     "require_folder",
@@ -167,6 +168,19 @@ def read_json(path: str | Path) -> Any | None:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):  # the last of brackets within brackets
         return None
+
+
+def parse_json(path: str | Path, where: str) -> Any:
+    """What a file holds that has to be JSON.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no JSON; the message begins with `where` and names the file.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: {path} is no JSON; expected an object, got '{error}'. Write it again.") from None
 
 
 def wrong_json(error: ValueError | RecursionError, line: int = 1) -> tuple[str, str]:

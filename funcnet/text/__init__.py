@@ -20,6 +20,7 @@ from funcnet.text.wordpiece import (
     train_wordpiece,
     truncating,
     vocabulary,
+    vocabulary_digest,
 )
 
 __all__ = [
@@ -41,4 +42,5 @@ __all__ = [
     "train_wordpiece",
     "truncating",
     "vocabulary",
+    "vocabulary_digest",
 ]

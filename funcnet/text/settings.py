@@ -13,6 +13,8 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, normalizers
 
+from funcnet.files import parse_json
+
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that take tokenizer.json as it is
 _SPECIAL = ("unk", "sep", "pad", "cls", "mask")
 _TOLD = {
@@ -152,12 +154,7 @@ def _decoder(file: Path, settings: Mapping[str, object]) -> dict[str, object]:
 def _read(file: Path) -> dict[str, object]:
     if not file.is_file():
         return {}
-    try:
-        config = json.loads(file.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"load_tokenizer: {file} is no JSON; expected an object, got '{error}'. Write it again."
-        ) from None
+    config = parse_json(file, "load_tokenizer")
     return config if isinstance(config, dict) else {}
 
 

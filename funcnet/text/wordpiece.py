@@ -6,6 +6,7 @@ written opens in Hugging Face's `BertTokenizerFast` with the same ids. Continuat
 
 from __future__ import annotations
 
+import hashlib
 import json
 import unicodedata
 import warnings
@@ -188,6 +189,17 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     """
     ids = tokenizer.get_vocab(with_added_tokens=True)
     return sorted(ids, key=lambda token: ids[token])
+
+
+def vocabulary_digest(tokenizer: Tokenizer) -> str:
+    """SHA-256 of the tokens and of whether capitals are kept: what a run or data that go on have to find again.
+
+    Example:
+        >>> vocabulary_digest(train_wordpiece(["aa ab"] * 2, vocab_size=9))[:8]
+        '873afaff'
+    """
+    told = {"tokens": vocabulary(tokenizer), "lower_case": is_lower_case(tokenizer)}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def truncating(tokenizer: Tokenizer, length: int) -> Tokenizer:

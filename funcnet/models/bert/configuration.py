@@ -1,7 +1,6 @@
 """What a BERT is made of: `BertConfig`, with Hugging Face's field names, and the sizes that Google published."""
 
 import dataclasses
-import json
 import math
 import numbers
 import warnings
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from funcnet.files import parse_json
 from funcnet.models.bert.activation import activation
 
 __all__ = ["PRESETS", "BertConfig"]
@@ -318,12 +318,7 @@ class BertConfig:
             raise FileNotFoundError(
                 f"BertConfig.load: {file} is not there; expected a directory with a model, got none. Check the path."
             )
-        try:
-            values = json.loads(file.read_text("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(
-                f"BertConfig.load: {file} is no JSON; expected an object, got '{error}'. Write it again."
-            ) from None
+        values = parse_json(file, "BertConfig.load")
         if not isinstance(values, dict):
             raise ValueError(
                 f"BertConfig.load: {file}: expected a JSON object, got {type(values).__name__}. Write it again."

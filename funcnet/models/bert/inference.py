@@ -14,15 +14,7 @@ from funcnet import text, tree
 from funcnet.files import read_json
 from funcnet.models.bert.buckets import LENGTHS, Bucketed
 from funcnet.models.bert.configuration import BertConfig
-from funcnet.models.bert.inference_tasks import (
-    Answer,
-    Choice,
-    Classify,
-    FillMask,
-    Guess,
-    Served,
-    Tokens,
-)
+from funcnet.models.bert.inference_tasks import Answer, Choice, Classify, FillMask, Guess, Served, Tokens
 from funcnet.models.bert.pretrained import from_pretrained
 
 __all__ = ["SETTINGS", "Guess", "Inference", "inference", "read_settings", "require_length"]
@@ -153,8 +145,7 @@ def inference(
     Raises:
         FileNotFoundError, ValueError: as `from_pretrained` and `text.load_tokenizer`; a head that the file lacks; a
             vocabulary that does not fit the model's table; a task that is not there, or that the head cannot do; a
-            length that is not there; `guesses`, `sizes` or
-            `lengths` below 1.
+            length that is not there; `guesses`, `sizes` or `lengths` below 1.
 
     Example:
         >>> import jax, tempfile

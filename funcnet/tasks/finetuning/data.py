@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from pathlib import Path
@@ -49,11 +48,6 @@ class Prepared:
     validation: Part | None
     test: Part | None
     lengths: list[int]
-
-    def vocabulary_digest(self) -> str:
-        """SHA-256 of the tokens and of whether capitals are kept; to be compared first, as all rows follow from it."""
-        told = [text.vocabulary(self.tokenizer), text.is_lower_case(self.tokenizer)]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
     def fingerprint(self) -> dict[str, str]:
         """SHA-256 of the rows and labels, for a resumed run to compare."""

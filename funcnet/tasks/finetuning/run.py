@@ -28,7 +28,7 @@ from funcnet.tasks.finetuning.optimizer import make_optimizer, trainable_names
 from funcnet.tasks.finetuning.outputs import Runner
 from funcnet.tasks.finetuning.show import panels, tell_constant
 from funcnet.tasks.finetuning.task import make_objective
-from funcnet.text import special_ids
+from funcnet.text import special_ids, vocabulary_digest
 from funcnet.train import (
     BFLOAT16,
     FLOAT32,
@@ -91,7 +91,8 @@ def finetune(config: FinetuningConfig) -> int:
             if not config.resume:
                 abandon(folder)
             raise
-        pin(folder, {"vocabulary": data.vocabulary_digest()}, {"vocabulary": str(config.model)})
+        vocabulary = {"vocabulary": vocabulary_digest(data.tokenizer)}  # first: all rows follow from it
+        pin(folder, vocabulary, {"vocabulary": str(config.model)})
         pin(folder, data.fingerprint(), data.sources(config))
         for seed, out in _seeds(config, folder):
             if not (out / "eval.json").exists() and not run.one(seed, out):

@@ -27,7 +27,6 @@ from funcnet.tasks.pretraining.directory import (
     lock_build,
     plan_digest,
     read_manifest,
-    vocabulary_digest,
 )
 from funcnet.tasks.pretraining.documents import (
     Documents,
@@ -55,7 +54,7 @@ from funcnet.tasks.pretraining.stages import (
 )
 from funcnet.tasks.pretraining.work import Work, describe_file, take_damaged_away
 from funcnet.tasks.pretraining.workers import Workers
-from funcnet.text import BulkTokenizer, Corpus, load_tokenizer, open_corpus
+from funcnet.text import BulkTokenizer, Corpus, load_tokenizer, open_corpus, vocabulary_digest
 
 HELD_OUT_PASS = 1 << 31  # the number of the held-out documents' only pass, apart from all training passes
 

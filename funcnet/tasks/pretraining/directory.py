@@ -23,11 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
-
 from funcnet.files import lock_folder, read_json, write_json
 from funcnet.tasks.pretraining.shards import digest_of
-from funcnet.text import is_lower_case, vocabulary
 
 FORMAT = 3  # of the files and of how pairs are drawn; another number and a directory is built anew
 EXAMPLES = "examples"  # the layout of what was imported: Google's rows, of no known documents
@@ -108,11 +105,6 @@ def plan_digest(settings: Mapping[str, Any], sources: Sequence[Mapping[str, Any]
     """What every byte of a directory follows from, but for a vocabulary that is trained."""
     names = [(source["name"], source["sha256"]) for source in sources]
     return digest_of({"format": FORMAT, "settings": settings, "sources": names, "layout": layout})
-
-
-def vocabulary_digest(tokenizer: Tokenizer) -> str:
-    """SHA-256 of the tokens and of whether capitals are kept."""
-    return digest_of({"tokens": vocabulary(tokenizer), "lower_case": is_lower_case(tokenizer)})
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.data import draw_bits, to_uniform
-from funcnet.tasks.pretraining.directory import VOCABULARY, vocabulary_digest
+from funcnet.tasks.pretraining.directory import VOCABULARY
 from funcnet.tasks.pretraining.heldout import split_documents
 from funcnet.tasks.pretraining.shards import is_whole, read_shard
 from funcnet.tasks.pretraining.stages import HELD_OUT, TRAIN, TextTask, has_text, has_tokens, read_text, write_text
 from funcnet.tasks.pretraining.work import Work
-from funcnet.text import Document, load_tokenizer, save_tokenizer, train_wordpiece
+from funcnet.text import Document, load_tokenizer, save_tokenizer, train_wordpiece, vocabulary_digest
 from funcnet.text.corpus import empty
 
 SHARD = 16_000_000  # characters of text, give or take a document: what a process has in memory at once

@@ -26,7 +26,6 @@ from funcnet.tasks.pretraining.directory import (
     FORMAT,
     Directory,
     plan_digest,
-    vocabulary_digest,
     write_manifest,
 )
 from funcnet.tasks.pretraining.exporting import NAMES
@@ -34,7 +33,7 @@ from funcnet.tasks.pretraining.report import write_report
 from funcnet.tasks.pretraining.shards import Columns, write_shard
 from funcnet.tasks.pretraining.sources import describe_source
 from funcnet.tasks.pretraining.work import describe_file
-from funcnet.text import load_tokenizer, save_tokenizer, special_ids
+from funcnet.text import load_tokenizer, save_tokenizer, special_ids, vocabulary_digest
 
 Row = tuple[Path, int, dict[str, NDArray[Any]]]  # an example, its file, and its number in there
 SHARD = 4_000_000  # tokens, padding included: what is in memory at once

@@ -8,11 +8,11 @@ from typing import Any
 
 from funcnet.tasks.pretraining.build import build
 from funcnet.tasks.pretraining.data_settings import DataSettings
-from funcnet.tasks.pretraining.directory import FORMAT, Progress, vocabulary_digest
+from funcnet.tasks.pretraining.directory import FORMAT, Progress
 from funcnet.tasks.pretraining.reading import Prepared, open_data
 from funcnet.tasks.pretraining.shards import digest_of
 from funcnet.tasks.pretraining.sources import describe_sources
-from funcnet.text import load_tokenizer, open_corpus
+from funcnet.text import load_tokenizer, open_corpus, vocabulary_digest
 
 
 def prepare(
