@@ -1,0 +1,65 @@
+"""Settings of commands: groups put together, ranges, records."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+
+from funcnet.settings import Range, check_ranges, compose, defaults, flag, flat, recorded
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    language: str = "en"
+    share: Annotated[float, Range(0, 1, below=True)] = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    out: Path
+    inner: Inner = dataclasses.field(default_factory=lambda: Inner(share=0.1))
+    rate: Annotated[float, Range(0)] | None = None
+    lengths: Annotated[tuple[int, ...], Range(5)] = (128,)
+
+
+def test_flat_and_compose_are_opposites():
+    made = compose(Command, out=Path("a"), language="de", rate=1.0)
+    assert made == Command(Path("a"), Inner("de", 0.1), 1.0)
+    assert compose(Command, **flat(made)) == made
+    assert recorded(made, leave_out=("out",)) == {"language": "de", "share": 0.1, "rate": 1.0, "lengths": [128]}
+    assert defaults(Command) == {"language": "en", "share": 0.1, "rate": None, "lengths": (128,)}
+    assert flag("batch_size") == "--batch-size"
+
+
+def test_unknown_and_doubled_names_are_refused():
+    with pytest.raises(TypeError, match="no setting 'laguage'"):
+        compose(Command, out=Path("a"), laguage="de")
+
+    @dataclasses.dataclass(frozen=True)
+    class Doubled:
+        first: Inner = Inner()
+        second: Inner = Inner()
+
+    with pytest.raises(TypeError, match="in two groups"):
+        flat(Doubled())
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"share": 1.0}, "data build: --share; expected from 0 to below 1, got 1.0."),
+        ({"rate": -1.0}, "data build: --rate; expected at least 0, got -1.0."),
+        ({"lengths": (128, 4)}, "data build: --lengths; expected at least 5, got 4."),
+    ],
+)
+def test_numbers_outside_their_range_are_refused(values, message):
+    check_ranges(compose(Command, out=Path("a")), "data build")
+    with pytest.raises(ValueError) as refused:
+        check_ranges(compose(Command, out=Path("a"), **values), "data build")
+    assert str(refused.value) == message
+
+
+def test_what_a_range_says():
+    said = [str(Range(1)), str(Range(0, 1, above=True)), str(Range(1, 4096)), str(Range(0, 2**63 - 1))]
+    assert said == ["at least 1", "above 0 and at most 1", "1 to 4096", f"0 to {2**63 - 1}"]
