@@ -195,7 +195,6 @@ def _default(field: Any) -> Any:
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
-@functools.cache
 def _fields(kind: Any) -> dict[str, tuple[tuple[str, ...], Any]]:
     """{setting: (the attributes that lead to it, its type)}."""
     found: dict[str, tuple[tuple[str, ...], Any]] = {}
