@@ -1,24 +1,23 @@
-"""Many devices: which ones, and one training step run over them three ways."""
+"""Many devices: the layout of arrays over a mesh, and one training step run over it three ways."""
 
-from funcnet.parallel.data_parallel import (
-    DataParallel,
-    check_batch_size,
-    check_replicated,
-    data_parallel,
-    parallelize,
-    to_host,
-)
-from funcnet.parallel.mesh import AXIS, data_mesh, select_devices, use_virtual_cpu_devices
+from funcnet.parallel.checks import check_batch_size, check_replicated
+from funcnet.parallel.layout import Kind, Layout, make_layout
+from funcnet.parallel.mesh import AXIS, make_mesh, parse_mesh, select_devices, use_virtual_cpu_devices
+from funcnet.parallel.step import average_over, fold_in_device, parallelize, sum_over
 
 __all__ = [
     "AXIS",
-    "DataParallel",
+    "Kind",
+    "Layout",
+    "average_over",
     "check_batch_size",
     "check_replicated",
-    "data_mesh",
-    "data_parallel",
+    "fold_in_device",
+    "make_layout",
+    "make_mesh",
     "parallelize",
+    "parse_mesh",
     "select_devices",
-    "to_host",
+    "sum_over",
     "use_virtual_cpu_devices",
 ]

@@ -1,17 +1,15 @@
-"""Which devices a run uses, and the mesh that names the axis along which a batch is cut.
+"""Which devices a run uses, and the mesh that they form: an array of devices whose axes have names."""
 
-A *mesh* is an array of devices whose axes have names; a sharding says which axis of an array lies along which of them.
-Data parallel training needs one axis, `AXIS`.
-"""
-
+import math
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping
 
 import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
-__all__ = ["AXIS", "data_mesh", "select_devices", "use_virtual_cpu_devices"]
+__all__ = ["AXIS", "make_mesh", "parse_mesh", "select_devices", "use_virtual_cpu_devices"]
 
 AXIS = "data"  # the axis along which batches are cut; the `axis_name` of collectives
 
@@ -79,24 +77,65 @@ def select_devices(count: int | None = None) -> list[jax.Device]:
     return list(found[:count])
 
 
-def data_mesh(devices: Sequence[jax.Device] | None = None, axis: str = AXIS) -> Mesh:
-    """A mesh of one axis over the devices.
+def parse_mesh(text: str) -> dict[str, int]:
+    """The sizes of a mesh's axes, as the command line writes them.
 
-    Its axis is of type Auto: under `jit` the compiler decides how intermediate values lie, so a model written for one
+    Args:
+        text: "data=4,model=2"; -1 stands for what is left.
+
+    Returns:
+        {axis: size}, in order.
+
+    Raises:
+        ValueError: something else, or an axis twice.
+
+    Example:
+        >>> parse_mesh("data=-1,model=2")
+        {'data': -1, 'model': 2}
+    """
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, size = (one.strip() for one in part.partition("="))
+        if not equals or not name.isidentifier() or not re.fullmatch(r"-1|[1-9]\d*", size) or name in found:
+            raise ValueError(
+                f"parallel.parse_mesh: {text!r} is no mesh; expected axes and their sizes, such as data=8 or "
+                f"data=-1,model=2, got {part.strip()!r}."
+            )
+        found[name] = int(size)
+    return found
+
+
+def make_mesh(sizes: Mapping[str, int] | None = None) -> Mesh:
+    """A mesh over the first devices.
+
+    Its axes are of type Auto: under `jit` the compiler decides how intermediate values lie, so a model written for one
     device runs as it is. `jax.make_mesh` alone makes Explicit axes, whose shardings are part of every array's type:
     with a batch cut along one, JAX refuses under `jit` what leaves the result's sharding open, here `F.embedding`,
     `group_norm`, `instance_norm`, `unfold`, `interpolate` and, on CPU, convolutions of one pixel.
 
     Args:
-        devices: in order; None takes all there are.
-        axis: the axis' name.
+        sizes: {axis: size}; one size may be -1, which takes what is left. None: all devices along `AXIS`.
 
     Returns:
         A `jax.sharding.Mesh`.
 
+    Raises:
+        ValueError: more devices than there are, or a -1 that does not come out even.
+
     Example:
-        >>> data_mesh().axis_names
-        ('data',)
+        >>> dict(make_mesh({"data": -1, "model": 2}).shape)
+        {'data': 4, 'model': 2}
     """
-    chosen = list(jax.devices() if devices is None else devices)
-    return Mesh(np.array(chosen), (axis,), axis_types=(AxisType.Auto,))
+    sizes = dict(sizes or {AXIS: -1})
+    known = math.prod(size for size in sizes.values() if size != -1)
+    open_axes = [axis for axis, size in sizes.items() if size == -1]
+    if open_axes:
+        count = len(select_devices())
+        if len(open_axes) > 1 or count % known:
+            raise ValueError(
+                f"parallel.make_mesh: {sizes}; expected at most one -1, and sizes that divide the {count} devices, got "
+                f"{', '.join(f'{axis}={size}' for axis, size in sizes.items())}."
+            )
+        sizes[open_axes[0]] = count // known
+    chosen = select_devices(math.prod(sizes.values()))
+    return Mesh(np.array(chosen).reshape(tuple(sizes.values())), tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))

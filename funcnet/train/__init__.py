@@ -1,33 +1,47 @@
-"""Training, of any model: the state, the step, the loop, and what a run leaves on disk. It knows no model."""
+"""Training, of any model: the run, its state, step and loop, and what it leaves on disk. It knows no model."""
 
 from funcnet.train.checkpoints import Checkpoints, Restored, resume
 from funcnet.train.errors import RunError
-from funcnet.train.interruption import Interruption
+from funcnet.train.interruption import Interruption, Stopped
 from funcnet.train.loop import Cadence, Outcome, train
 from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
 from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.report import Matrix, Panel, draw_report
+from funcnet.train.run import run
 from funcnet.train.run_directory import abandon, began_in, configuration, finish, is_finished, lock_run, open_run, pin
+from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings, open_layout
 from funcnet.train.state import TrainState, create
 from funcnet.train.step import evaluate, make_eval_step, make_step
+from funcnet.train.task import Best, Conclusion, Context, Ended, Task
 
 __all__ = [
     "BFLOAT16",
     "FLOAT32",
+    "Best",
     "Cadence",
+    "CheckpointSettings",
     "Checkpoints",
+    "Conclusion",
+    "Context",
+    "DeviceSettings",
+    "Ended",
     "Interruption",
     "JsonLines",
+    "LoopSettings",
     "Matrix",
     "Outcome",
     "Panel",
     "Precision",
     "Restored",
     "RunError",
+    "RunSettings",
+    "Stopped",
+    "Task",
     "TensorBoard",
     "TrainState",
     "TrainingProgress",
+    "abandon",
     "began_in",
     "configuration",
     "create",
@@ -38,9 +52,11 @@ __all__ = [
     "lock_run",
     "make_eval_step",
     "make_step",
+    "open_layout",
     "open_run",
     "pin",
     "read_metrics",
     "resume",
+    "run",
     "train",
 ]

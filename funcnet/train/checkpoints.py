@@ -4,8 +4,9 @@
                               run.json       step, seed, data position, configuration, versions, metrics
                               digests.json   {file: SHA-256}, written last and in one step: it makes all complete
 
-A save copies the arrays to the host and returns; a thread writes them, then the digests, and only then removes what is
-no longer kept. A folder without digests is none, and goes when the next one is written.
+A save copies the arrays, each where it lies, and returns; a thread writes them, then the digests, and only then removes
+what is no longer kept. A folder without digests is no checkpoint, and is removed when the next one is written. Arrays
+are stored whole, whatever their layout was: what was saved under one layout is restored under any other.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from funcnet.files import read_json, sync, write_json
-from funcnet.parallel.data_parallel import to_host
+from funcnet.parallel import Layout
 from funcnet.train.errors import RunError, cannot_write
 
 __all__ = ["Checkpoints", "Restored", "resume", "versions"]
@@ -36,7 +37,7 @@ ARRAYS = "arrays"
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """`state` as numpy arrays in the template's structure (to be placed as those), `about` what run.json holds."""
+    """`state` in the template's structure, laid out as was asked; `about` is what run.json holds."""
 
     state: Any
     step: int
@@ -96,10 +97,10 @@ class Checkpoints:
     # -------------------------------------------------------------------------------------------------- writing
 
     def save(self, state: Any, step: int, about: Mapping[str, Any], metrics: Mapping[str, float] | None = None) -> None:
-        """Copy `state` to the host and write it in the background; waits for the write before this one.
+        """Copy `state` and write it in the background; waits for the write before this one.
 
         Args:
-            state: a pytree of arrays, equal on all devices.
+            state: a pytree of arrays, in any layout; each device's copy stays on it until it is written.
             step: the updates made; names the checkpoint.
             about: what else a resumed run needs (seed, data position, configuration), as JSON.
             metrics: of the evaluation at this step, for the best.
@@ -110,7 +111,7 @@ class Checkpoints:
         self.wait()
         if step == self._last_step:
             return
-        arrays = _named(to_host(state))
+        arrays = _named(jax.tree.map(lambda leaf: leaf.copy(), state))  # the next step may donate the state
         record = {"step": step, **about, "metrics": dict(metrics or {}), "versions": versions()}
         self._writer = threading.Thread(target=self._write, args=(arrays, step, record), name="checkpoint")
         self._writer.start()
@@ -136,7 +137,7 @@ class Checkpoints:
             failure, self._failure = self._failure, None
             raise cannot_write("train.Checkpoints", self.folder, failure) from failure
 
-    def _write(self, arrays: dict[str, np.ndarray], step: int, record: dict[str, Any]) -> None:
+    def _write(self, arrays: dict[str, Any], step: int, record: dict[str, Any]) -> None:
         target = self.folder / f"step-{step:08d}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -177,13 +178,14 @@ class Checkpoints:
 
     # -------------------------------------------------------------------------------------------------- reading
 
-    def restore(self, template: Any) -> Restored | None:
-        """The newest complete checkpoint whose digests hold; says which ones it passed over, and why.
+    def restore(self, template: Any, shardings: Any = None) -> Restored | None:
+        """The newest complete checkpoint whose digests match; says which ones were skipped, and why.
 
-        Those get "damaged-" before their name, where they can be looked at and count no more.
+        Those are renamed to damaged-…: they can be looked at, and are not read again.
 
         Args:
             template: a pytree whose structure, shapes and dtypes the checkpoint must have: the state before step 0.
+            shardings: where its leaves go (`Layout.shardings`); each device reads its own part. None: numpy arrays.
 
         Returns:
             None where there is no sound one.
@@ -198,32 +200,34 @@ class Checkpoints:
                 _set_aside(path)
                 continue
             about: dict[str, Any] = read_json(path / ABOUT) or {}
-            arrays = _read_arrays(path / ARRAYS)
-            return Restored(_unnamed(arrays, template, path), int(about["step"]), about)
+            _require_same(_stored_kinds(path / ARRAYS), template, path)
+            return Restored(_read_arrays(path / ARRAYS, template, shardings), int(about["step"]), about)
         return None
 
 
-def resume(checkpoints: Checkpoints, start: Any) -> Restored:
-    """What to go on from: the newest sound checkpoint, else `start` at step 0; says which.
+def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
+    """What to go on from, placed: the newest undamaged checkpoint, else `start` at step 0; says which.
 
     Args:
         checkpoints: of the run; its `say` receives the line.
         start: the state before step 0, which a run killed before its first checkpoint begins with again.
+        layout: of the run that goes on; it may be another one than that of the run that saved.
 
     Raises:
         RunError: as `Checkpoints.restore`.
 
     Example:
         >>> import tempfile
+        >>> from funcnet.parallel import make_layout
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     resume(Checkpoints(folder), {"weight": np.zeros(1)})
+        ...     resume(Checkpoints(folder), {"weight": np.zeros(1)}, make_layout({"data": 1})).step
         No complete checkpoint: starting again from step 0.
-        Restored(state={'weight': array([0.])}, step=0, about={})
+        0
     """
-    restored = checkpoints.restore(start)
+    restored = checkpoints.restore(start, layout.shardings(start))
     if restored is None:
         checkpoints.say("No complete checkpoint: starting again from step 0.")
-        return Restored(start, 0, {})
+        return Restored(layout.place(start), 0, {})
     checkpoints.say(f"Going on from the checkpoint of step {restored.step:,}.")
     return restored
 
@@ -245,20 +249,21 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _named(tree: Any) -> dict[str, np.ndarray]:
+def _named(tree: Any) -> dict[str, Any]:
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
-def _unnamed(arrays: dict[str, np.ndarray], template: Any, path: Path) -> Any:
-    expected = {name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in _named(template).items()}
-    arrays = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in expected.items() if 0 in leaf.shape} | arrays
-    differences = [f"{name} is missing" for name in expected if name not in arrays]
-    differences += [f"{name} is not expected" for name in arrays if name not in expected]
+def _require_same(stored: dict[str, str], template: Any, path: Path) -> None:
+    """Refuse a checkpoint of another model or optimizer, with what differs."""
+    expected = {name: _kind(leaf) for name, leaf in _named(template).items()}
+    empty = {name for name, leaf in _named(template).items() if 0 in leaf.shape}  # orbax stores none
+    differences = [f"{name} is missing" for name in expected if name not in stored and name not in empty]
+    differences += [f"{name} is not expected" for name in stored if name not in expected]
     differences += [
-        f"{name} is {_kind(arrays[name])} instead of {_kind(leaf)}"
-        for name, leaf in expected.items()
-        if name in arrays and _kind(arrays[name]) != _kind(leaf)
+        f"{name} is {stored[name]} instead of {kind}"
+        for name, kind in expected.items()
+        if name in stored and stored[name] != kind
     ]
     if differences:
         more = f", and {len(differences) - 6} more" if len(differences) > 6 else ""
@@ -266,23 +271,39 @@ def _unnamed(arrays: dict[str, np.ndarray], template: Any, path: Path) -> Any:
             f"train.Checkpoints.restore: {path}; expected the arrays of this model and optimizer, got other ones: "
             f"{', '.join(differences[:6])}{more}. Resume with the configuration that wrote it."
         )
-    return jax.tree.unflatten(jax.tree.structure(template), [arrays[name] for name in expected])
 
 
 def _kind(array: Any) -> str:
-    return f"{array.dtype}{list(array.shape)}"
+    return f"{np.dtype(array.dtype)}{list(array.shape)}"
 
 
-def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def _stored_kinds(path: Path) -> dict[str, str]:
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+        stored = reader.metadata(path)
+    stored = getattr(stored, "item_metadata", stored)
+    return {name: _kind(about) for name, about in getattr(stored, "tree", stored).items()}
+
+
+def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:
     stored = {name: array for name, array in arrays.items() if array.size}  # orbax refuses empty ones
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as writer:
         writer.save(path, args=ocp.args.PyTreeSave(stored))
 
 
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+def _read_arrays(path: Path, template: Any, shardings: Any) -> Any:
+    leaves = _named(template)
+    wanted = {name: leaf for name, leaf in leaves.items() if 0 not in leaf.shape}
+    if shardings is None:
+        how = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in wanted}
+    else:
+        how = {name: ocp.ArrayRestoreArgs(sharding=to) for name, to in _named(shardings).items() if name in wanted}
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-        names = reader.restore(path)
-    return {name: np.asarray(array) for name, array in names.items()}
+        found = reader.restore(path, args=ocp.args.PyTreeRestore(item=wanted, restore_args=how))
+    arrays = {
+        name: found[name] if name in wanted else np.zeros(leaf.shape, leaf.dtype) for name, leaf in leaves.items()
+    }
+    state = jax.tree.unflatten(jax.tree.structure(template), list(arrays.values()))
+    return state if shardings is None else jax.device_put(state, shardings)
 
 
 def _digests(folder: Path) -> dict[str, str]:

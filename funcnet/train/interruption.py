@@ -4,7 +4,11 @@ import signal
 import threading
 from typing import Any
 
-__all__ = ["Interruption"]
+__all__ = ["Interruption", "Stopped"]
+
+
+class Stopped(Exception):
+    """A signal came while something slow was under way before the first step."""
 
 
 class Interruption:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import jax
 
 from funcnet.data.prefetch import Prefetcher
-from funcnet.parallel.data_parallel import check_replicated
+from funcnet.parallel import check_replicated
 from funcnet.train.checkpoints import Checkpoints
 from funcnet.train.errors import RunError
 from funcnet.train.interruption import Interruption

@@ -37,6 +37,7 @@ def open_run(
     resume: bool = False,
     writes: Sequence[str] = (),
     free: Sequence[str] = (),
+    defaults: Mapping[str, Any] | None = None,
 ) -> Path:
     """Begin a run in `folder`, or go on with the one that is there.
 
@@ -48,6 +49,7 @@ def open_run(
         resume: go on.
         writes: names of files that the run will write: a new run refuses a folder that holds one of them.
         free: names in `config` that a resumed run may change.
+        defaults: the values of settings that a run of an older release does not record, because it had none of them.
 
     Returns:
         The folder. Ask `is_finished` next.
@@ -76,9 +78,10 @@ def open_run(
                 f"train.open_run: {folder}; expected a run to resume, got {_what_is(folder)}: none ever started there. "
                 "Leave out --resume to start one."
             )
+        before = _record(folder)["config"]
+        added = {name: value for name, value in (defaults or {}).items() if name in config}
         sides = [
-            {name: value for name, value in side.items() if name not in free}
-            for side in (_record(folder)["config"], config)
+            {name: value for name, value in side.items() if name not in free} for side in ({**added, **before}, config)
         ]
         _compare("train.open_run", folder, *sides)
         return folder

@@ -22,7 +22,7 @@ import optax
 from jax import lax
 
 from funcnet import tree
-from funcnet.parallel.data_parallel import average_over, check_batch_size, fold_in_device, sum_over
+from funcnet.parallel import average_over, check_batch_size, fold_in_device, sum_over
 from funcnet.train.precision import FLOAT32, Precision, at_least_float32
 from funcnet.train.state import TrainState
 

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from funcnet import optim
 from funcnet.models import bert
-from funcnet.parallel import data_parallel, parallelize
+from funcnet.parallel import make_layout, parallelize
 from funcnet.train import TrainState, create
 
 
@@ -62,7 +62,7 @@ def main() -> None:
     def step(state, batch, key, *, axis_name):
         return jax.tree.map(lambda leaf: leaf + 1, state), {name: batch["input_ids"].sum() for name in ("loss", "mlm")}
 
-    plan = data_parallel("jit", devices=1)
+    plan = make_layout({"data": 1})
     state = plan.place(train_state())
     copies = [leaf + 0 for leaf in jax.tree.leaves(state)]
     inputs = ("input_ids", "attention_mask", "token_type_ids", "masked_positions", "masked_ids", "masked_weights")

@@ -247,9 +247,9 @@ def step(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: 
 
     data, model, optimizer, schedule, train, _ = peer(files, recipe, seed, work)
     with Interruption() as stop:
-        from funcnet.parallel import data_parallel
+        from funcnet.parallel import make_layout
 
-        run = Run(configuration(files, recipe, seed, work / "none"), data, data_parallel("jit", 1), stop)
+        run = Run(configuration(files, recipe, seed, work / "none"), data, make_layout({"data": 1}, kind="jit"), stop)
         state = run.plan.place(create(*run.start(seed)[1:], run.optimizer, trainable=run.trainable))
         key = run.plan.place(jax.random.key(seed))
         planned = next(p for p in train.plan(0) if p.length == data.lengths[-1] and len(p.rows) == recipe["batch_size"])

@@ -26,7 +26,7 @@ import numpy as np
 
 from funcnet import optim, tree
 from funcnet.models import bert
-from funcnet.parallel import data_parallel, parallelize
+from funcnet.parallel import make_layout, parallelize
 from funcnet.tasks.pretraining.objective import counts, make_objective
 from funcnet.train import create, make_step
 
@@ -80,7 +80,7 @@ def library(config: bare.Config, batch: dict[str, jax.Array]) -> Contender:
     weights = tree.flatten(bare.initial_params(config))
     params, state = net.load_state_dict({**weights, "cls.predictions.decoder.bias": weights["cls.predictions.bias"]})
     optimizer = optim.bert_adamw(SCHEDULE, weight_decay=config.weight_decay, max_norm=config.clip)
-    plan = data_parallel("jit", devices=1)
+    plan = make_layout({"data": 1})
     step = parallelize(make_step(make_objective(net), counts, optimizer, schedule=SCHEDULE), plan, donate=True)
     renamed = {
         **{name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids", "masked_positions")},

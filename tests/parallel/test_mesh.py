@@ -50,6 +50,6 @@ except ValueError as error:
 
 
 def test_the_mesh_leaves_the_layout_of_intermediate_values_to_the_compiler():
-    mesh = parallel.data_mesh(parallel.select_devices(4))
+    mesh = parallel.make_mesh({"data": 4})
     assert dict(mesh.shape) == {"data": 4}
     assert mesh.axis_types == (AxisType.Auto,)

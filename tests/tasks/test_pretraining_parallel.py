@@ -8,7 +8,7 @@ import pytest
 
 from funcnet import optim, tree
 from funcnet.models import bert
-from funcnet.parallel import data_parallel, parallelize
+from funcnet.parallel import make_layout, parallelize
 from funcnet.tasks.pretraining import objective as losses
 from funcnet.train import create, make_step
 from tests.examples import first_of
@@ -72,7 +72,7 @@ def plain(net, params, state, optimizer):
 
 
 def ours(net, params, state, optimizer, kind, devices):
-    plan = data_parallel(kind, devices)
+    plan = make_layout({"data": devices}, kind=kind)
     step = parallelize(make_step(losses.make_objective(net), losses.counts, optimizer), plan, donate=True)
     train_state, key, values = plan.place(create(params, state, optimizer)), plan.place(jax.random.key(1)), []
     for batch in batches():

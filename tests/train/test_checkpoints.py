@@ -14,8 +14,10 @@ import ml_dtypes
 import numpy as np
 import optax
 import pytest
+from jax.sharding import PartitionSpec
 
 from funcnet import train
+from funcnet.parallel import make_layout
 from funcnet.train import checkpoints as module
 
 
@@ -136,11 +138,13 @@ def test_a_damaged_checkpoint_takes_no_ones_place(tmp_path):
 
 def test_resuming_says_from_where(tmp_path):
     checkpoints, said = written(tmp_path, {1: None, 1200: None})
-    restored = train.resume(checkpoints, state_at(0))
+    layout = make_layout({"data": 1})
+    restored = train.resume(checkpoints, state_at(0), layout)
     assert (restored.step, restored.state["half"][0]) == (1200, state_at(1200)["half"][0])
     for path in tmp_path.glob("*/digests.json"):
         path.unlink()
-    assert train.resume(checkpoints, start := state_at(0)) == train.Restored(start, 0, {})
+    restored = train.resume(checkpoints, state_at(0), layout)
+    assert (restored.step, restored.about, restored.state["half"][0]) == (0, {}, 0)
     assert said == [
         "Going on from the checkpoint of step 1,200.",
         "No complete checkpoint: starting again from step 0.",
@@ -240,6 +244,23 @@ def test_another_models_arrays_are_refused_and_listed(tmp_path):
     )
     with pytest.raises(train.RunError, match=text):
         checkpoints.restore(template)
+
+
+@pytest.mark.parametrize("saved", [None, "data=8", "data=4,model=2"])
+@pytest.mark.parametrize("restored", ["data=1", "data=2,model=4"])
+def test_what_was_saved_under_one_layout_is_restored_under_another(tmp_path, saved, restored):
+    """Also what a release before layouts saved: numpy arrays."""
+    rules = {"**.weight": PartitionSpec(None, "model")}
+    layout = lambda mesh: make_layout(mesh, rules=rules if "model" in mesh else None)
+    start = train.create({"fc": {"weight": np.arange(32.0, dtype=np.float32).reshape(4, 8)}}, {}, optax.sgd(0.1, 0.9))
+    with train.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(start if saved is None else layout(saved).place(start), 1, {})
+    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), start)
+    found = train.resume(checkpoints, empty, layout(restored)).state
+    weight = found.params["fc"]["weight"]
+    np.testing.assert_array_equal(weight, start.params["fc"]["weight"])
+    assert weight.sharding == found.opt_state[0].trace["fc"]["weight"].sharding
+    assert weight.addressable_shards[0].data.shape == ((4, 2) if "model" in restored else (4, 8))
 
 
 def test_at_least_one_is_kept(tmp_path):

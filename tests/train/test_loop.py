@@ -29,9 +29,9 @@ class Recorder:
 
 @functools.cache
 def compiled(kind, devices):
-    plan = parallel.data_parallel(kind, devices)
+    layout = parallel.make_layout({"data": devices}, kind=kind)
     optimizer = optim.bert_adamw(optim.warmup_linear_decay(0.02, 3, TOTAL), no_decay="**.bias")
-    objective = toy.make_objective(0.3, plan.axis_name)
+    objective = toy.make_objective(0.3, layout.axis_name)
     step = train.make_step(objective, toy.counts, optimizer, schedule=optim.warmup_linear_decay(0.02, 3, TOTAL))
     traced = []
 
@@ -39,21 +39,21 @@ def compiled(kind, devices):
         traced.append(1)
         return step(*args, **kwargs)
 
-    return plan, optimizer, parallel.parallelize(counted, plan, donate=True), traced
+    return layout, optimizer, parallel.parallelize(counted, layout, donate=True), traced
 
 
 def run(kind="jit", devices=1, *, cadence=None, checkpoints=None, stop=None, batches=toy.batches, **options):
     """Start, or go on from the newest checkpoint, as a task does."""
-    plan, optimizer, step, _ = compiled(kind, devices)
+    layout, optimizer, step, _ = compiled(kind, devices)
     state = train.create(*toy.start(), optimizer)
     restored = checkpoints.restore(state) if checkpoints is not None else None
     recorder = Recorder()
     outcome = train.train(
         step,
-        plan.place(state if restored is None else restored.state),
+        layout.place(state if restored is None else restored.state),
         batches,
-        key=plan.place(jax.random.key(5)),
-        place=plan.shard,
+        key=layout.place(jax.random.key(5)),
+        place=layout.shard,
         size=toy.size,
         cadence=cadence or train.Cadence(TOTAL, log_every=5),
         stop=stop or train.Interruption(),
@@ -124,7 +124,7 @@ def test_the_metrics_are_those_of_the_step_though_read_one_late():
 
 def test_metrics_are_read_while_the_next_step_runs():
     events = []
-    plan, optimizer, step, _ = compiled("jit", 1)
+    layout, optimizer, step, _ = compiled("jit", 1)
 
     def watched(*args):
         events.append("run")
@@ -132,10 +132,10 @@ def test_metrics_are_read_while_the_next_step_runs():
 
     train.train(
         watched,
-        plan.place(train.create(*toy.start(), optimizer)),
+        layout.place(train.create(*toy.start(), optimizer)),
         toy.batches,
-        key=plan.place(jax.random.key(5)),
-        place=plan.shard,
+        key=layout.place(jax.random.key(5)),
+        place=layout.shard,
         size=toy.size,
         cadence=train.Cadence(4, log_every=1),
         stop=train.Interruption(),
@@ -236,7 +236,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_saved(tmp_path):
 
 def test_gradients_that_are_not_finite_end_the_run_before_they_are_saved(tmp_path):
     """sqrt at 0: a finite loss with an infinite derivative."""
-    plan = parallel.data_parallel("jit", 1)
+    layout = parallel.make_layout({"data": 1}, kind="jit")
     optimizer = optax.sgd(0.1)
 
     def objective(params, state, batch, *, training, rng):
@@ -244,17 +244,17 @@ def test_gradients_that_are_not_finite_end_the_run_before_they_are_saved(tmp_pat
             "tokens": {"loss": jax.numpy.sqrt(params["w"]).sum() * toy.counts(batch)["tokens"].astype("float32")}
         }, state
 
-    step = parallel.parallelize(train.make_step(objective, toy.counts, optimizer), plan, donate=True)
+    step = parallel.parallelize(train.make_step(objective, toy.counts, optimizer), layout, donate=True)
     with (
         train.Checkpoints(tmp_path) as checkpoints,
         pytest.raises(train.RunError, match="grad_norm at step 1; expected a finite number, got inf"),
     ):
         train.train(
             step,
-            plan.place(train.create({"w": np.zeros(2, np.float32)}, {}, optimizer)),
+            layout.place(train.create({"w": np.zeros(2, np.float32)}, {}, optimizer)),
             toy.batches,
-            key=plan.place(jax.random.key(0)),
-            place=plan.shard,
+            key=layout.place(jax.random.key(0)),
+            place=layout.shard,
             size=toy.size,
             cadence=train.Cadence(3, save_every=1),
             stop=train.Interruption(),
@@ -285,18 +285,18 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path):
 
 
 def test_buffers_that_no_one_synchronised_are_found_before_they_are_saved(tmp_path):
-    plan = parallel.data_parallel("shard_map", 8)
+    layout = parallel.make_layout({"data": 8}, kind="shard_map")
     optimizer = optax.sgd(0.1)
-    step = parallel.parallelize(train.make_step(toy.make_objective(), toy.counts, optimizer), plan)
+    step = parallel.parallelize(train.make_step(toy.make_objective(), toy.counts, optimizer), layout)
     with pytest.raises(
         ValueError, match=r"train.train: norm.running_mean; expected equal copies on all devices, got diff"
     ):
         train.train(
             step,
-            plan.place(train.create(*toy.start(), optimizer)),
+            layout.place(train.create(*toy.start(), optimizer)),
             toy.batches,
-            key=plan.place(jax.random.key(5)),
-            place=plan.shard,
+            key=layout.place(jax.random.key(5)),
+            place=layout.shard,
             size=toy.size,
             cadence=train.Cadence(2),
             stop=train.Interruption(),

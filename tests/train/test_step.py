@@ -83,25 +83,25 @@ def test_accumulated_micro_batches_give_the_same_mean_over_all_tokens(kind, devi
 
 def test_micro_batches_draw_masks_of_their_own():
     same_rows = lambda tree: jax.tree.map(lambda x: np.repeat(x[:1], 2, axis=0), tree)
-    plan = parallel.data_parallel("jit", 1)
+    layout = parallel.make_layout({"data": 1}, kind="jit")
     objective = toy.make_objective(0.5)
     seen = {}
     for accumulate in (1, 2):
         step = train.make_step(objective, toy.counts, optax.sgd(0.1), accumulate=accumulate)
         state = train.create(*toy.start(), optax.sgd(0.1))
         batch = same_rows(toy.batch_at(0)) if accumulate == 2 else jax.tree.map(lambda x: x[:1], toy.batch_at(0))
-        _, metrics = parallel.parallelize(step, plan)(state, batch, jax.random.key(0))
+        _, metrics = parallel.parallelize(step, layout)(state, batch, jax.random.key(0))
         seen[accumulate] = float(metrics["rows_loss"])
     assert seen[1] != seen[2]
 
 
 def test_micro_batches_stay_on_their_devices():
     """Taking rows a, a + A, … keeps every row where it is: no exchange but that of the gradients."""
-    plan = parallel.data_parallel("jit", 8)
+    layout = parallel.make_layout({"data": 8}, kind="jit")
     step = train.make_step(toy.make_objective(), toy.counts, optax.sgd(0.5), accumulate=2)
-    state = plan.place(train.create(*toy.start(), optax.sgd(0.5)))
-    call = parallel.parallelize(step, plan)
-    text = call.lower(state, plan.shard(toy.batch_at(0)), plan.place(jax.random.key(0))).compile().as_text()
+    state = layout.place(train.create(*toy.start(), optax.sgd(0.5)))
+    call = parallel.parallelize(step, layout)
+    text = call.lower(state, layout.shard(toy.batch_at(0)), layout.place(jax.random.key(0))).compile().as_text()
     assert not any(name in text for name in ("all-gather(", "all-to-all(", "collective-permute("))
 
 
@@ -151,18 +151,18 @@ class Normalised(nn.Module):
 @functools.cache
 def normalised(kind, devices):
     """(losses, the state at the end) of a model of this package with batch statistics."""
-    net, plan, optimizer = Normalised(), parallel.data_parallel(kind, devices), optax.sgd(0.1)
+    net, layout, optimizer = Normalised(), parallel.make_layout({"data": devices}, kind=kind), optax.sgd(0.1)
 
     def objective(params, state, batch, *, training, rng):
         logits, state = net.apply(params, state, batch["x"][:, 0] + 3, training=training, rng=rng)
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["row_labels"])
         return {"rows": {"loss": losses.sum()}}, state
 
-    step = parallel.parallelize(train.make_step(objective, toy.counts, optimizer), plan, donate=True)
-    state, key = plan.place(train.create(*net.init(jax.random.key(0)), optimizer)), plan.place(jax.random.key(1))
+    step = parallel.parallelize(train.make_step(objective, toy.counts, optimizer), layout, donate=True)
+    state, key = layout.place(train.create(*net.init(jax.random.key(0)), optimizer)), layout.place(jax.random.key(1))
     losses = []
     for number in range(5):
-        state, metrics = step(state, plan.shard(toy.batch_at(number)), key)
+        state, metrics = step(state, layout.shard(toy.batch_at(number)), key)
         losses.append(float(metrics["loss"]))
     parallel.check_replicated((state.params, state.state))
     return losses, jax.device_get(state)
@@ -220,10 +220,10 @@ def test_a_frozen_part_neither_moves_nor_has_a_gradient():
 
 @pytest.mark.parametrize(("kind", "devices"), [("jit", 1), ("pmap", 8), ("shard_map", 8), ("jit", 8)])
 def test_evaluation_is_the_mean_over_all_batches(kind, devices):
-    plan = parallel.data_parallel(kind, devices)
-    step = parallel.parallelize(train.make_eval_step(toy.make_objective(), toy.counts), plan)
+    layout = parallel.make_layout({"data": devices}, kind=kind)
+    step = parallel.parallelize(train.make_eval_step(toy.make_objective(), toy.counts), layout)
     batches = [toy.batch_at(number) for number in range(3)]
-    ours = train.evaluate(step, plan.place(toy.start()), map(plan.shard, batches))
+    ours = train.evaluate(step, layout.place(toy.start()), map(layout.shard, batches))
     sums, _ = toy.make_objective()(
         *toy.start(), jax.tree.map(lambda *x: np.concatenate(x), *batches), training=False, rng=None
     )

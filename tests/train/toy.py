@@ -72,16 +72,16 @@ def _cross_entropy(logits, labels):
     return {"loss": jnp.where(kept, losses, 0.0).sum(), "accuracy": ((logits.argmax(-1) == labels) & kept).sum()}
 
 
-def run(kind="jit", devices=1, steps=20, *, rate=0.0, optimizer=None, rows=B, from_state=None, plan=None, **options):
+def run(kind="jit", devices=1, steps=20, *, rate=0.0, optimizer=None, rows=B, from_state=None, layout=None, **options):
     """(the state after the steps, [metrics of each])"""
-    plan = plan or parallel.data_parallel(kind, devices)
+    layout = layout or parallel.make_layout({"data": devices}, kind=kind)
     optimizer = optimizer or optax.sgd(0.5)
     synced = options.get("buffers", "synced") == "synced"
-    objective = make_objective(rate, plan.axis_name if synced else None)
-    step = parallel.parallelize(train.make_step(objective, counts, optimizer, **options), plan, donate=True)
+    objective = make_objective(rate, layout.axis_name if synced else None)
+    step = parallel.parallelize(train.make_step(objective, counts, optimizer, **options), layout, donate=True)
     state = from_state or train.create(*start(), optimizer, trainable=options.get("trainable", "**"))
-    state, key, history = plan.place(state), plan.place(jax.random.key(1)), []
+    state, key, history = layout.place(state), layout.place(jax.random.key(1)), []
     for number in range(int(state.step), steps):
-        state, metrics = step(state, plan.shard(batch_at(number, rows)), key)
+        state, metrics = step(state, layout.shard(batch_at(number, rows)), key)
         history.append({name: float(value) for name, value in metrics.items()})
     return state, history

@@ -10,11 +10,12 @@ from typing import Any
 import platformdirs
 
 from funcnet.data import DataLoader
-from funcnet.tasks.pretraining.bars import progress_bars
-from funcnet.tasks.pretraining.configuration import PretrainingConfig
-from funcnet.tasks.pretraining.prepare import prepare
-from funcnet.tasks.pretraining.reading import Prepared, open_data
+from funcnet.tasks.pretraining.settings import PretrainingSettings
+from funcnet.tasks.pretraining_data import PretrainingData, open_data, prepare_data
+from funcnet.tasks.pretraining_data.progress import progress_bars
 from funcnet.train import Interruption
+
+__all__ = ["Phase", "Phases", "boundary", "open_phases"]
 
 
 @dataclass(frozen=True)
@@ -23,20 +24,19 @@ class Phase:
 
     Attributes:
         data: what it reads.
-        batch_size: rows an update.
-        start: how many updates come before it.
+        batch_size: rows per update.
+        start: the number of updates before it.
         packed: whether a row holds several examples.
     """
 
-    data: Prepared
+    data: PretrainingData
     batch_size: int
     start: int
     packed: bool = False
 
 
 class Phases:
-    """Batches over all phases, by the number of the step: a run goes on from its step alone, before a boundary, on it
-    or after it.
+    """Batches over all phases, by the number of the step: a run resumes from its step alone, in whichever phase it is.
 
     Args:
         phases: at least one, in order; the first starts at 0.
@@ -62,7 +62,7 @@ class Phases:
 
 
 def boundary(steps: int, long_share: float) -> int:
-    """How many steps the first phase has; the second has at least one.
+    """The number of steps in the first phase; the second has at least one.
 
     Example:
         >>> boundary(1000, 0.1), boundary(3, 0.1)
@@ -71,55 +71,44 @@ def boundary(steps: int, long_share: float) -> int:
     return min(steps - round(steps * long_share), steps - 1)
 
 
-def open_phases(config: PretrainingConfig, stop: Interruption) -> Phases:
-    """The data of a run: of the folder in `config.data`, or made from its text, or found where they were made before.
+def open_phases(settings: PretrainingSettings, stop: Interruption) -> Phases:
+    """The data of a run: from the folder in --data, or made from its text, or found where an earlier run made them.
 
     Raises:
         Stopped: a signal came while they were made.
         OSError, ValueError: see `build` and `open_data`; fewer examples than a batch.
     """
-    lengths = [config.seq_len] if config.long_seq_len is None else [config.seq_len, config.long_seq_len]
-    if config.data is not None:
-        data = open_data(config.data, seq_len=lengths[0], seed=config.seed)
+    model, rows = settings.model, settings.loop.batch_size
+    lengths = [model.seq_len] if model.long_seq_len is None else [model.seq_len, model.long_seq_len]
+    if settings.data is not None:
+        data = open_data(settings.data, seq_len=lengths[0], seed=settings.run.seed)
     else:
-        data = _from_text(config, lengths, stop)
-    _tell(data, config)
-    phases = [Phase(data, config.batch_size, 0, config.packed)]
-    if config.long_seq_len is not None:
-        longer = open_data(data.directory, seq_len=config.long_seq_len, seed=config.seed)
-        rows = config.long_batch_size or config.batch_size
-        phases.append(Phase(longer, rows, boundary(config.steps, config.long_share), config.packed))
+        with progress_bars(stop) as progress:
+            data = prepare_data(
+                settings.text,
+                settings.pairs,
+                directory=Path(platformdirs.user_cache_dir("funcnet")) / "data",
+                seq_len=lengths,
+                seed=settings.run.seed,
+                progress=progress,
+            )
+    _describe(data, settings)
+    phases = [Phase(data, rows, 0, model.packed)]
+    if model.long_seq_len is not None:
+        longer = open_data(data.directory, seq_len=model.long_seq_len, seed=settings.run.seed)
+        start = boundary(settings.optimizer.steps, model.long_share)
+        phases.append(Phase(longer, model.long_batch_size or rows, start, model.packed))
     return Phases(phases)
 
 
-def _from_text(config: PretrainingConfig, lengths: Sequence[int], stop: Interruption) -> Prepared:
-    with progress_bars(stop) as progress:
-        return prepare(
-            config.corpus,
-            directory=Path(platformdirs.user_cache_dir("funcnet")) / "data",
-            seq_len=lengths,
-            progress=progress,
-            documents=config.documents,
-            field=config.field,
-            held_out=config.held_out,
-            vocab=config.vocab,
-            vocab_size=config.vocab_size,
-            cased=config.cased,
-            passes=config.passes,
-            whole_words=config.whole_words,
-            static_masks=config.static_masks,
-            seed=config.seed,
-        )
-
-
-def _tell(data: Prepared, config: PretrainingConfig) -> None:
+def _describe(data: PretrainingData, settings: PretrainingSettings) -> None:
     train, held_out = data.statistics["train"], data.statistics.get("evaluation", {"documents": 0, "tokens": 0})
     size = [f"{part['documents']:,} documents, " if "documents" in part else "" for part in (train, held_out)]
-    rows = f", {len(data.packed()):,} packed rows" if config.packed else ""
+    rows = f", {len(data.packed()):,} packed rows" if settings.model.packed else ""
     print(
-        f"{size[0]}{train['tokens']:,} tokens, {len(data.train):,} pairs a pass{rows} to train on; "
-        f"{size[1]}{held_out['tokens']:,} tokens held out."
+        f"Training: {size[0]}{train['tokens']:,} tokens, {len(data.train):,} pairs per pass{rows}. "
+        f"Held out: {size[1]}{held_out['tokens']:,} tokens."
     )
     share = held_out["tokens"] / (train["tokens"] + held_out["tokens"])
-    if config.data is None and share > max(0.1, 3 * config.held_out):
-        print("Much more than --held-out asks for is held out: documents are kept whole.")
+    if settings.data is None and share > max(0.1, 3 * settings.text.held_out):
+        print("Held out more than --held-out requested, because documents are never split.")

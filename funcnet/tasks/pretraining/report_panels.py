@@ -10,11 +10,11 @@ from funcnet.tasks.pretraining.dataset import evaluation_batches
 from funcnet.tasks.pretraining.reading import Prepared
 from funcnet.train import Panel
 
-__all__ = ["example_guesses", "panels"]
+__all__ = ["example_guesses", "pretraining_panels"]
 
 
-def panels(values: dict[str, float]) -> list[Panel]:
-    """The pictures of report.png.
+def pretraining_panels(values: dict[str, float]) -> list[Panel]:
+    """The panels of report.png.
 
     Args:
         values: of eval.json, for the lines of the baselines; may be empty.
@@ -26,7 +26,7 @@ def panels(values: dict[str, float]) -> list[Panel]:
         Panel("Masked words that show [MASK]", "nats", {"held-out": "eval_mlm_on_mask_loss"}, lines=on_mask),
         Panel("Masked words guessed", "share", {"training": "mlm_accuracy", "held-out": "eval_mlm_accuracy"}),
         Panel(
-            "Next sentence told from a random one",
+            "Next sentence or a random one",
             "share",
             {"training": "nsp_accuracy", "held-out": "eval_nsp_accuracy"},
             lines={"chance": 0.5},

@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from funcnet import nn, optim, tree, weights
 from funcnet.data import DataLoader
 from funcnet.models import resnet
-from funcnet.parallel import data_parallel, parallelize
+from funcnet.parallel import make_layout, parallelize
 from funcnet.train import Precision, create, make_step
 
 WIDE = Precision(params="float64", compute="float64")
@@ -102,7 +102,7 @@ def test_three_steps_of_a_resnet_on_eight_devices_are_those_of_one(script, kind)
         return {"losses": np.array(losses)} | tree.flatten(jax.device_get({"params": now.params, "state": now.state}))
 
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):  # optax asks for the latter
-        alone, together = trained(data_parallel("jit", 1)), trained(data_parallel(kind, 8))
+        alone, together = trained(make_layout({"data": 1}, kind="jit")), trained(make_layout({"data": 8}, kind=kind))
     assert alone["losses"].dtype == np.float64 and alone["losses"][2] < alone["losses"][0]
     for name, expected in alone.items():
         np.testing.assert_allclose(

@@ -1,0 +1,78 @@
+"""`funcnet data`: the data of pretraining runs, made, reported, exported and imported."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from funcnet.tasks.pretraining.data_settings import BuildData
+
+__all__ = ["Data", "run_data"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportData:
+    """Report what a folder of `funcnet data build` contains: documents, tokens, pairs, masks."""
+
+    directory: tyro.conf.Positional[Path]
+    """Folder of `funcnet data build`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportData:
+    """Write the examples of a folder of `funcnet data build` as Google's tf_examples.tfrecord, with masks."""
+
+    directory: tyro.conf.Positional[Path]
+    """Folder of `funcnet data build`."""
+    out: Path
+    """File to write."""
+    seq_len: int | None = None
+    """Tokens in a row, if the folder has rows of several lengths."""
+    seed: int = 0
+    """Seed of the masks."""
+    held_out: bool = False
+    """Export the held-out examples in place of the training examples."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportData:
+    """Turn Google's tf_examples.tfrecord into a folder for `funcnet pretrain --data`; the masks stay as they are."""
+
+    files: tyro.conf.Positional[tuple[Path, ...]]
+    """Files of create_pretraining_data.py or `funcnet data export`, all with rows of one length."""
+    vocab: Path
+    """Vocabulary that they were made with: vocab.txt, or a directory that contains one."""
+    out: Path
+    """Folder to write."""
+    held_out: tuple[Path, ...] = ()
+    """Files of examples for evaluation."""
+    cased: bool = False
+    """The vocabulary keeps capitals and accents."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Make data for pretraining, once for many runs."""
+
+    command: (
+        Annotated[BuildData, tyro.conf.subcommand("build")]
+        | Annotated[ReportData, tyro.conf.subcommand("report")]
+        | Annotated[ExportData, tyro.conf.subcommand("export")]
+        | Annotated[ImportData, tyro.conf.subcommand("import")]
+    )
+
+
+def run_data(arguments: Data) -> int:
+    """Runs the subcommand; returns the exit code."""
+    from funcnet.tasks.pretraining import commands
+
+    match arguments.command:
+        case BuildData():
+            return commands.build_data(arguments.command)
+        case ReportData(directory):
+            return commands.report_data(directory)
+        case ExportData(directory, out, seq_len, seed, held_out):
+            return commands.export_data(directory, out, seq_len=seq_len, seed=seed, held_out=held_out)
+        case ImportData(files, vocab, out, held_out_files, cased):
+            return commands.import_data(files, out, vocab=vocab, held_out=held_out_files, cased=cased)

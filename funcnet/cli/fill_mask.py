@@ -1,0 +1,39 @@
+"""`funcnet fill-mask`: the words that a pretrained model expects in the place of [MASK]."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from funcnet.settings import Range, check_ranges
+
+__all__ = ["FillMask", "run_fill_mask"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FillMask:
+    """Predict the words hidden by [MASK] with a pretrained BERT.
+
+    Prints the most likely words for each [MASK], with their probabilities.
+    """
+
+    directory: tyro.conf.Positional[Path]
+    """Run of `funcnet pretrain`, or any directory with config.json, model.safetensors and a vocabulary."""
+    text: tyro.conf.Positional[tuple[str, ...]]
+    """One or more texts that contain [MASK]."""
+    top: Annotated[int, Range(1)] = 5
+    """Number of words to print for each [MASK]."""
+
+
+def run_fill_mask(arguments: FillMask) -> int:
+    """Runs `funcnet fill-mask`; returns the exit code."""
+    from funcnet.models import bert
+
+    check_ranges(arguments, "fill-mask")
+    fill = bert.inference(arguments.directory, "fill-mask", guesses=arguments.top, ahead=False)
+    for text in arguments.text:
+        print(text)
+        for guesses in fill(text):
+            print("  " + ", ".join(f"{guess.token} {guess.probability:.1%}" for guess in guesses))
+    return 0

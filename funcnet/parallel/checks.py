@@ -1,0 +1,63 @@
+"""What is checked before and after a step: that batches divide, and that replicas are equal."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from funcnet.parallel.mesh import AXIS
+
+__all__ = ["check_batch_size", "check_replicated"]
+
+
+def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str = "parallel.check_batch_size") -> None:
+    """Refuse a batch that does not divide over devices and micro-batches.
+
+    Args:
+        rows: of the whole batch.
+        devices: over which it is cut.
+        accumulate: micro-batches a device makes of its part.
+        where: the caller or the flag, for the message.
+
+    Raises:
+        ValueError: `rows` is not a positive multiple of `devices * accumulate`.
+
+    Example:
+        >>> check_batch_size(32, devices=8, accumulate=2)
+    """
+    if accumulate < 1:
+        raise ValueError(f"{where}: accumulate; expected at least 1, got {accumulate}.")
+    multiple = devices * accumulate
+    if rows > 0 and rows % multiple == 0:
+        return
+    over = f"{devices} device{'s' * (devices != 1)}" + (f" x {accumulate} micro-batches" if accumulate > 1 else "")
+    near = [m for m in (rows // multiple * multiple, (rows // multiple + 1) * multiple) if m > 0] or [multiple]
+    raise ValueError(
+        f"{where}: a batch that does not divide over {over}; expected a multiple of {multiple}, got {rows}. "
+        f"Take a batch size of {' or '.join(map(str, near))}, or other devices."
+    )
+
+
+def check_replicated(tree: Any, *, where: str = "parallel.check_replicated") -> None:
+    """Refuse leaves whose replicas differ from device to device: they were never synchronised.
+
+    Args:
+        tree: placed arrays, small ones (every replica is read): buffers, not parameters. Of a leaf that is cut, the
+            replicas of each part are compared.
+        where: the caller, for the message.
+
+    Raises:
+        ValueError: replicas differ; names the leaves.
+    """
+    differing = []
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        parts: dict[str, set[bytes]] = {}
+        for shard in leaf.addressable_shards:
+            parts.setdefault(str(shard.index), set()).add(np.asarray(shard.data).tobytes())
+        if any(len(replicas) > 1 for replicas in parts.values()):
+            differing.append(jax.tree_util.keystr(path, simple=True, separator="."))
+    if differing:
+        raise ValueError(
+            f"{where}: {', '.join(differing[:4])}; expected equal copies on all devices, got different ones. "
+            f"Synchronise them (SyncBatchNorm, or axis_name={AXIS!r}), or train with buffers='averaged'."
+        )

@@ -1,0 +1,221 @@
+"""The layout of a run: which part of every array lies on which device.
+
+A *mesh* is an array of devices whose axes have names. *Rules* map name patterns to `PartitionSpec`s, which say along
+which mesh axes the dimensions of a parameter or buffer are cut; a leaf that no rule names is whole on every device.
+From the mesh and the rules follow the shardings of parameters, buffers, optimizer state and batch, and nothing else in
+the package decides where an array lies: a plain data-parallel run has no rules, and cuts its batches along `data`.
+
+`kind` says how a step runs on the mesh; see `funcnet.parallel.step`.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from funcnet import tree as names_of
+from funcnet.parallel.checks import check_batch_size
+from funcnet.parallel.mesh import AXIS, make_mesh, parse_mesh
+
+__all__ = ["Kind", "Layout", "make_layout"]
+
+Kind = Literal["pmap", "shard_map", "jit"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Where arrays lie, and how steps run. Made by `make_layout`.
+
+    Attributes:
+        kind: "jit", "shard_map" or "pmap".
+        mesh: the devices.
+        rules: {name pattern: PartitionSpec} for parameters and buffers.
+        batch_axes: the mesh axes along which the rows of a batch are cut.
+    """
+
+    kind: Kind
+    mesh: Mesh
+    rules: Mapping[str, PartitionSpec] = dataclasses.field(default_factory=dict)
+    batch_axes: tuple[str, ...] = (AXIS,)
+
+    @property
+    def axis_name(self) -> str | tuple[str, ...] | None:
+        """What collectives in a step are given: the batch axes under pmap and shard_map, None under jit."""
+        if self.kind == "jit":
+            return None
+        return self.batch_axes[0] if len(self.batch_axes) == 1 else self.batch_axes
+
+    @property
+    def batch_parts(self) -> int:
+        """Into how many runs of rows a batch is cut."""
+        return math.prod(self.mesh.shape[axis] for axis in self.batch_axes)
+
+    @property
+    def whole(self) -> NamedSharding:
+        """The sharding of what every device has all of."""
+        return NamedSharding(self.mesh, PartitionSpec())
+
+    @property
+    def by_rows(self) -> NamedSharding:
+        """The sharding of a batch."""
+        return NamedSharding(self.mesh, PartitionSpec(self.batch_axes))
+
+    def __str__(self) -> str:
+        axes = ", ".join(f"{axis}={size}" for axis, size in self.mesh.shape.items())
+        return f"{self.mesh.size} device{'s' * (self.mesh.size != 1)} ({axes}) by {self.kind}"
+
+    def shardings(self, tree: Any) -> Any:
+        """The sharding of every leaf.
+
+        Args:
+            tree: a train state, parameters, buffers, or any pytree of these: arrays, or `jax.ShapeDtypeStruct`s. A
+                leaf's name is the dotted path of the innermost nested dicts, so an optimizer's moments have the name of
+                their parameter, and lie as it does where they have its shape. A leaf outside any dict (the step, a key)
+                has no name, and is whole.
+
+        Returns:
+            A pytree of `NamedSharding` of the same structure.
+
+        Raises:
+            ValueError: a rule names an axis that the mesh does not have, matches nothing, asks for more dimensions than
+                the leaf has, or cuts a dimension that does not divide; two rules match one leaf.
+        """
+        leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+        names = [_name(path) for path, _ in leaves]
+        shapes: dict[str, tuple[int, ...]] = {}
+        for name, (_, leaf) in zip(names, leaves, strict=True):
+            shapes.setdefault(name, np.shape(leaf) if not hasattr(leaf, "shape") else tuple(leaf.shape))
+        specs = self._specs(shapes)
+        found = [
+            specs[name] if tuple(getattr(leaf, "shape", ())) == shapes[name] else PartitionSpec()
+            for name, (_, leaf) in zip(names, leaves, strict=True)
+        ]
+        return jax.tree.unflatten(structure, [NamedSharding(self.mesh, spec) for spec in found])
+
+    def place(self, tree: Any) -> Any:
+        """The leaves on the devices, as `shardings` says. Always a copy: a donated one leaves the original alone."""
+        # device_put alone, told may_alias=False too, makes no copy on the device where the array already lies.
+        own = jax.tree.map(lambda x: x.copy() if isinstance(x, jax.Array) else x, tree)
+        return jax.device_put(own, self.shardings(tree))
+
+    def shard(self, batch: Any) -> Any:
+        """The batch cut into runs of rows along the batch axes; in pmap's form (N, B/N, …) under pmap.
+
+        Raises:
+            ValueError: a leaf's leading dimension does not divide by `batch_parts`.
+        """
+        for leaf in jax.tree.leaves(batch):
+            rows = np.shape(leaf)[0] if np.ndim(leaf) else 0
+            check_batch_size(rows, self.batch_parts, where="parallel.Layout.shard")
+        if self.kind == "pmap":
+            batch = jax.tree.map(lambda x: np.reshape(x, (self.batch_parts, -1, *np.shape(x)[1:])), batch)
+        return jax.device_put(batch, self.by_rows)
+
+    def gather(self, tree: Any) -> Any:
+        """The tree as whole numpy arrays of its own: no later step, donated or not, can change them."""
+        return jax.tree.map(lambda x: np.array(x, copy=True), tree)
+
+    def _specs(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, PartitionSpec]:
+        """The spec of every name; see `shardings` for what is refused."""
+        where = "parallel.Layout: rules"
+        specs = dict.fromkeys(shapes, PartitionSpec())
+        ruled: dict[str, str] = {}
+        named = [name for name in shapes if name]
+        for pattern, spec in self.rules.items() if named else ():
+            axes = [axis for entry in spec for axis in ((entry,) if isinstance(entry, str) else entry or ())]
+            if unknown := [axis for axis in axes if axis not in self.mesh.axis_names]:
+                raise ValueError(
+                    f"{where}: {pattern!r} names the axis {unknown[0]!r}; expected an axis of the mesh "
+                    f"({', '.join(self.mesh.axis_names)}), got {spec}."
+                )
+            for name in names_of.select(pattern, named, where=where):
+                if name in ruled and specs[name] != spec:
+                    raise ValueError(
+                        f"{where}: two rules match {name!r}; expected one, got {ruled[name]!r} and {pattern!r}. "
+                        "Make one of the patterns narrower."
+                    )
+                self._check(name, shapes[name], pattern, spec)
+                ruled[name], specs[name] = pattern, spec
+        return specs
+
+    def _check(self, name: str, shape: tuple[int, ...], pattern: str, spec: PartitionSpec) -> None:
+        """Refuses a spec that does not fit the shape of a leaf."""
+        if len(spec) > len(shape):
+            raise ValueError(
+                f"parallel.Layout: rules: {pattern!r} does not fit {name!r}; expected at most {len(shape)} entries for "
+                f"its shape {shape}, got {spec}."
+            )
+        for size, entry in zip(shape, spec, strict=False):
+            parts = math.prod(self.mesh.shape[axis] for axis in ((entry,) if isinstance(entry, str) else entry or ()))
+            if size % parts:
+                raise ValueError(
+                    f"parallel.Layout: rules: {pattern!r} cuts {name!r} of shape {shape} into {parts} parts along "
+                    f"{entry!r}; expected a dimension that {parts} divides, got {size}."
+                )
+
+
+def make_layout(
+    mesh: str | Mapping[str, int] | None = None,
+    *,
+    kind: Kind = "jit",
+    rules: Mapping[str, PartitionSpec] | None = None,
+    batch_axes: tuple[str, ...] = (AXIS,),
+) -> Layout:
+    """The layout of a run.
+
+    Args:
+        mesh: the sizes of the mesh's axes, `{"data": 8}` or as on the command line, "data=4,model=2"; -1 takes what is
+            left. None: all devices along `data`.
+        kind: how steps run; "pmap" and "shard_map" take no rules, because their steps see whole parameters.
+        rules: {name pattern: PartitionSpec} for parameters and buffers, by the matcher of `funcnet.tree`.
+        batch_axes: the axes along which batches are cut.
+
+    Raises:
+        ValueError: an unknown kind; more devices than there are; an axis that neither a rule nor the batch uses; rules
+            under pmap or shard_map.
+
+    Example:
+        >>> layout = make_layout("data=4,model=2", rules={"fc.weight": PartitionSpec("model", None)})
+        >>> params = layout.place({"fc": {"weight": np.ones((6, 3), np.float32), "bias": np.ones(6, np.float32)}})
+        >>> [params["fc"][name].addressable_shards[0].data.shape for name in ("weight", "bias")]
+        [(3, 3), (6,)]
+        >>> layout.shard(np.ones((8, 3), np.float32)).addressable_shards[0].data.shape
+        (2, 3)
+    """
+    if kind not in get_args(Kind):
+        raise ValueError(f"parallel.make_layout: kind; expected {' or '.join(get_args(Kind))}, got {kind!r}.")
+    sizes = parse_mesh(mesh) if isinstance(mesh, str) else mesh
+    layout = Layout(kind, make_mesh(sizes), dict(rules or {}), batch_axes)
+    used = {axis for spec in layout.rules.values() for e in spec for axis in ((e,) if isinstance(e, str) else e or ())}
+    for axis, size in layout.mesh.shape.items():
+        if axis not in used | set(batch_axes) and size > 1:
+            raise ValueError(
+                f"parallel.make_layout: nothing is cut along the axis {axis!r}; expected axes that a rule or the batch "
+                f"({', '.join(batch_axes)}) uses, got {dict(layout.mesh.shape)}."
+            )
+    for axis in batch_axes:
+        if axis not in layout.mesh.axis_names:
+            raise ValueError(
+                f"parallel.make_layout: the batch is cut along {axis!r}; expected an axis of that name, got "
+                f"{', '.join(layout.mesh.axis_names)}."
+            )
+    if kind != "jit" and (layout.rules or layout.mesh.size != layout.batch_parts):
+        raise ValueError(
+            f"parallel.make_layout: kind {kind!r} cuts batches alone; expected no rules and no other axes, got "
+            f"{layout}. Use kind='jit'."
+        )
+    return layout
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    """The dotted path of the innermost nested dicts: of opt_state[0].mu["fc"]["weight"] it is fc.weight."""
+    segments: list[str] = []
+    for key in reversed(path):
+        if not isinstance(key, jax.tree_util.DictKey):
+            break
+        segments.append(str(key.key))
+    return ".".join(reversed(segments))

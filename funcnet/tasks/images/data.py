@@ -1,0 +1,225 @@
+"""Labelled images: scikit-learn's digits, idx files, and folders of image files.
+
+Letters: B batch, C channels, H height, W width.
+"""
+
+import concurrent.futures
+import dataclasses
+import gzip
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from funcnet.data import ArrayDataset, DataLoader, Dataset
+from funcnet.train import RunError
+
+__all__ = ["ImageFolder", "LabelledImages", "open_images", "padded_batches", "read_idx"]
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+IDX = [(f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte") for part in ("train", "t10k")]
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelledImages:
+    """What a run learns from: batches of `image` (B, C, H, W) float32 and `label` (B,) int32.
+
+    Attributes:
+        train, test: indexed by arrays of integers.
+        classes: their names, in the order of the labels.
+        channels: C.
+        size: H; W is the same but for idx files.
+        mean, deviation: of the training images' values; the datasets' images are standardised by them.
+        digest: of what was read.
+    """
+
+    train: Dataset
+    test: Dataset
+    classes: tuple[str, ...]
+    channels: int
+    size: int
+    mean: float
+    deviation: float
+    digest: str
+
+
+def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
+    """The images to train on and to test on.
+
+    Args:
+        data: see `ImageSettings.data`.
+        image_size: of the images of a folder.
+
+    Raises:
+        RunError: no such folder, no images in it, a broken file, or no scikit-learn for the digits.
+
+    Example:
+        >>> found = open_images(None)
+        >>> len(found.train), len(found.test), found.train[np.arange(2)]["image"].shape
+        (1437, 360, (2, 1, 8, 8))
+    """
+    if data is None:
+        return _arrays(*_digits(), classes=tuple(map(str, range(10))))
+    if not data.is_dir():
+        raise RunError(f"train-images: --data {data}; expected a folder of images, got no such folder.")
+    if any((data / name).exists() or (data / f"{name}.gz").exists() for pair in IDX for name in pair):
+        arrays = [read_idx(data / name) for pair in IDX for name in pair]
+        return _arrays(*arrays, classes=tuple(str(number) for number in range(int(arrays[1].max()) + 1)))
+    return _folder(data, image_size)
+
+
+class ImageFolder:
+    """Image files with their labels, read when they are asked for, several at a time.
+
+    Args:
+        files: the images.
+        labels: of each.
+        size: height and width in pixels to which images are resized.
+        transform: called on the (B, 3, H, W) float32 values from 0 to 1.
+
+    Raises:
+        RunError: when indexed, a file that is no image; names it.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        labels: Sequence[int],
+        size: int,
+        transform: Callable[[NDArray[np.float32]], NDArray[np.float32]] = lambda images: images,
+    ):
+        self.files, self.labels, self.size, self.transform = list(files), np.asarray(labels, np.int32), size, transform
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # Pillow frees the lock
+            images = np.stack(list(pool.map(self._read, (self.files[index] for index in indices))))
+        return {"image": self.transform(images), "label": self.labels[indices]}
+
+    def _read(self, file: Path) -> NDArray[np.float32]:
+        try:
+            with Image.open(file) as image:
+                resized = image.convert("RGB").resize((self.size, self.size), Image.Resampling.BILINEAR)
+                return np.asarray(resized, np.float32).transpose(2, 0, 1) / np.float32(255)  # (3, H, W)
+        except (OSError, UnidentifiedImageError, ValueError) as error:
+            raise RunError(f"train-images: {file}; expected an image, got a broken one ({error}).") from error
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """The bytes of an idx file, with .gz or without: a magic number 0x000008 and the rank, then the sizes.
+
+    Args:
+        path: without .gz.
+
+    Raises:
+        RunError: it is not there, or it is broken.
+    """
+    compressed = path.with_name(f"{path.name}.gz")
+    if not path.exists() and not compressed.exists():
+        raise RunError(
+            f"train-images: --data {path.parent}; expected {path.name} or {compressed.name} beside the other idx "
+            "files, got neither."
+        )
+    try:
+        content = path.read_bytes() if path.exists() else gzip.decompress(compressed.read_bytes())
+        sizes = np.frombuffer(content, ">i4", content[3], offset=4)
+        return np.frombuffer(content, np.uint8, offset=4 + 4 * len(sizes)).reshape(sizes)
+    except (ValueError, IndexError, EOFError, gzip.BadGzipFile) as error:
+        raise RunError(
+            f"train-images: {path.parent / path.name}; expected an idx file of bytes, got a broken one ({error})."
+        ) from error
+
+
+def padded_batches(dataset: Dataset, batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
+    """All images in batches of one shape: the last one is padded with the label -1, which does not count."""
+    for batch in DataLoader(dataset, batch_size).epoch():
+        missing = batch_size - len(batch["label"])
+        padding = {"image": np.zeros((missing, *batch["image"].shape[1:]), np.float32), "label": np.full(missing, -1)}
+        yield {name: np.concatenate([batch[name], padding[name].astype(batch[name].dtype)]) for name in batch}
+
+
+def _digits() -> tuple[NDArray[Any], ...]:
+    """scikit-learn's digits; every fifth of a fixed shuffle is for the test."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise RunError(
+            "train-images: the digits come with scikit-learn; expected it to be installed, got an environment without "
+            "it. Install it (pip install scikit-learn), or give --data."
+        ) from None
+    found = load_digits()
+    is_test = _every_fifth(len(found.target))
+    return tuple(a[chosen] for chosen in is_test for a in (found.images, found.target))
+
+
+def _every_fifth(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(indices to train on, to test on) of a fixed shuffle."""
+    order = np.random.default_rng(0).permutation(count)
+    is_test = np.arange(count) % 5 == 0
+    return order[~is_test], order[is_test]
+
+
+def _arrays(
+    train_images: NDArray[Any],
+    train_labels: NDArray[Any],
+    test_images: NDArray[Any],
+    test_labels: NDArray[Any],
+    *,
+    classes: tuple[str, ...],
+) -> LabelledImages:
+    """Grey images (N, H, W) in memory."""
+    mean, deviation = train_images.mean(dtype=np.float64), train_images.std(dtype=np.float64)
+
+    def dataset(images: NDArray[Any], labels: NDArray[Any]) -> ArrayDataset:
+        images = ((images - mean) / deviation).astype(np.float32)
+        return ArrayDataset({"image": images[:, None], "label": labels.astype(np.int32)})
+
+    train, test = dataset(train_images, train_labels), dataset(test_images, test_labels)
+    arrays = (array for part in (train, test) for array in part.columns.values())
+    digest = hashlib.sha256(b"".join(hashlib.sha256(array.tobytes()).digest() for array in arrays)).hexdigest()
+    size = train_images.shape[1]
+    return LabelledImages(train, test, classes, 1, size, float(mean), float(deviation), digest)
+
+
+def _folder(data: Path, image_size: int) -> LabelledImages:
+    """A subfolder for each class, as torchvision's ImageFolder; train/ and test/ (or val/) where they are."""
+    tests = [data / name for name in ("test", "val") if (data / name).is_dir()]
+    is_divided = bool(tests) and (data / "train").is_dir()
+    roots = [data / "train", tests[0]] if is_divided else [data]
+    classes = tuple(sorted(one.name for one in roots[0].iterdir() if one.is_dir() and _images(one)))
+    if len(classes) < 2:
+        raise RunError(
+            f"train-images: --data {roots[0]}; expected a subfolder with images for each of two classes or more, got "
+            f"{', '.join(classes) or 'none'}. Images end in {', '.join(SUFFIXES)}."
+        )
+    found = [[(file, label) for label, name in enumerate(classes) for file in _images(r / name)] for r in roots]
+    if is_divided:
+        train, test = found
+    else:
+        train, test = ([found[0][index] for index in part] for part in _every_fifth(len(found[0])))
+    listed = [
+        f"{file.relative_to(data)} {file.stat().st_size} {label}" for part in (train, test) for file, label in part
+    ]
+    plain = ImageFolder(*zip(*train, strict=True), image_size)
+    sample = plain[np.linspace(0, len(plain) - 1, min(len(plain), 1000)).astype(np.int64)]["image"]
+    mean, deviation = sample.mean(dtype=np.float64), sample.std(dtype=np.float64)
+
+    def standardised(images: NDArray[np.float32]) -> NDArray[np.float32]:
+        return ((images - mean) / deviation).astype(np.float32)
+
+    datasets = [ImageFolder(*zip(*part, strict=True), image_size, standardised) for part in (train, test)]
+    digest = hashlib.sha256("\n".join(listed).encode()).hexdigest()
+    return LabelledImages(*datasets, classes, 3, image_size, float(mean), float(deviation), digest)
+
+
+def _images(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES)

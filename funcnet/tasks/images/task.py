@@ -1,0 +1,130 @@
+"""Image classification with a ResNet: a task for `funcnet.train.run`, and the shortest example of one.
+
+Letters: B batch, C channels, H height, W width, K classes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import optax
+
+from funcnet import functional as F
+from funcnet import nn, optim, weights
+from funcnet.data import DataLoader, Prefetcher
+from funcnet.files import write_json
+from funcnet.models import resnet
+from funcnet.parallel import parallelize
+from funcnet.tasks.images.data import open_images, padded_batches
+from funcnet.tasks.images.settings import ImageSettings
+from funcnet.train import Cadence, Conclusion, Context, Ended, Panel, Task, TrainState, evaluate, make_eval_step, run
+
+__all__ = ["ImageTask", "train_images"]
+
+
+def train_images(settings: ImageSettings) -> int:
+    """Runs, or resumes, the training; returns the exit code. Raises as `funcnet.train.run`."""
+    settings.check()
+    return run(ImageTask, settings, where="train-images")
+
+
+class ImageTask(Task):
+    """A ResNet on labelled images.
+
+    Args:
+        settings: checked.
+        context: of the run.
+        net: the model; None makes the one that the settings name.
+
+    Raises:
+        RunError: see `open_images`.
+        ValueError: fewer images than a batch.
+    """
+
+    unit = "images"
+    shown = {"loss": "loss", "accuracy": "image_accuracy"}  # noqa: RUF012
+
+    def __init__(self, settings: ImageSettings, context: Context, net: nn.Module | None = None):
+        self.settings, self.context = settings, context
+        self.data = open_images(settings.data, settings.image_size)
+        self.name = settings.model
+        batch_size, seed = settings.loop.batch_size, settings.run.seed
+        self.loader = DataLoader(self.data.train, batch_size, shuffle=True, seed=seed, drop_last=True)
+        self.net = self._network() if net is None else net
+        if context.layout.axis_name is not None and not settings.local_statistics:
+            self.net = nn.SyncBatchNorm.convert_sync_batchnorm(self.net, context.layout.axis_name)
+        self.buffers = "averaged" if settings.local_statistics else "synced"
+        steps, checkpoint = settings.steps, settings.checkpoint
+        self.cadence = Cadence(steps, settings.loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
+        self.keep = checkpoint.keep
+        self.schedule = optim.warmup_linear_decay(settings.learning_rate, round(settings.warmup * steps), steps)
+        self.optimizer = optax.chain(
+            optax.add_decayed_weights(
+                settings.weight_decay, mask=lambda p: jax.tree.map(lambda leaf: leaf.ndim > 1, p)
+            ),
+            optax.sgd(self.schedule, momentum=0.9, nesterov=True),
+        )
+        self.facts = [{"data": self.data.digest}]
+        self.sources = {} if settings.data is None else {"data": str(settings.data)}
+
+    def _network(self) -> nn.Module:
+        make = {"resnet18": resnet.resnet18, "resnet50": resnet.resnet50}[self.settings.model]
+        small = self.data.size <= 64
+        return make(num_classes=len(self.data.classes), in_channels=self.data.channels, small_images=small)
+
+    def init(self, seed: int) -> tuple[Any, Any]:
+        return jax.jit(self.net.init)(jax.random.key(seed))
+
+    def counts(self, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """The images that count: a label of -1 pads a last batch."""
+        return {"image": (batch["label"] >= 0).sum()}
+
+    def objective(self, params: Any, state: Any, batch: Any, *, training: bool, rng: Any) -> tuple[Any, Any]:
+        """Cross-entropy and right answers, summed."""
+        images = self.context.precision.cast(batch["image"])
+        logits, state = self.net.apply(params, state, images, training=training, rng=rng)  # (B, K)
+        labels = batch["label"]
+        losses = F.cross_entropy(logits, labels, ignore_index=-1, reduction="sum")
+        return {"image": {"loss": losses, "accuracy": (logits.argmax(1) == labels).sum()}}, state
+
+    def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
+        return self.loader.batches
+
+    def size(self, batch: Any) -> int:
+        return len(batch["label"])
+
+    def evaluator(self) -> Callable[[TrainState], dict[str, float]]:
+        layout, stop = self.context.layout, self.context.stop
+        step = parallelize(make_eval_step(self.objective, self.counts, precision=self.context.precision), layout)
+
+        def on_test_images(state: TrainState) -> dict[str, float]:
+            with Prefetcher(
+                padded_batches(self.data.test, self.settings.loop.batch_size), transfer=layout.shard
+            ) as batches:
+                return evaluate(step, (state.params, state.state), batches, should_stop=lambda: stop.requested)
+
+        return on_test_images
+
+    def save(self, folder: Path, params: Any, state: Any) -> None:
+        data = self.data
+        prepared = {"image_size": data.size, "channels": data.channels, "mean": data.mean, "deviation": data.deviation}
+        write_json(folder / "images.json", {"model": self.name, "classes": list(data.classes), **prepared})
+        weights.save(folder / "model.safetensors", self.net.state_dict(params, state))
+
+    def conclude(self, ended: Ended) -> Conclusion:
+        last = next(row for row in reversed(ended.rows) if "eval_loss" in row)
+        values = {"step": last["step"], "loss": last["eval_loss"], "accuracy": last["eval_image_accuracy"]}
+        panels = [
+            Panel("Loss", "nats", {"training": "loss", "test": "eval_loss"}, from_zero=True),
+            Panel("Accuracy", "share", {"training": "image_accuracy", "test": "eval_image_accuracy"}),
+            Panel("Learning rate", "", {"rate": "learning_rate"}, smooth=False, from_zero=True),
+            Panel("Throughput", "images/s", {"images": "images_per_second"}, from_zero=True),
+        ]
+        settings = self.settings
+        subtitle = (
+            f"{settings.steps:,} steps of {settings.loop.batch_size} images, learning rate {settings.learning_rate:g}, "
+            f"{self.context.layout}, seed {ended.seed}; test accuracy {values['accuracy']:.4f}"
+        )
+        where = "scikit-learn's digits" if settings.data is None else settings.data.name
+        return Conclusion(values, panels, f"{self.name} on {where}", subtitle)

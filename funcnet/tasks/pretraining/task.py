@@ -1,0 +1,174 @@
+"""BERT pretraining as a task for `funcnet.train.run`: raw text in, a directory that Hugging Face opens out."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from funcnet import optim
+from funcnet.data import Prefetcher
+from funcnet.models import bert
+from funcnet.parallel import check_batch_size, parallelize
+from funcnet.tasks.pretraining import objective as losses
+from funcnet.tasks.pretraining.phases import Phases, open_phases
+from funcnet.tasks.pretraining.report_panels import example_guesses, pretraining_panels
+from funcnet.tasks.pretraining.settings import PretrainingSettings
+from funcnet.tasks.pretraining_data import PretrainingData, PretrainingDataset, evaluation_batches
+from funcnet.text import save_tokenizer
+from funcnet.train import Cadence, Conclusion, Context, Ended, Task, TrainState, evaluate, make_eval_step, run
+
+__all__ = ["PretrainingTask", "add_shows_mask", "pretrain"]
+
+
+def pretrain(settings: PretrainingSettings) -> int:
+    """Runs, or resumes, a pretraining run; returns the exit code. Raises as `funcnet.train.run`."""
+    settings.check()
+    return run(PretrainingTask, settings, where="pretrain")
+
+
+class PretrainingTask(Task):
+    """Masked words and next sentence.
+
+    Args:
+        settings: checked.
+        context: of the run.
+
+    Raises:
+        Stopped, OSError, ValueError: see `open_phases`.
+    """
+
+    unit = "tokens"
+    shown = {"loss": "loss", "words": "mlm_accuracy", "next sentence": "nsp_accuracy"}  # noqa: RUF012
+
+    def __init__(self, settings: PretrainingSettings, context: Context):
+        self.settings, self.context = settings, context
+        model, checkpoint, steps = settings.model, settings.checkpoint, settings.optimizer.steps
+        if model.long_batch_size is not None:
+            parts = context.layout.batch_parts
+            where = "pretrain: --long-batch-size"
+            check_batch_size(model.long_batch_size, parts, settings.loop.accumulate, where=where)
+        self.phases: Phases = open_phases(settings, context.stop)
+        self.data = self.phases.phases[-1].data  # what the finished model is evaluated on
+        self.net = bert.BertForPreTraining(
+            bert.BertConfig.preset(
+                model.model,
+                vocab_size=self.data.tokenizer.get_vocab_size(),
+                hidden_dropout_prob=model.dropout,
+                attention_probs_dropout_prob=model.dropout,
+                scan_layers=model.scan_layers,
+            )
+        )
+        self.unigram = jnp.asarray(self.data.unigram())
+        self.name = f"BERT-{model.model}"
+        self.cadence = Cadence(steps, settings.loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
+        self.keep = checkpoint.keep
+        self.optimizer, self.schedule = make_optimizer(settings)
+        self.objective, self.counts = losses.make_objective(self.net), losses.counts  # type: ignore[method-assign]
+        self.facts = [self.phases.phases[0].data.fingerprint]
+        self.sources = _sources(settings)
+
+    def init(self, seed: int) -> tuple[Any, Any]:
+        params, state = jax.jit(self.net.init)(jax.random.key(seed))
+        if self.settings.is_quick:
+            params = bert.quick_start(self.net.unstack(params), self.net.config, self.unigram)
+            params = self.net.stack(params) if self.settings.model.scan_layers else params
+        return params, state
+
+    def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
+        return self.phases.batches
+
+    def size(self, batch: Any) -> int:
+        return int(batch["attention_mask"].sum())
+
+    # ------------------------------------------------------------------------------------------------- evaluation
+
+    def evaluator(self) -> Callable[[TrainState], dict[str, float]] | None:
+        if self.data.evaluation is None:
+            return None
+        layout, stop = self.context.layout, self.context.stop
+        evaluation = losses.make_evaluation(self.net, self.unigram)
+        step = make_eval_step(evaluation, losses.evaluation_counts, precision=self.context.precision)
+        compiled = parallelize(step, layout)
+
+        def on_held_out(state: TrainState) -> dict[str, float]:
+            data = self.phases.phases[self.phases.number(max(int(state.step) - 1, 0))].data
+            with Prefetcher(self._held_out(data), transfer=layout.shard) as batches:
+                values = evaluate(compiled, (state.params, state.state), batches, should_stop=lambda: stop.requested)
+            return {**values, "loss": values["mlm_loss"] + values["nsp_loss"]}
+
+        return on_held_out
+
+    def _held_out(self, data: PretrainingData) -> Iterator[dict[str, np.ndarray]]:
+        """The held-out batches, with `shows_mask`: about 4,096 tokens a device, whatever the training batch."""
+        assert data.evaluation is not None
+        rows = self.context.layout.batch_parts * max(1, 4096 // data.evaluation.seq_len)
+        for batch in evaluation_batches(data.evaluation, rows):
+            yield add_shows_mask(batch, data.evaluation)
+
+    # --------------------------------------------------------------------------------------------------- at the end
+
+    def save(self, folder: Path, params: Any, state: Any) -> None:
+        bert.save_pretrained(folder, self.net, params, state)
+        save_tokenizer(self.data.tokenizer, folder, max_length=self.data.train.seq_len)
+
+    def conclude(self, ended: Ended) -> Conclusion:
+        settings = self.settings
+        values = self._evaluation_summary(ended.rows) if self.data.evaluation is not None else {}
+        notes: list[str] = []
+        if ended.state is not None:
+            params, state = self.context.layout.gather((ended.state.params, ended.state.state))
+            notes = example_guesses(self.net, params, state, self.data)
+        rows = [f"{phase.batch_size} x {phase.data.train.seq_len}" for phase in self.phases.phases]
+        subtitle = (
+            f"{settings.optimizer.steps:,} steps of {', then '.join(rows)} tokens, learning rate "
+            f"{settings.optimizer.learning_rate:g}, {self.context.layout}, seed {settings.run.seed}"
+        )
+        title = f"{self.name}: masked words and next sentence"
+        return Conclusion(values, pretraining_panels(values), title, subtitle, notes)
+
+    def _evaluation_summary(self, rows: list[dict[str, Any]]) -> dict[str, float]:
+        row = next(row for row in reversed(rows) if "eval_mlm_loss" in row)
+        positions = sum(float(batch["masked_weights"].sum()) for batch in self._held_out(self.data))
+        return {
+            "step": int(row["step"]),
+            "mlm_loss": row["eval_mlm_loss"],
+            "mlm_accuracy": row["eval_mlm_accuracy"],
+            "nsp_loss": row["eval_nsp_loss"],
+            "nsp_accuracy": row["eval_nsp_accuracy"],
+            "unigram_loss": row["eval_mlm_unigram_loss"],
+            "mlm_positions": int(positions),
+            "mlm_loss_on_mask": row["eval_mlm_on_mask_loss"],
+            "unigram_loss_on_mask": row["eval_mlm_on_mask_unigram_loss"],
+        }
+
+
+def make_optimizer(settings: PretrainingSettings) -> tuple[optax.GradientTransformation, optax.Schedule]:
+    """LAMB with NVIDIA's schedule; AdamW with `warmup_linear_decay`, not with Google's own (`optim.bert_schedule`), in
+    which the rate drops where the warm-up ends."""
+    chosen = settings.optimizer
+    warmup = round(chosen.warmup * chosen.steps)
+    if chosen.optimizer == "lamb":
+        schedule = optim.lamb_schedule(chosen.learning_rate, warmup, chosen.steps)
+        return optim.lamb(schedule, weight_decay=chosen.weight_decay), schedule
+    schedule = optim.warmup_linear_decay(chosen.learning_rate, warmup, chosen.steps)
+    rates = bert.QUICK_START_RATES if settings.is_quick else None
+    return optim.bert_adamw(schedule, weight_decay=chosen.weight_decay, rates=rates), schedule
+
+
+def add_shows_mask(batch: dict[str, np.ndarray], dataset: PretrainingDataset) -> dict[str, np.ndarray]:
+    """The batch with `shows_mask` (B, M) float32: 1 where the input at a hidden word is `[MASK]`."""
+    shown = np.take_along_axis(batch["input_ids"], batch["masked_positions"], axis=1)
+    return {**batch, "shows_mask": (shown == dataset.masking.mask_id).astype(np.float32)}
+
+
+def _sources(settings: PretrainingSettings) -> dict[str, str]:
+    """The files that the recorded facts come from."""
+    if settings.data is not None:
+        return dict.fromkeys(("corpus", "vocabulary"), str(settings.data))
+    text = settings.text
+    corpus = {} if text.corpus is None else {"corpus": ", ".join(map(str, text.corpus))}
+    return corpus | ({} if text.vocab is None else {"vocabulary": str(text.vocab)})

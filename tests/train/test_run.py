@@ -1,0 +1,126 @@
+"""The lifecycle of a run, with a model that nothing in the package knows: a causal language model on characters."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from funcnet import train
+from funcnet.files import read_json, write_json
+from funcnet.settings import compose
+from tests.train.character_model import CharacterTask, Settings
+
+
+def started(folder, *arguments):
+    """The run as a process of its own, to be killed."""
+    command = [sys.executable, "-m", "tests.train.character_model", "--out", str(folder), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finished(folder, *arguments):
+    process = started(folder, *arguments)
+    said = process.communicate(timeout=300)[0]
+    return process.returncode, said
+
+
+def run(folder, **values):
+    return train.run(CharacterTask, compose(Settings, out=folder, **values), where="character_model")
+
+
+def model(folder):
+    return (folder / "model.safetensors").read_bytes()
+
+
+def losses(folder):
+    return [(row["step"], row["loss"]) for row in train.read_metrics(folder / "metrics.jsonl")]
+
+
+@pytest.mark.parametrize("parallel", ["jit", "shard_map", "pmap"])
+def test_stopped_and_resumed_a_run_ends_with_the_same_bits(tmp_path, monkeypatch, capsys, parallel):
+    assert run(tmp_path / "whole", devices=8, parallel=parallel) == 0
+    step = train.TrainingProgress.after_step
+
+    def stop_at_five(self, number):
+        step(self, number)
+        if number == 5:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train.TrainingProgress, "after_step", stop_at_five)
+        assert run(tmp_path / "cut", devices=8, parallel=parallel) == 143
+    assert not (tmp_path / "cut" / "model.safetensors").exists()
+    assert "saved. Go on with --resume." in capsys.readouterr().out
+    assert run(tmp_path / "cut", devices=8, parallel=parallel, resume=True) == 0
+    assert model(tmp_path / "cut") == model(tmp_path / "whole")
+    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+    assert read_json(tmp_path / "cut" / "eval.json") == read_json(tmp_path / "whole" / "eval.json")
+    assert run(tmp_path / "cut", devices=8, parallel=parallel, resume=True) == 0
+    assert "has finished: nothing is left to do" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["jit", "shard_map", "pmap"])
+def test_killed_at_three_random_moments_a_run_ends_with_the_same_bits(tmp_path, parallel):
+    flags = ("--devices", 8, "--parallel", parallel, "--steps", 40)
+    began = time.monotonic()
+    assert finished(tmp_path / "whole", *flags)[0] == 0
+    lasts = time.monotonic() - began
+    draw = random.Random(f"{parallel} of today")
+    for _ in range(3):
+        resume = ["--resume"] if (tmp_path / "cut" / "run.json").exists() else []
+        process = started(tmp_path / "cut", *flags, *resume)
+        try:
+            process.wait(draw.uniform(0.4, 0.9) * lasts)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+    resume = ["--resume"] if (tmp_path / "cut" / "run.json").exists() else []
+    code, said = finished(tmp_path / "cut", *flags, *resume)
+    assert code == 0, said
+    assert model(tmp_path / "cut") == model(tmp_path / "whole")
+    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+
+
+def test_the_model_learns(tmp_path):
+    assert run(tmp_path / "run", steps=60) == 0
+    found = losses(tmp_path / "run")
+    assert found[-1][1] < 0.6 * found[0][1]
+    assert (tmp_path / "run" / "report.png").stat().st_size > 10_000
+
+
+def test_settings_of_another_run_are_refused_and_new_ones_have_their_default(tmp_path):
+    assert run(tmp_path / "run", steps=4) == 0
+    with pytest.raises(train.RunError, match=r"steps was 4, now 8"):
+        run(tmp_path / "run", steps=8, resume=True)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    record["finished"] = False
+    del record["config"]["mesh"]  # as a release wrote it that had no such setting
+    write_json(tmp_path / "run" / "run.json", record)
+    assert run(tmp_path / "run", steps=4, resume=True) == 0
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path):
+    for values, message in [
+        (
+            {"devices": 8, "batch_size": 12},
+            "character_model: --batch-size: a batch that does not divide over 8 devices",
+        ),
+        ({"devices": 9}, "CPU devices; expected 1 to 8, got 9"),
+        ({"mesh": "data=2,model=4"}, "nothing is cut along the axis 'model'"),
+        ({"mesh": "data=2", "devices": 2}, "--devices 2 together with --mesh data=2; expected one of them"),
+        ({"mesh": "data 2"}, "'data 2' is no mesh"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            run(tmp_path / "run", **values)
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_mesh_is_devices_in_long_form(tmp_path):
+    assert run(tmp_path / "short", devices=4, steps=3) == 0
+    assert run(tmp_path / "long", mesh="data=4", steps=3) == 0
+    assert model(tmp_path / "short") == model(tmp_path / "long")
