@@ -18,7 +18,7 @@ from funcnet.files import require_folder, require_other
 from funcnet.tasks.features.command import FeaturesArguments
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
-from funcnet.tasks.pretraining.data_settings import BuildData
+from funcnet.tasks.pretraining_data.settings import BuildData
 from funcnet.tasks.serving.bench import BenchServe
 from funcnet.train import began_in, configuration
 
@@ -135,7 +135,7 @@ def _pretrain(config: PretrainingConfig) -> int:
 
 
 def _data(arguments: Data) -> int:
-    from funcnet.tasks.pretraining import commands
+    from funcnet.tasks.pretraining_data import commands
 
     match arguments.command:
         case BuildData():

@@ -17,7 +17,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from funcnet.files import replacing
-from funcnet.text.settings import add_tokens, apply_settings, read_settings
+from funcnet.text.tokenizer_config import add_tokens, apply_settings, read_settings
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PREFIX = "##"

@@ -23,10 +23,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from funcnet import table  # noqa: E402
-from funcnet.tasks.pretraining import DataSettings, build, open_data  # noqa: E402
-from funcnet.tasks.pretraining.masking import word_pieces  # noqa: E402
-from funcnet.tasks.pretraining.stages import read_tokens  # noqa: E402
-from tests.tasks.google_instances import google_masks, google_pairs  # noqa: E402
+from funcnet.tasks.pretraining_data import DataSettings, build, open_data  # noqa: E402
+from funcnet.tasks.pretraining_data.masking import word_pieces  # noqa: E402
+from funcnet.tasks.pretraining_data.stages import read_tokens  # noqa: E402
+from tests.tasks.pretraining_data.google_instances import google_masks, google_pairs  # noqa: E402
 
 ROWS = 4000  # whose masks are looked at
 

@@ -14,8 +14,8 @@ import pytest
 import funcnet.tasks.pretraining.phases as phases_module
 import funcnet.tasks.pretraining.run as run_module
 from funcnet.models import bert
-from funcnet.tasks.pretraining import prepare
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
+from funcnet.tasks.pretraining_data import prepare
 from funcnet.train import lock_run, open_run, pin
 from funcnet.train.checkpoints import Checkpoints
 from tests.tasks.command import SMALL, metrics, run_here, write_corpus

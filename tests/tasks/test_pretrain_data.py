@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from funcnet.tasks.pretraining import DataSettings, build, open_data
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
 from funcnet.tasks.pretraining.phases import Phase, Phases, boundary, open_phases
+from funcnet.tasks.pretraining_data import DataSettings, build, open_data
 from funcnet.train import Interruption
 from tests.tasks.command import SMALL, metrics, run_here, write_corpus, write_short_documents
 from tests.tasks.test_pretrain_command import interrupt

@@ -10,10 +10,10 @@ from typing import Any
 import platformdirs
 
 from funcnet.data import DataLoader
-from funcnet.tasks.pretraining.bars import progress_bars
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
-from funcnet.tasks.pretraining.prepare import prepare
-from funcnet.tasks.pretraining.reading import Prepared, open_data
+from funcnet.tasks.pretraining_data.prepare import prepare
+from funcnet.tasks.pretraining_data.progress import progress_bars
+from funcnet.tasks.pretraining_data.reader import Prepared, open_data
 from funcnet.train import Interruption
 
 

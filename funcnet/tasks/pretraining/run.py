@@ -23,12 +23,12 @@ from funcnet.files import write_json
 from funcnet.models import bert
 from funcnet.parallel import DataParallel, check_batch_size, data_parallel, parallelize, use_virtual_cpu_devices
 from funcnet.tasks.pretraining import objective as losses
-from funcnet.tasks.pretraining.bars import Stopped
 from funcnet.tasks.pretraining.configuration import FREE, PretrainingConfig
-from funcnet.tasks.pretraining.dataset import PretrainingDataset, evaluation_batches
 from funcnet.tasks.pretraining.phases import Phases, open_phases
-from funcnet.tasks.pretraining.reading import Prepared
 from funcnet.tasks.pretraining.show import example_guesses, panels
+from funcnet.tasks.pretraining_data.dataset import PretrainingDataset, evaluation_batches
+from funcnet.tasks.pretraining_data.progress import Stopped
+from funcnet.tasks.pretraining_data.reader import Prepared
 from funcnet.text import save_tokenizer
 from funcnet.train import (
     BFLOAT16,

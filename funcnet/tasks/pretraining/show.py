@@ -6,8 +6,8 @@ import jax
 import numpy as np
 
 from funcnet import nn
-from funcnet.tasks.pretraining.dataset import evaluation_batches
-from funcnet.tasks.pretraining.reading import Prepared
+from funcnet.tasks.pretraining_data.dataset import evaluation_batches
+from funcnet.tasks.pretraining_data.reader import Prepared
 from funcnet.train import Panel
 
 __all__ = ["example_guesses", "panels"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from funcnet.data import Prefetcher
-from funcnet.tasks.pretraining import evaluation_batches, prepare, unigram_log_probabilities
+from funcnet.tasks.pretraining_data import evaluation_batches, prepare, unigram_log_probabilities
 from funcnet.text import SPECIAL_TOKENS, load_tokenizer, special_ids, vocabulary
 from funcnet.train.run_directory import differences
 

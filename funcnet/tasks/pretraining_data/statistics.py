@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.tasks.pretraining.packing import number_of_rows
+from funcnet.tasks.pretraining_data.packing import number_of_rows
 
 LONGEST = 512  # what is longer counts as this long in histograms
 

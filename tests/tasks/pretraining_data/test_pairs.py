@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from funcnet.tasks.pretraining import TokenizedDocuments, build_pairs, tokenize_documents
-from funcnet.tasks.pretraining.heldout import drop_shared_sentences, plain_sentences, split_documents
-from funcnet.tasks.pretraining.pairs import AllCuts, cut_documents, join_partners
+from funcnet.tasks.pretraining_data import TokenizedDocuments, build_pairs, tokenize_documents
+from funcnet.tasks.pretraining_data.held_out import drop_shared_sentences, plain_sentences, split_documents
+from funcnet.tasks.pretraining_data.pairs import AllCuts, cut_documents, join_partners
 from funcnet.text import BulkTokenizer, train_wordpiece
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from funcnet.files import lock_folder, read_json, write_json
-from funcnet.tasks.pretraining.shards import digest_of
+from funcnet.tasks.pretraining_data.shard import digest_of
 
 FORMAT = 3  # of the files and of how pairs are drawn; another number and a directory is built anew
 EXAMPLES = "examples"  # the layout of what was imported: Google's rows, of no known documents

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from funcnet.data import read_examples, write_examples
-from funcnet.tasks.pretraining import DataSettings, build, open_data
-from funcnet.tasks.pretraining import importing as module
-from funcnet.tasks.pretraining.exporting import export_examples
-from funcnet.tasks.pretraining.importing import import_examples
+from funcnet.tasks.pretraining_data import DataSettings, build, open_data
+from funcnet.tasks.pretraining_data import google_examples as module
+from funcnet.tasks.pretraining_data.export import export_examples
+from funcnet.tasks.pretraining_data.google_examples import import_examples
 from funcnet.text import SPECIAL_TOKENS
 from tests.tasks.command import run_here, write_corpus
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from funcnet.tasks.pretraining import Masking, default_predictions
-from funcnet.tasks.pretraining.statistics import describe_masks
+from funcnet.tasks.pretraining_data import Masking, default_predictions
+from funcnet.tasks.pretraining_data.statistics import describe_masks
 
 B, T, V, M = 2000, 64, 500, 10
 SPECIAL = (0, 2, 3, 4)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from funcnet.data import write_examples
 from funcnet.files import require_folder
-from funcnet.tasks.pretraining.dataset import PretrainingDataset
-from funcnet.tasks.pretraining.reading import open_data
+from funcnet.tasks.pretraining_data.dataset import PretrainingDataset
+from funcnet.tasks.pretraining_data.reader import open_data
 
 ROWS = 1024  # masked at a time
 NAMES = {  # our name and Google's, in its script's order

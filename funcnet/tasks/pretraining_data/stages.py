@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from funcnet.files import replacing
-from funcnet.tasks.pretraining.directory import Directory
-from funcnet.tasks.pretraining.heldout import HEAD, plain_head, plain_sentences
-from funcnet.tasks.pretraining.instances import TokenizedDocuments, tokenize_documents
-from funcnet.tasks.pretraining.pairs import AllCuts, Cuts, cut_documents, join_partners
-from funcnet.tasks.pretraining.shards import is_whole, read_shard, write_shard
+from funcnet.tasks.pretraining_data.held_out import HEAD, plain_head, plain_sentences
+from funcnet.tasks.pretraining_data.manifest import Directory
+from funcnet.tasks.pretraining_data.pairs import AllCuts, Cuts, cut_documents, join_partners
+from funcnet.tasks.pretraining_data.shard import is_whole, read_shard, write_shard
+from funcnet.tasks.pretraining_data.tokens import TokenizedDocuments, tokenize_documents
 from funcnet.text import BulkTokenizer, load_tokenizer, plain_text, split_sentences
 
 MadeFrom = Mapping[str, str]

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.data import draw_bits, to_uniform
-from funcnet.tasks.pretraining.directory import VOCABULARY
-from funcnet.tasks.pretraining.heldout import split_documents
-from funcnet.tasks.pretraining.shards import is_whole, read_shard
-from funcnet.tasks.pretraining.stages import HELD_OUT, TRAIN, TextTask, has_text, has_tokens, read_text, write_text
-from funcnet.tasks.pretraining.work import Work
+from funcnet.tasks.pretraining_data.held_out import split_documents
+from funcnet.tasks.pretraining_data.manifest import VOCABULARY
+from funcnet.tasks.pretraining_data.shard import is_whole, read_shard
+from funcnet.tasks.pretraining_data.stages import HELD_OUT, TRAIN, TextTask, has_text, has_tokens, read_text, write_text
+from funcnet.tasks.pretraining_data.work import Work
 from funcnet.text import Document, load_tokenizer, save_tokenizer, train_wordpiece, vocabulary_digest
 from funcnet.text.corpus import empty
 

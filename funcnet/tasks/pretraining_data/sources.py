@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from funcnet.tasks.pretraining.directory import Progress
+from funcnet.tasks.pretraining_data.manifest import Progress
 from funcnet.text import Corpus
 from funcnet.text.corpus import file_digest
 

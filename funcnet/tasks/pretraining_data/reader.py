@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from funcnet.data import DataLoader, Joined
-from funcnet.tasks.pretraining.dataset import Masks, PretrainingDataset
-from funcnet.tasks.pretraining.directory import EXAMPLES, VOCABULARY, Directory, read_manifest
-from funcnet.tasks.pretraining.masking import Masking, default_predictions, word_pieces
-from funcnet.tasks.pretraining.packing import PackedDataset, number_of_rows
-from funcnet.tasks.pretraining.shards import digest_of, is_whole, made_from, read_shard
-from funcnet.tasks.pretraining.statistics import unigram_log_probabilities
-from funcnet.tasks.pretraining.work import describe_file
+from funcnet.tasks.pretraining_data.dataset import Masks, PretrainingDataset
+from funcnet.tasks.pretraining_data.manifest import EXAMPLES, VOCABULARY, Directory, read_manifest
+from funcnet.tasks.pretraining_data.masking import Masking, default_predictions, word_pieces
+from funcnet.tasks.pretraining_data.packing import PackedDataset, number_of_rows
+from funcnet.tasks.pretraining_data.shard import digest_of, is_whole, made_from, read_shard
+from funcnet.tasks.pretraining_data.statistics import unigram_log_probabilities
+from funcnet.tasks.pretraining_data.work import describe_file
 from funcnet.text import load_tokenizer, special_ids
 
 SMALL = (*VOCABULARY, "report.json")  # files that every run reads whole

@@ -10,10 +10,10 @@ import numpy as np
 
 from funcnet import table
 from funcnet.files import replacing, write_json
-from funcnet.tasks.pretraining.directory import EXAMPLES, Directory
-from funcnet.tasks.pretraining.reading import datasets, joined_pairs
-from funcnet.tasks.pretraining.shards import read_shard, write_shard
-from funcnet.tasks.pretraining.statistics import LONGEST, describe_documents, describe_masks, describe_pairs
+from funcnet.tasks.pretraining_data.manifest import EXAMPLES, Directory
+from funcnet.tasks.pretraining_data.reader import datasets, joined_pairs
+from funcnet.tasks.pretraining_data.shard import read_shard, write_shard
+from funcnet.tasks.pretraining_data.statistics import LONGEST, describe_documents, describe_masks, describe_pairs
 from funcnet.text import load_tokenizer, special_ids
 
 LABELS = {"next": "B follows A", "random": "B is random"}

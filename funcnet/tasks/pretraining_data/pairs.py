@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.tasks.pretraining.instances import TokenizedDocuments
-from funcnet.tasks.pretraining.packing import share_rows
+from funcnet.tasks.pretraining_data.packing import share_rows
+from funcnet.tasks.pretraining_data.tokens import TokenizedDocuments
 
 Columns = dict[str, NDArray[Any]]
 TRIES = 16  # rounds of drawing a random partner before the few that are left are searched for
@@ -61,7 +61,7 @@ def build_pairs(
         ValueError: `seq_len` is below 5, or fewer than two documents can give a pair.
 
     Example:
-        >>> from funcnet.tasks.pretraining.instances import tokenize_documents
+        >>> from funcnet.tasks.pretraining_data.tokens import tokenize_documents
         >>> from funcnet.text import BulkTokenizer, train_wordpiece
         >>> tokenizer = BulkTokenizer(train_wordpiece(["a b c d"] * 2, vocab_size=9))
         >>> documents = tokenize_documents([["a b", "c", "d"], ["d c", "b", "a"]], tokenizer)

@@ -21,11 +21,11 @@ import pyarrow.parquet
 import pytest
 
 from funcnet.data import Joined, read_examples
-from funcnet.tasks.pretraining import DataSettings, build, open_data
-from funcnet.tasks.pretraining import documents as documents_module
-from funcnet.tasks.pretraining.exporting import export_examples
-from funcnet.tasks.pretraining.stages import read_tokens
-from funcnet.tasks.pretraining.workers import Workers
+from funcnet.tasks.pretraining_data import DataSettings, build, open_data
+from funcnet.tasks.pretraining_data import text_shards as documents_module
+from funcnet.tasks.pretraining_data.export import export_examples
+from funcnet.tasks.pretraining_data.process_pool import Workers
+from funcnet.tasks.pretraining_data.stages import read_tokens
 from funcnet.text import SPECIAL_TOKENS
 from tests.tasks.command import run_here, start, write_corpus
 
@@ -97,7 +97,7 @@ def test_ten_kills(corpus, built, tmp_path):
     out, moments, met = tmp_path / "killed", random.Random(5), 0
     script = f"""
 import pathlib
-from funcnet.tasks.pretraining import DataSettings, build, documents
+from funcnet.tasks.pretraining_data import DataSettings, build, text_shards as documents
 documents.SHARD = 20_000
 settings = DataSettings((pathlib.Path({str(corpus)!r}),), seq_len=(32, 64), passes=2, vocab_size=300)
 build({str(out)!r}, settings, processes=2)

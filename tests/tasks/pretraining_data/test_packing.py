@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from funcnet import tree
 from funcnet.data import Joined
 from funcnet.models import bert
-from funcnet.tasks.pretraining import DataSettings, Masking, PretrainingDataset, build, open_data
 from funcnet.tasks.pretraining.objective import counts, make_objective
-from funcnet.tasks.pretraining.packing import PackedDataset, most_examples, number_of_rows, share_rows
+from funcnet.tasks.pretraining_data import DataSettings, Masking, PretrainingDataset, build, open_data
+from funcnet.tasks.pretraining_data.packing import PackedDataset, most_examples, number_of_rows, share_rows
 from tests.compare import furthest
 from tests.tasks.command import write_short_documents
 

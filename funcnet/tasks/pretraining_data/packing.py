@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.tasks.pretraining.dataset import IGNORE, PretrainingDataset
+from funcnet.tasks.pretraining_data.dataset import IGNORE, PretrainingDataset
 
 SHORTEST = 5  # tokens of an example: [CLS] a [SEP] b [SEP]
 
@@ -90,7 +90,7 @@ class PackedDataset:
 
     Example:
         >>> from funcnet.data import Joined
-        >>> from funcnet.tasks.pretraining.masking import Masking
+        >>> from funcnet.tasks.pretraining_data.masking import Masking
         >>> pairs = {"a_start": [0, 2], "b_start": [1, 5], "a_length": [1, 3], "b_length": [1, 2], "row": [0, 0]}
         >>> pairs = {name: Joined([np.array(v)]) for name, v in (pairs | {"is_random_next": [0, 1]}).items()}
         >>> hide = Masking(mask_id=4, never=(0, 1, 2, 3, 4), vocab_size=50, max_predictions=3)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from funcnet.tasks.pretraining.build import build
-from funcnet.tasks.pretraining.data_settings import DataSettings
-from funcnet.tasks.pretraining.directory import FORMAT, Progress
-from funcnet.tasks.pretraining.reading import Prepared, open_data
-from funcnet.tasks.pretraining.shards import digest_of
-from funcnet.tasks.pretraining.sources import describe_sources
+from funcnet.tasks.pretraining_data.build import build
+from funcnet.tasks.pretraining_data.manifest import FORMAT, Progress
+from funcnet.tasks.pretraining_data.reader import Prepared, open_data
+from funcnet.tasks.pretraining_data.settings import DataSettings
+from funcnet.tasks.pretraining_data.shard import digest_of
+from funcnet.tasks.pretraining_data.sources import describe_sources
 from funcnet.text import load_tokenizer, open_corpus, vocabulary_digest
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.data import DataLoader, Joined
-from funcnet.tasks.pretraining.masking import Masking, given_masks
+from funcnet.tasks.pretraining_data.masking import Masking, given_masks
 
 Masks = Literal["of the visit", "of the pass"]
 IGNORE = -100  # a label that counts for nothing; that of `bert.losses`, which a builder's workers need not import

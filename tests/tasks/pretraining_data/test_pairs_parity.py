@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
-from funcnet.tasks.pretraining import Masking, build_pairs
-from tests.tasks.google_instances import google_masks, google_pairs
-from tests.tasks.test_pretraining_pairs import documents_of
+from funcnet.tasks.pretraining_data import Masking, build_pairs
+from tests.tasks.pretraining_data.google_instances import google_masks, google_pairs
+from tests.tasks.pretraining_data.test_pairs import documents_of
 
 T = 128
-SCRIPT = Path(__file__).parents[2] / "scripts" / "parity" / "instances.py"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "parity" / "instances.py"
 
 
 @pytest.fixture(scope="module")

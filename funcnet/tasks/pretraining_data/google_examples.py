@@ -21,18 +21,18 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from funcnet.data import read_examples
-from funcnet.tasks.pretraining.directory import (
+from funcnet.tasks.pretraining_data.export import NAMES
+from funcnet.tasks.pretraining_data.manifest import (
     EXAMPLES,
     FORMAT,
     Directory,
     plan_digest,
     write_manifest,
 )
-from funcnet.tasks.pretraining.exporting import NAMES
-from funcnet.tasks.pretraining.report import write_report
-from funcnet.tasks.pretraining.shards import Columns, write_shard
-from funcnet.tasks.pretraining.sources import describe_source
-from funcnet.tasks.pretraining.work import describe_file
+from funcnet.tasks.pretraining_data.report import write_report
+from funcnet.tasks.pretraining_data.shard import Columns, write_shard
+from funcnet.tasks.pretraining_data.sources import describe_source
+from funcnet.tasks.pretraining_data.work import describe_file
 from funcnet.text import load_tokenizer, save_tokenizer, special_ids, vocabulary_digest
 
 Row = tuple[Path, int, dict[str, NDArray[Any]]]  # an example, its file, and its number in there

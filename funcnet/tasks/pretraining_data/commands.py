@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from funcnet.tasks.pretraining.bars import Stopped, progress_bars
-from funcnet.tasks.pretraining.build import build
-from funcnet.tasks.pretraining.data_settings import BuildData
-from funcnet.tasks.pretraining.exporting import export_examples
-from funcnet.tasks.pretraining.importing import import_examples
-from funcnet.tasks.pretraining.reading import check_data
-from funcnet.tasks.pretraining.report import draw
+from funcnet.tasks.pretraining_data.build import build
+from funcnet.tasks.pretraining_data.export import export_examples
+from funcnet.tasks.pretraining_data.google_examples import import_examples
+from funcnet.tasks.pretraining_data.progress import Stopped, progress_bars
+from funcnet.tasks.pretraining_data.reader import check_data
+from funcnet.tasks.pretraining_data.report import draw
+from funcnet.tasks.pretraining_data.settings import BuildData
 from funcnet.train.interruption import Interruption
 
 __all__ = ["build_data", "export_data", "import_data", "report_data"]

@@ -20,29 +20,21 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from funcnet.tasks.pretraining.data_settings import DataSettings
-from funcnet.tasks.pretraining.directory import (
+from funcnet.tasks.pretraining_data.held_out import drop_shared_sentences, plain_sentences
+from funcnet.tasks.pretraining_data.manifest import (
     FORMAT,
     Progress,
     lock_build,
     plan_digest,
     read_manifest,
 )
-from funcnet.tasks.pretraining.documents import (
-    Documents,
-    has_held_out,
-    make_vocabulary,
-    read_documents,
-    texts_of,
-    write_texts,
-)
-from funcnet.tasks.pretraining.heldout import drop_shared_sentences, plain_sentences
-from funcnet.tasks.pretraining.instances import tokenize_documents
-from funcnet.tasks.pretraining.pairs import build_pairs, check_enough_documents
-from funcnet.tasks.pretraining.report import write_report
-from funcnet.tasks.pretraining.shards import read_shard, write_shard
-from funcnet.tasks.pretraining.sources import describe_sources, refuse_changes, refuse_changes_meanwhile
-from funcnet.tasks.pretraining.stages import (
+from funcnet.tasks.pretraining_data.pairs import build_pairs, check_enough_documents
+from funcnet.tasks.pretraining_data.process_pool import Workers
+from funcnet.tasks.pretraining_data.report import write_report
+from funcnet.tasks.pretraining_data.settings import DataSettings
+from funcnet.tasks.pretraining_data.shard import read_shard, write_shard
+from funcnet.tasks.pretraining_data.sources import describe_sources, refuse_changes, refuse_changes_meanwhile
+from funcnet.tasks.pretraining_data.stages import (
     HELD_OUT,
     PairsTask,
     TokensTask,
@@ -52,8 +44,16 @@ from funcnet.tasks.pretraining.stages import (
     write_pairs,
     write_tokens,
 )
-from funcnet.tasks.pretraining.work import Work, describe_file, take_damaged_away
-from funcnet.tasks.pretraining.workers import Workers
+from funcnet.tasks.pretraining_data.text_shards import (
+    Documents,
+    has_held_out,
+    make_vocabulary,
+    read_documents,
+    texts_of,
+    write_texts,
+)
+from funcnet.tasks.pretraining_data.tokens import tokenize_documents
+from funcnet.tasks.pretraining_data.work import Work, describe_file, take_damaged_away
 from funcnet.text import BulkTokenizer, Corpus, load_tokenizer, open_corpus, vocabulary_digest
 
 HELD_OUT_PASS = 1 << 31  # the number of the held-out documents' only pass, apart from all training passes

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from funcnet.tasks.pretraining.data_settings import DataSettings
-from funcnet.tasks.pretraining.directory import Directory, Progress, write_manifest
-from funcnet.tasks.pretraining.shards import is_whole
-from funcnet.tasks.pretraining.workers import Workers
+from funcnet.tasks.pretraining_data.manifest import Directory, Progress, write_manifest
+from funcnet.tasks.pretraining_data.process_pool import Workers
+from funcnet.tasks.pretraining_data.settings import DataSettings
+from funcnet.tasks.pretraining_data.shard import is_whole
 from funcnet.text import Corpus
 from funcnet.text.corpus import file_digest
 

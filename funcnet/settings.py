@@ -1,0 +1,224 @@
+"""Settings of commands, composed of groups: each setting is written once and reaches every command that needs it.
+
+A *group* is a frozen dataclass of settings that belong together (the text, the optimizer). A command's settings are a
+frozen dataclass whose fields are groups, and settings of its own; on the command line all of them stand side by side,
+without prefixes. Names are unique within a command.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+__all__ = ["Range", "check_ranges", "compose", "defaults", "flag", "flat", "recorded"]
+
+Settings = TypeVar("Settings")
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The numbers that a setting may have: `steps: Annotated[int, Range(1)] = 2000`.
+
+    Args:
+        low: the smallest.
+        high: the largest.
+        above: `low` itself is not allowed.
+        below: `high` itself is not allowed.
+        note: what a special value means, for the message: "0: only at the end".
+
+    Example:
+        >>> print(Range(1), Range(0, 1, below=True), Range(0, note="0: never"), sep="; ")
+        at least 1; from 0 to below 1; at least 0 (0: never)
+    """
+
+    low: float
+    high: float = math.inf
+    above: bool = False
+    below: bool = False
+    note: str = ""
+
+    def __contains__(self, value: float) -> bool:
+        is_above = value > self.low if self.above else value >= self.low
+        return is_above and (value < self.high if self.below else value <= self.high)
+
+    def __str__(self) -> str:
+        if self.high == math.inf:
+            text = f"above {self.low:g}" if self.above else f"at least {self.low:g}"
+        elif self.above:
+            text = f"above {self.low:g} and {'below' if self.below else 'at most'} {self.high:g}"
+        else:
+            high = self.high if isinstance(self.high, int) else f"{self.high:g}"
+            text = f"{'from ' if self.below else ''}{self.low:g} to {'below ' if self.below else ''}{high}"
+        return f"{text} ({self.note})" if self.note else text
+
+
+def flag(name: str) -> str:
+    """The flag of a setting: `flag("batch_size")` is `--batch-size`."""
+    return f"--{name.replace('_', '-')}"
+
+
+def flat(settings: Any) -> dict[str, Any]:
+    """All settings by name, those of the groups among them.
+
+    Args:
+        settings: a dataclass instance of groups and settings.
+
+    Returns:
+        {name: value}, in the order in which they are declared.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Text:
+        ...     language: str = "en"
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Command:
+        ...     text: Text = Text()
+        ...     steps: Annotated[int, Range(1)] = 10
+        >>> flat(Command())
+        {'language': 'en', 'steps': 10}
+    """
+    return {name: functools.reduce(getattr, path, settings) for name, (path, _) in _fields(type(settings)).items()}
+
+
+def defaults(kind: type) -> dict[str, Any]:
+    """The default of every setting of a command that has one, by name: what `compose` fills in.
+
+    Args:
+        kind: the command's dataclass.
+    """
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        default = _default(field)
+        group = _group(get_type_hints(kind)[field.name])
+        if group is not None:
+            found |= defaults(group) if default is dataclasses.MISSING else flat(default)
+        elif default is not dataclasses.MISSING:
+            found[field.name] = default
+    return found
+
+
+def compose(kind: type[Settings], **values: Any) -> Settings:
+    """A command's settings from flat names: each value goes into the group that declares it.
+
+    Args:
+        kind: the command's dataclass.
+        **values: by name; those that are left out have the command's defaults.
+
+    Raises:
+        TypeError: a name that the command does not have, or one without a default that is left out.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Text:
+        ...     language: str = "en"
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Command:
+        ...     text: Text = Text()
+        ...     steps: int = 10
+        >>> compose(Command, language="de")
+        Command(text=Text(language='de'), steps=10)
+    """
+    unknown = sorted(set(values) - set(_fields(kind)))
+    if unknown:
+        raise TypeError(f"settings.compose: {kind.__name__} has no setting {unknown[0]!r}.")
+    chosen: dict[str, Any] = {}
+    hints = get_type_hints(kind)
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        group, default = _group(hints[field.name]), _default(field)
+        if group is None:
+            chosen |= {field.name: values[field.name]} if field.name in values else {}
+            continue
+        own = {name: value for name, value in values.items() if name in _fields(group)}
+        start = {} if default is dataclasses.MISSING else flat(default)
+        chosen[field.name] = compose(group, **{**start, **own})
+    return kind(**chosen)
+
+
+def check_ranges(settings: Any, where: str) -> None:
+    """Refuse a number outside its `Range`; None passes.
+
+    Args:
+        settings: a command's.
+        where: the command, as it is typed: the message begins with it.
+
+    Raises:
+        ValueError: names the flag, the range, and the value.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Command:
+        ...     steps: Annotated[int, Range(1)] = 10
+        >>> check_ranges(Command(steps=0), "pretrain")
+        Traceback (most recent call last):
+        ValueError: pretrain: --steps; expected at least 1, got 0.
+    """
+    values = flat(settings)
+    for name, (_, hint) in _fields(type(settings)).items():
+        value = values[name]
+        for limits in (one for one in _metadata(hint) if isinstance(one, Range)):
+            for number in value if isinstance(value, tuple) else (value,):
+                if number is not None and number not in limits:
+                    raise ValueError(f"{where}: {flag(name)}; expected {limits}, got {number}.")
+
+
+def recorded(settings: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The settings as JSON holds them: flat, paths as text, tuples as lists.
+
+    Args:
+        settings: a command's.
+        leave_out: names that are not recorded, such as where the run lies.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Command:
+        ...     out: Path
+        ...     corpus: tuple[Path, ...] = ()
+        >>> recorded(Command(Path("a"), (Path("b"),)), leave_out=("out",))
+        {'corpus': ['b']}
+    """
+    return {name: _as_json(value) for name, value in flat(settings).items() if name not in leave_out}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, tuple | list):
+        return [_as_json(one) for one in value]
+    if isinstance(value, Mapping):
+        return {name: _as_json(one) for name, one in value.items()}
+    return value
+
+
+def _default(field: Any) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _fields(kind: Any) -> dict[str, tuple[tuple[str, ...], Any]]:
+    """{setting: (the attributes that lead to it, its type)}."""
+    found: dict[str, tuple[tuple[str, ...], Any]] = {}
+    hints = get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        group = _group(hints[field.name])
+        below = {field.name: ((), hints[field.name])} if group is None else _fields(group)
+        twice = sorted(set(found) & set(below))
+        if twice:
+            raise TypeError(f"settings: {kind.__name__} has the setting {twice[0]!r} in two groups.")
+        found |= {name: ((field.name, *path), hint) for name, (path, hint) in below.items()}
+    return found
+
+
+def _group(hint: Any) -> type | None:
+    """The dataclass that a type names; None for anything else."""
+    kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
+
+
+def _metadata(hint: Any) -> Iterator[Any]:
+    """What `Annotated` adds to a type, also within unions: Annotated[int, Range(1)] | None."""
+    if get_origin(hint) is Annotated:
+        yield from hint.__metadata__
+    for inner in get_args(hint):
+        if not isinstance(inner, Range):
+            yield from _metadata(inner)
