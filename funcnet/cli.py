@@ -18,7 +18,7 @@ from funcnet.files import require_folder, require_other
 from funcnet.tasks.features.command import FeaturesArguments
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
-from funcnet.tasks.pretraining_data.settings import BuildData
+from funcnet.tasks.pretraining_data.commands import BuildData
 from funcnet.tasks.serving.bench import BenchServe
 from funcnet.train import began_in, configuration
 

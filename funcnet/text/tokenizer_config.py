@@ -1,8 +1,8 @@
-"""What the small files beside a vocabulary say of a tokenizer, read as transformers' `BertTokenizerFast` reads them.
+"""The settings in the small files beside a vocabulary, read as transformers' `BertTokenizerFast` reads them.
 
-`tokenizer_config.json` has the last word on capitals, accents and Chinese characters, also over a `tokenizer.json`;
-`added_tokens.json` and `special_tokens_map.json` are older ways of saying what it says by now. Where it is silent on
-`do_lower_case`, what `tokenizer.json` says holds; transformers 4's `BertTokenizerFast` lower-cases then.
+`tokenizer_config.json` decides on capitals, accents and Chinese characters, also against a `tokenizer.json`.
+`added_tokens.json` and `special_tokens_map.json` are older forms of what it contains today. If it does not mention
+`do_lower_case`, `tokenizer.json` decides, whereas `BertTokenizerFast` of transformers 4 lower-cases.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from tokenizers import AddedToken, Tokenizer, normalizers
 
 from funcnet.files import parse_json
 
-_GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that take tokenizer.json as it is
-_SPECIAL = ("unk", "sep", "pad", "cls", "mask")
-_TOLD = {
+__all__ = ["add_tokens", "apply_settings", "read_settings"]
+
+GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that use tokenizer.json as it is
+SPECIAL = ("unk", "sep", "pad", "cls", "mask")
+NORMALIZER = {  # field of the normaliser -> name of the setting
     "lowercase": "do_lower_case",
     "strip_accents": "strip_accents",
     "handle_chinese_chars": "tokenize_chinese_chars",
@@ -25,13 +27,13 @@ _TOLD = {
 
 
 def read_settings(directory: Path) -> dict[str, object]:
-    """`tokenizer_config.json`, with what older files say where it does not; {} without any.
+    """The settings of `tokenizer_config.json`, completed by those of older files; {} without any.
 
     Args:
         directory: of the tokenizer.
 
     Raises:
-        ValueError: a file is no JSON, two added tokens have one id, or one of the five special tokens has another name.
+        ValueError: a file is not JSON, two added tokens have the same id, or a special token has another name.
 
     Example:
         >>> import tempfile
@@ -46,7 +48,7 @@ def read_settings(directory: Path) -> dict[str, object]:
     if "added_tokens_decoder" not in settings:
         settings |= _read(directory / "special_tokens_map.json")
         settings["added_tokens_decoder"] = _decoder(directory / "added_tokens.json", settings)
-    for name in _SPECIAL:
+    for name in SPECIAL:
         token, usual = _content(settings.get(f"{name}_token")), f"[{name.upper()}]"
         if token not in (None, usual):
             raise ValueError(
@@ -57,11 +59,11 @@ def read_settings(directory: Path) -> dict[str, object]:
 
 
 def apply_settings(tokenizer: Tokenizer, settings: Mapping[str, object]) -> None:
-    """Gives a `tokenizer.json`'s normaliser what the settings say; what they leave out stays as it is.
+    """Change the normaliser of a `tokenizer.json` as the settings say; what they do not mention stays.
 
     Args:
         tokenizer: changed in place, if its normaliser is BERT's.
-        settings: as from `read_settings`. Those of a generic class (`_GENERIC`) change nothing.
+        settings: as `read_settings` returns them. Those of a generic class (`GENERIC`) change nothing.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -73,27 +75,27 @@ def apply_settings(tokenizer: Tokenizer, settings: Mapping[str, object]) -> None
     Reference: `transformers.BertTokenizerFast.__init__`
     """
     state = json.loads(tokenizer.to_str())["normalizer"] or {}
-    if state.pop("type", None) != "BertNormalizer" or settings.get("tokenizer_class") in _GENERIC:
+    if state.pop("type", None) != "BertNormalizer" or settings.get("tokenizer_class") in GENERIC:
         return
-    for field, name in _TOLD.items():
-        told = settings.get(name, state[field])
-        if isinstance(told, bool) or (told is None and field == "strip_accents"):
-            state[field] = told
+    for field, name in NORMALIZER.items():
+        value = settings.get(name, state[field])
+        if isinstance(value, bool) or (value is None and field == "strip_accents"):
+            state[field] = value
     tokenizer.normalizer = normalizers.BertNormalizer(**state)
 
 
 def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str) -> None:
-    """Adds the tokens that are told beside the vocabulary. Those that it lacks must follow it; those that it has keep
-    its ids, whatever is told of them, as in transformers.
+    """Add the tokens that the settings list. New tokens must follow the vocabulary; tokens of the vocabulary keep its
+    ids, whatever the settings say, as in transformers.
 
     Args:
         tokenizer: changed in place.
-        settings: as from `read_settings`.
+        settings: as `read_settings` returns them.
         where: the directory, for the message.
 
     Raises:
-        ValueError: a token that the vocabulary lacks would have another id than told, or is named without one; a file
-            is not as it should be.
+        ValueError: a new token would have another id than the settings say, or is named without one; a file has the
+            wrong form.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -111,41 +113,41 @@ def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str)
         if tokenizer.token_to_id(token.content) is None and index != first:
             raise ValueError(
                 f"load_tokenizer: {where}: the added token {token.content!r} does not follow the vocabulary; expected "
-                f"id {first}, got {index}. Put the files there that the model was trained with."
+                f"id {first}, got {index}. Use the files that the model was trained with."
             )
         tokenizer.add_tokens([token])
     for token in map(_content, _list(settings, "additional_special_tokens")):
         if token is not None and tokenizer.token_to_id(token) is None:
             raise ValueError(
                 f"load_tokenizer: {where}: an additional special token is not in the vocabulary; expected all of them "
-                f"there, got {token!r} without an id. Add it to the vocabulary, or take it out of the settings."
+                f"there, got {token!r} without an id. Add it to the vocabulary, or remove it from the settings."
             )
 
 
 def _added(settings: Mapping[str, object], where: str) -> list[tuple[int, AddedToken]]:
-    told = settings.get("added_tokens_decoder") or {}
+    found = settings.get("added_tokens_decoder") or {}
     try:
         tokens = {
             int(index): AddedToken(**{name: value for name, value in token.items() if name != "__type"})
-            for index, token in told.items()  # type: ignore[attr-defined]
+            for index, token in found.items()  # type: ignore[attr-defined]
         }
     except (AttributeError, TypeError, ValueError):
         raise ValueError(
-            f"load_tokenizer: {where}: the added tokens are not as they should be; expected ids and tokens, got "
-            f"{told!r:.80}. Mend added_tokens.json or tokenizer_config.json."
+            f"load_tokenizer: {where}: the added tokens have the wrong form; expected ids and tokens, got "
+            f"{found!r:.80}. Correct added_tokens.json or tokenizer_config.json."
         ) from None
     return sorted(tokens.items(), key=lambda item: item[0])
 
 
 def _decoder(file: Path, settings: Mapping[str, object]) -> dict[str, object]:
-    """`added_tokens.json`, which has an id for each token, the other way round, as `tokenizer_config.json` tells it."""
+    """`added_tokens.json`, which maps tokens to ids, as the map from ids to tokens that `tokenizer_config.json` has."""
     special = [_content(token) for token in _list(settings, "additional_special_tokens")]
     decoder: dict[str, object] = {}
     for token, index in _read(file).items():
         if str(index) in decoder:
             raise ValueError(
-                f"load_tokenizer: {file} has two tokens of one id; expected an id for each, got {index} again for "
-                f"{token!r}. Put the file there that the model was trained with."
+                f"load_tokenizer: {file} has two tokens with the same id; expected an id for each, got {index} again "
+                f"for {token!r}. Use the file that the model was trained with."
             )
         decoder[str(index)] = {"content": token, "special": token in special, "normalized": token not in special}
     return decoder
@@ -164,5 +166,5 @@ def _list(settings: Mapping[str, object], name: str) -> list[object]:
 
 
 def _content(token: object) -> object:
-    """Its letters: a token is told as them, or as an object with them in it."""
+    """The text of a token, which a file has as a string or in an object."""
     return token.get("content") if isinstance(token, dict) else token

@@ -10,10 +10,12 @@ from typing import Any
 import platformdirs
 
 from funcnet.data import DataLoader
+from funcnet.settings import compose
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
-from funcnet.tasks.pretraining_data.prepare import prepare
+from funcnet.tasks.pretraining_data.cache import prepare_data
 from funcnet.tasks.pretraining_data.progress import progress_bars
-from funcnet.tasks.pretraining_data.reader import Prepared, open_data
+from funcnet.tasks.pretraining_data.reader import PretrainingData, open_data
+from funcnet.tasks.pretraining_data.settings import DataSettings
 from funcnet.train import Interruption
 
 
@@ -28,7 +30,7 @@ class Phase:
         packed: whether a row holds several examples.
     """
 
-    data: Prepared
+    data: PretrainingData
     batch_size: int
     start: int
     packed: bool = False
@@ -92,13 +94,12 @@ def open_phases(config: PretrainingConfig, stop: Interruption) -> Phases:
     return Phases(phases)
 
 
-def _from_text(config: PretrainingConfig, lengths: Sequence[int], stop: Interruption) -> Prepared:
+def _from_text(config: PretrainingConfig, lengths: Sequence[int], stop: Interruption) -> PretrainingData:
     with progress_bars(stop) as progress:
-        return prepare(
-            config.corpus,
-            directory=Path(platformdirs.user_cache_dir("funcnet")) / "data",
-            seq_len=lengths,
-            progress=progress,
+        settings = compose(
+            DataSettings,
+            corpus=config.corpus,
+            seq_len=tuple(lengths),
             documents=config.documents,
             field=config.field,
             held_out=config.held_out,
@@ -110,9 +111,10 @@ def _from_text(config: PretrainingConfig, lengths: Sequence[int], stop: Interrup
             static_masks=config.static_masks,
             seed=config.seed,
         )
+        return prepare_data(settings, Path(platformdirs.user_cache_dir("funcnet")) / "data", progress=progress)
 
 
-def _tell(data: Prepared, config: PretrainingConfig) -> None:
+def _tell(data: PretrainingData, config: PretrainingConfig) -> None:
     train, held_out = data.statistics["train"], data.statistics.get("evaluation", {"documents": 0, "tokens": 0})
     size = [f"{part['documents']:,} documents, " if "documents" in part else "" for part in (train, held_out)]
     rows = f", {len(data.packed()):,} packed rows" if config.packed else ""

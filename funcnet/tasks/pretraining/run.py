@@ -28,7 +28,7 @@ from funcnet.tasks.pretraining.phases import Phases, open_phases
 from funcnet.tasks.pretraining.show import example_guesses, panels
 from funcnet.tasks.pretraining_data.dataset import PretrainingDataset, evaluation_batches
 from funcnet.tasks.pretraining_data.progress import Stopped
-from funcnet.tasks.pretraining_data.reader import Prepared
+from funcnet.tasks.pretraining_data.reader import PretrainingData
 from funcnet.text import save_tokenizer
 from funcnet.train import (
     BFLOAT16,
@@ -242,7 +242,7 @@ class _Run:
 
         return run
 
-    def _held_out(self, data: Prepared) -> Iterator[dict[str, np.ndarray]]:
+    def _held_out(self, data: PretrainingData) -> Iterator[dict[str, np.ndarray]]:
         """The held-out batches of a phase, with `shows_mask`."""
         assert data.evaluation is not None
         for batch in evaluation_batches(data.evaluation, _evaluation_batch(data.evaluation.seq_len, self.plan)):

@@ -1,8 +1,9 @@
-"""Google's `tf_examples.tfrecord` -> a data directory, the masks as they are.
+"""Google's `tf_examples.tfrecord`, which its BERT scripts, NVIDIA's and others read: written from a data directory, and
+read into one with the masks that it has.
 
-What was hidden is put back, so a row is again two stretches of one array of tokens, as in data built from text; the
-places that its file hides, and what it shows there, stand beside it. Of which documents the rows are is not known: so
-what is held out comes in files of its own, and rows cannot be packed.
+An import restores what was hidden, so that a row is again two slices of one array of tokens, as in data built from
+text; beside it are the positions that the file hides, and what it shows there. The documents of the rows are not known.
+So held-out rows are in files of their own, and rows cannot be packed.
 
 N examples, T tokens, M slots.
 """
@@ -20,25 +21,68 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from funcnet.data import read_examples
-from funcnet.tasks.pretraining_data.export import NAMES
+from funcnet.data import read_examples, write_examples
+from funcnet.files import require_folder
+from funcnet.tasks.pretraining_data.build import require_new_folder
+from funcnet.tasks.pretraining_data.dataset import PretrainingDataset
 from funcnet.tasks.pretraining_data.manifest import (
     EXAMPLES,
-    FORMAT,
-    Directory,
-    plan_digest,
+    DataFiles,
+    Manifest,
+    describe_file,
+    describe_source,
     write_manifest,
 )
+from funcnet.tasks.pretraining_data.reader import open_data
 from funcnet.tasks.pretraining_data.report import write_report
 from funcnet.tasks.pretraining_data.shard import Columns, write_shard
-from funcnet.tasks.pretraining_data.sources import describe_source
-from funcnet.tasks.pretraining_data.work import describe_file
 from funcnet.text import load_tokenizer, save_tokenizer, special_ids, vocabulary_digest
 
-Row = tuple[Path, int, dict[str, NDArray[Any]]]  # an example, its file, and its number in there
-SHARD = 4_000_000  # tokens, padding included: what is in memory at once
+__all__ = ["export_examples", "import_examples"]
 
-__all__ = ["import_examples"]
+Example = tuple[Path, int, dict[str, NDArray[Any]]]  # file, number of the record in it, features
+SHARD = 4_000_000  # tokens, padding included: what is in memory at once
+ROWS = 1024  # examples whose masks are drawn at a time
+NAMES = {  # our name -> Google's, in the order of its script
+    "input_ids": "input_ids",
+    "attention_mask": "input_mask",
+    "token_type_ids": "segment_ids",
+    "masked_positions": "masked_lm_positions",
+    "masked_ids": "masked_lm_ids",
+    "masked_weights": "masked_lm_weights",
+    "next_sentence_label": "next_sentence_labels",
+}
+
+
+def export_examples(
+    folder: str | Path, out: str | Path, *, seq_len: int | None = None, seed: int = 0, held_out: bool = False
+) -> int:
+    """Write every example of every pass with its masks drawn, as `create_pretraining_data.py` does.
+
+    Args:
+        folder: a data directory.
+        out: the file.
+        seq_len, seed: see `open_data`.
+        held_out: write the held-out examples instead of the training examples.
+
+    Returns:
+        How many examples there are.
+
+    Raises:
+        OSError, ValueError: see `open_data`; nothing is held out; the file cannot be written.
+
+    Reference: write_instance_to_example_files in
+    https://github.com/google-research/bert/blob/master/create_pretraining_data.py
+    """
+    require_folder(out, "data export: --out")
+    data = open_data(folder, seq_len=seq_len, seed=seed)
+    chosen = data.evaluation if held_out else data.train
+    if chosen is None:
+        raise ValueError(
+            f"data export: {folder} holds nothing out; expected held-out examples, got --held-out 0 when it was built. "
+            "Omit --held-out."
+        )
+    return write_examples(out, _exported(chosen))
 
 
 def import_examples(
@@ -49,30 +93,29 @@ def import_examples(
     held_out: Sequence[str | Path] = (),
     cased: bool = False,
 ) -> int:
-    """Makes a data directory from Google's examples; returns how many there are to train on.
+    """Make a data directory from Google's examples.
 
     Args:
         files: of `create_pretraining_data.py` or `export_examples`.
-        folder: a new or empty one; it is there whole or not at all.
-        vocab: the vocabulary that they were made with.
-        held_out: files of examples to evaluate on; none: no evaluation.
+        folder: new or empty; it appears complete or not at all.
+        vocab: the vocabulary that the examples were made with.
+        held_out: files of examples to evaluate on; without any, there is no evaluation.
         cased: see `load_tokenizer`.
 
+    Returns:
+        How many training examples there are.
+
     Raises:
-        OSError: a file is not there; the folder cannot be written.
-        ValueError: the folder holds something; a file is empty, damaged, of rows that differ in length, or was made
-            with another vocabulary; the message has the file and the record's number.
+        OSError: a file does not exist; the folder cannot be written.
+        ValueError: the folder is not empty; a file is empty or damaged, has rows of different lengths, or was made with
+            another vocabulary. The message has the file and the number of the record.
     """
     if not files:
-        raise ValueError("data import: no files; expected at least one of examples, got none. Name it.")
+        raise ValueError("data import: no files; expected at least one with examples, got none.")
     folder = Path(folder).absolute()
     if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"data import: --out {folder}; expected a folder, got a file. Name another --out.")
-    if folder.exists() and any(folder.iterdir()):
-        raise ValueError(
-            f"data import: {folder} holds other files; expected a new or empty folder, got "
-            f"{min(path.name for path in folder.iterdir())} there. Name another --out."
-        )
+        raise NotADirectoryError(f"data import: --out {folder}; expected a folder, got a file.")
+    require_new_folder(folder, "data import")
     tokenizer = load_tokenizer(vocab, lower_case=False if cased else None)
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)  # of an import that was killed
@@ -85,9 +128,20 @@ def import_examples(
     return number
 
 
+def _exported(data: PretrainingDataset) -> Iterator[dict[str, NDArray[Any]]]:
+    for number in range(data.passes):
+        epoch = data.at_epoch(number)
+        for start in range(0, len(data), ROWS):
+            batch = epoch[np.arange(start, min(start + ROWS, len(data)))]
+            for row in range(len(batch["input_ids"])):
+                yield {theirs: np.atleast_1d(batch[ours][row]) for ours, theirs in NAMES.items()}
+
+
 def _write(folder: Path, tokenizer: Tokenizer, training: Sequence[Path], held_out: Sequence[Path]) -> int:
-    """Everything that lies in a data directory; returns how many examples there are to train on."""
-    seq_len, slots = _sizes(training)
+    """Write all files of a data directory; returns how many training examples there are."""
+    first = next(_examples(training, None, None))[2]
+    seq_len, slots = len(first["input_ids"]), len(first["masked_lm_positions"])
+    vocabulary = vocabulary_digest(tokenizer)
     settings = {
         "seq_len": [seq_len],
         "passes": 1,
@@ -96,80 +150,62 @@ def _write(folder: Path, tokenizer: Tokenizer, training: Sequence[Path], held_ou
         "static_masks": True,
         "whole_words": False,
         "seed": 0,
-        "vocab": vocabulary_digest(tokenizer),
+        "vocab": vocabulary,
     }
     sources = [describe_source(path) for path in (*training, *held_out)]
-    told: dict[str, Any] = {
-        "format": FORMAT,
-        "plan": plan_digest(settings, sources, EXAMPLES),
-        "settings": settings,
-        "sources": sources,
-        "layout": EXAMPLES,
-        "vocabulary": settings["vocab"],
-        "shards": 0,
-    }
-    files, made_from = Directory(folder), {"plan": told["plan"], "vocabulary": told["vocabulary"]}
+    manifest = Manifest(settings, EXAMPLES, sources, vocabulary, shards=0)
+    files, origin = DataFiles(folder), {"plan": manifest.plan, "vocabulary": vocabulary}
     save_tokenizer(tokenizer, folder, max_length=seq_len)
-    examples = tokens_before = 0
-    for rows in _batched(_rows(training, seq_len, slots), max(SHARD // seq_len, 1)):
-        tokens, pairs = _columns(rows, tokenizer, tokens_before)
-        write_shard(files.tokens(told["shards"]), {"token": tokens}, made_from)
-        write_shard(files.pairs(seq_len, 0, told["shards"]), pairs, made_from)
-        told["shards"] += 1
-        examples, tokens_before = examples + len(rows), tokens_before + len(tokens)
+    examples = tokens_before = shards = 0
+    found = _examples(training, seq_len, slots)
+    while group := list(itertools.islice(found, max(SHARD // seq_len, 1))):
+        tokens, pairs = _columns(group, tokenizer, tokens_before)
+        write_shard(files.shard("tokens", shards), {"token": tokens}, origin)
+        write_shard(files.pairs(seq_len, 0, shards), pairs, origin)
+        examples, tokens_before, shards = examples + len(group), tokens_before + len(tokens), shards + 1
+    manifest.shards = shards
     if held_out:
-        tokens, pairs = _columns(list(_rows(held_out, seq_len, slots)), tokenizer, 0)
-        write_shard(files.held_out_tokens, {"token": tokens}, made_from)
-        write_shard(files.held_out_pairs(seq_len), pairs, made_from)
-    facts = {"files": len(sources), "bytes": sum(source["bytes"] for source in sources), "layout": EXAMPLES}
-    write_report(folder, told, facts, made_from)
-    told["files"] = {path.name: describe_file(path) for path in files.files(told)}
-    write_manifest(folder, told)
+        tokens, pairs = _columns(list(_examples(held_out, seq_len, slots)), tokenizer, 0)
+        write_shard(files.held_out_tokens, {"token": tokens}, origin)
+        write_shard(files.held_out_pairs(seq_len), pairs, origin)
+    facts = {"files": len(sources), "bytes": sum(source.bytes for source in sources), "layout": EXAMPLES}
+    write_report(folder, manifest, facts, origin)
+    manifest.files = {path.name: describe_file(path) for path in files.all(manifest)}
+    write_manifest(folder, manifest)
     return examples
 
 
-def _sizes(files: Sequence[Path]) -> tuple[int, int]:
-    """(T, M) of the first example."""
-    first = next(_rows(files, None, None))[2]
-    return len(first["input_ids"]), len(first["masked_lm_positions"])
-
-
-def _rows(files: Sequence[Path], seq_len: int | None, slots: int | None) -> Iterator[Row]:
-    """The examples of all files, each with its file and number; each is checked to have all features, of one length."""
+def _examples(files: Sequence[Path], seq_len: int | None, slots: int | None) -> Iterator[Example]:
+    """The examples of all files; each is checked to have all features, of one length."""
     for path in files:
         number = 0
-        for number, row in enumerate(read_examples(path), 1):
-            missing = [name for name in NAMES.values() if name not in row]
+        for number, features in enumerate(read_examples(path), 1):
+            missing = [name for name in NAMES.values() if name not in features]
             if missing:
                 raise ValueError(
                     f"data import: {path}, record {number} lacks {', '.join(missing)}; expected Google's features "
-                    f"{', '.join(NAMES.values())}, got {', '.join(sorted(row)) or 'none'}. Make the file with "
+                    f"{', '.join(NAMES.values())}, got {', '.join(sorted(features)) or 'none'}. Make the file with "
                     "create_pretraining_data.py."
                 )
-            width, places = seq_len or len(row["input_ids"]), slots or len(row["masked_lm_positions"])
-            wanted = {name: 1 if "next" in name else places if "lm" in name else width for name in NAMES.values()}
-            found = {name: len(row[name]) for name in wanted}
+            width, most = seq_len or len(features["input_ids"]), slots or len(features["masked_lm_positions"])
+            wanted = {name: 1 if "next" in name else most if "lm" in name else width for name in NAMES.values()}
+            found = {name: len(features[name]) for name in wanted}
             if found != wanted:
                 raise ValueError(
                     f"data import: {path}, record {number} differs in length from the first; expected {wanted}, got "
                     f"{found}. Import files of one length at a time."
                 )
-            yield path, number, row
+            yield path, number, features
         if not number:
-            raise ValueError(f"data import: {path} is empty; expected examples, got none. Leave it out.")
+            raise ValueError(f"data import: {path} is empty; expected examples, got none.")
 
 
-def _batched(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
-    while held := list(itertools.islice(rows, size)):
-        yield held
-
-
-def _columns(rows: Sequence[Row], tokenizer: Tokenizer, tokens_before: int) -> tuple[NDArray[Any], Columns]:
+def _columns(examples: Sequence[Example], tokenizer: Tokenizer, tokens_before: int) -> tuple[NDArray[Any], Columns]:
     """(the words of N examples one after the other, their pairs): see `build_pairs` and `PretrainingDataset`."""
     names = NAMES.items()
-    batch = {ours: np.stack([row[theirs] for _, _, row in rows]).astype(np.int32) for ours, theirs in names}
+    batch = {ours: np.stack([one[theirs] for _, _, one in examples]).astype(np.int32) for ours, theirs in names}
     real, second = batch["attention_mask"] == 1, batch["token_type_ids"] == 1
-    taken = batch["masked_weights"] == 1
+    used = batch["masked_weights"] == 1
     length, b_length = real.sum(1), (real & second).sum(1) - 1
     a_length = length - b_length - 3
     place = np.arange(real.shape[1])
@@ -178,11 +214,11 @@ def _columns(rows: Sequence[Row], tokenizer: Tokenizer, tokens_before: int) -> t
     ids = batch["input_ids"].copy()
     known = (np.minimum(ids, batch["masked_ids"].min(1, keepdims=True)) >= 0).all(1)
     known &= (ids < most).all(1) & (batch["masked_ids"] < most).all(1)
-    known &= ((batch["masked_positions"] >= 0) & (batch["masked_positions"] < length[:, None]) | ~taken).all(1)
+    known &= ((batch["masked_positions"] >= 0) & (batch["masked_positions"] < length[:, None]) | ~used).all(1)
     known &= (a_length >= 1) & (b_length >= 1) & (real == (place < length[:, None])).all(1)
     known &= np.isin(batch["next_sentence_label"][:, 0], (0, 1))
     known &= (second == ((place > seps[:, :1]) & (place < length[:, None]))).all(1)
-    positions = np.where(taken & known[:, None], batch["masked_positions"], -1)
+    positions = np.where(used & known[:, None], batch["masked_positions"], -1)
     where = np.nonzero(positions >= 0)[0], positions[positions >= 0]
     shown = np.zeros_like(positions)
     shown[positions >= 0] = ids[where]
@@ -191,7 +227,7 @@ def _columns(rows: Sequence[Row], tokenizer: Tokenizer, tokens_before: int) -> t
     known &= ids[:, 0] == special["[CLS]"]
     known &= (np.take_along_axis(ids, np.maximum(seps, 0), 1) == special["[SEP]"]).all(1)
     if not known.all():
-        _refuse(rows[int(np.argmin(known))], most)
+        _refuse(examples[int(np.argmin(known))], most)
     words = (place >= 1) & (place < length[:, None] - 1) & (place != seps[:, :1])
     start = tokens_before + np.cumsum(length - 3) - (length - 3)
     pairs = {
@@ -206,10 +242,10 @@ def _columns(rows: Sequence[Row], tokenizer: Tokenizer, tokens_before: int) -> t
     return ids[words].astype(np.uint16 if most <= 1 << 16 else np.int32), pairs
 
 
-def _refuse(row: Row, most: int) -> NoReturn:
-    path, number, features = row
+def _refuse(example: Example, most: int) -> NoReturn:
+    path, number, features = example
     raise ValueError(
         f"data import: {path}, record {number} is no pair of this vocabulary; expected [CLS] A [SEP] B [SEP], ids "
-        f"below {most:,}, words hidden within, labels of 0 or 1, got {features['input_ids'][:8].tolist()}…. Give the "
+        f"below {most:,}, hidden words inside, labels 0 or 1, got {features['input_ids'][:8].tolist()}…. Give the "
         "--vocab that it was made with."
     )

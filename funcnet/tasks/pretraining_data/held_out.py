@@ -1,4 +1,4 @@
-"""Which documents are held out, and that they share nothing with training. D documents."""
+"""Which documents are held out, and how they share no sentence with training. D documents."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["HEAD", "drop_shared_sentences", "plain_head", "plain_sentences", "split_documents"]
+
 LEAST = 2  # documents on either side: with one, no random next sentence can be drawn
-SHARED_WORDS = 8  # a sentence of so many words is no set phrase ("God bless America."): said twice, it was copied
-MOST = 4_000_000  # characters held out, however large the corpus: some 8,000 pairs, of which every evaluation sees all
-HEAD = 10  # letters that two plain sentences have in common if they are one: few others begin alike
+SHARED_WORDS = 8  # a sentence of this many words is no set phrase ("God bless America."): if it recurs, it was copied
+MOST = 4_000_000  # characters held out, however large the corpus: about 8,000 pairs, which every evaluation reads
+HEAD = 10  # letters at the beginning that few different sentences have in common
 NO_LETTERS = re.compile(r"[^\w\n]+|_+")
 
 
@@ -23,22 +25,22 @@ def split_documents(
     seed: int,
     usable: Sequence[bool] | NDArray[Any] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Chooses held-out documents at random up to a share of the text.
+    """Choose held-out documents at random, up to a share of the text.
 
-    In a random order that `seed` gives, each document that still fits is taken; if those are not even two, the two
-    smallest are. More than four million characters are not held out.
+    Documents are visited in a random order that `seed` determines, and each one that still fits is taken. If fewer
+    than two fit, the two smallest are taken. At most four million characters are held out.
 
     Args:
-        sizes: (D,) each document's length, in characters.
+        sizes: (D,) length of each document, in characters.
         share: of all characters, in [0, 1); 0 holds out nothing.
-        seed: another seed holds out others.
+        seed: another seed holds out other documents.
         usable: (D,) whether a document has two sentences, so that it can be held out.
 
     Returns:
-        The training documents' and the held-out documents' indices, both ascending, int64.
+        The indices of the training documents and of the held-out documents, both ascending, int64.
 
     Raises:
-        ValueError: not two usable documents on each side.
+        ValueError: there are not two usable documents on each side.
 
     Example:
         >>> train, held_out = split_documents([10] * 20, 0.1, seed=0)
@@ -46,22 +48,16 @@ def split_documents(
         (18, 2, set())
     """
     if not 0 <= share < 1:
-        raise ValueError(
-            f"split_documents: held_out is no share; expected 0 <= held_out < 1, got {share}. Give 0.05, say."
-        )
+        raise ValueError(f"split_documents: held_out is no share; expected 0 <= held_out < 1, got {share}.")
     candidates = np.flatnonzero(np.ones(len(sizes), np.bool_) if usable is None else np.asarray(usable, np.bool_))
     least = 2 * LEAST if share else LEAST
     if len(candidates) < least:
-        single = (
-            "a single document has no other to draw a random next sentence from"
-            if len(sizes) == 1
-            else "too few documents"
-        )
+        single = "a single document has no other to draw a random next sentence from"
         raise ValueError(
-            f"split_documents: {single}; expected at least {least} different documents of two sentences or more"
-            f"{' (two to train on, two held out)' if share else ''}, got {len(candidates)} (of {len(sizes)} "
-            "documents). Give more text, or say how the files hold documents: --documents blank-line (a blank line "
-            "ends one) or file (each file is one)."
+            f"split_documents: {single if len(sizes) == 1 else 'too few documents'}; expected at least {least} "
+            f"different documents of two sentences or more{' (two to train on, two held out)' if share else ''}, got "
+            f"{len(candidates)} (of {len(sizes)} documents). Give more text, or say how the files are divided into "
+            "documents: --documents blank-line (a blank line ends one) or file (each file is one)."
         )
     if not share:
         return np.arange(len(sizes)), np.empty(0, np.int64)
@@ -79,7 +75,7 @@ def split_documents(
 
 
 def plain_sentences(sentences: Sequence[str]) -> list[str]:
-    """The letters and digits alone, in lower case, of the sentences of eight words or more.
+    """The sentences of eight words or more, reduced to letters and digits in lower case.
 
     Example:
         >>> plain_sentences(["Thank you.", "One two three-four five, six seven 8 NINE."])
@@ -90,7 +86,7 @@ def plain_sentences(sentences: Sequence[str]) -> list[str]:
 
 
 def plain_head(sentence: str) -> str:
-    """The first ten letters of the plain sentence, found at a tenth of its cost.
+    """The first ten letters of the plain sentence, at a tenth of its cost.
 
     Example:
         >>> plain_head('"One two three-four five, six seven 8 NINE."')
@@ -101,14 +97,13 @@ def plain_head(sentence: str) -> str:
 
 
 def drop_shared_sentences(held_out: Sequence[Sequence[str]], shared: Collection[str]) -> tuple[list[list[str]], int]:
-    """Drops from held-out documents the sentences that a training document holds too, and counts them.
+    """Drop the sentences of held-out documents that a training document contains too, and count them.
 
-    Whole documents that repeat are dropped before; this is for the passages that one speech or article took from
-    another.
+    Copies of whole documents are dropped before; this is for passages that one speech or article took from another.
 
     Args:
         held_out: documents as their sentences.
-        shared: of `plain_sentences`, those of training documents.
+        shared: those of training documents, as `plain_sentences` gives them.
 
     Example:
         >>> long = "one two three four five six seven eight."

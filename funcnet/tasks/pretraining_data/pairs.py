@@ -1,13 +1,10 @@
-"""Tokenised documents -> pairs of segments for next-sentence prediction, as Google's script makes them, and where it
-leaks, better.
+"""Tokenised documents -> pairs of segments for next-sentence prediction: Google's construction, except where it leaks.
 
-The tokens of all documents lie one after the other, so a segment is a stretch of them, and an instance five numbers:
-where A and B start, how long they are, and whether B is random. A pass over 2 million words takes 0.2 s, and its pairs
-37 bytes each.
+The tokens of all documents are one array, so a segment is a slice of it, and an instance is five numbers: where A and B
+start, how long they are, and whether B is random. A pass over 2 million words takes 0.2 s; a pair takes 37 bytes.
 
-Two steps, because a corpus lies in shards and a random B comes from all of them: `cut_documents` cuts one shard into
-pairs that follow on each other, `join_partners` gives every second of them another B. Both depend on (seed, pass,
-shard) alone.
+There are two steps, because a corpus is in shards and a random B comes from all of them: `cut_documents` cuts one shard
+into consecutive pairs, and `join_partners` gives every second pair another B. Both depend on (seed, pass, shard) alone.
 
 S sentences, D documents, N pairs, L lengths.
 """
@@ -24,44 +21,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.tasks.pretraining_data.packing import share_rows
-from funcnet.tasks.pretraining_data.tokens import TokenizedDocuments
+from funcnet.tasks.pretraining_data.shard import Columns
+from funcnet.tasks.pretraining_data.token_shards import TokenizedDocuments
 
-Columns = dict[str, NDArray[Any]]
-TRIES = 16  # rounds of drawing a random partner before the few that are left are searched for
+__all__ = ["AllCuts", "Cuts", "build_pairs", "check_enough_documents", "cut_documents", "join_partners"]
+
+TRIES = 16  # rounds in which random partners are drawn before the remaining pairs search for theirs
 
 
 def build_pairs(
     documents: TokenizedDocuments, *, seq_len: int, seed: int, number: int = 0, short_share: float = 0.1
 ) -> Columns:
-    """Pairs of segments (A, B) from one pass over documents that lie in one shard, in random order.
+    """Make pairs of segments (A, B) in one pass over the documents of one shard, in random order.
 
-    Google's construction: sentences are gathered up to a target length, `seq_len - 3`, or with probability
-    `short_share` anything from 2 up to it; a random number of them is A, the rest is what follows. A coin decides: B
-    is what follows, or a stretch of another document, and then what follows is put back to start the next pair. While
-    the two are too long, the longer loses a token at its front or back.
+    Google's construction: sentences are collected up to a target length, which is `seq_len - 3`, or with probability
+    `short_share` any length from 2 up to it. A random number of them is A, and the rest is what follows A. A coin
+    decides: B is what follows, or a slice of another document; in the second case, what follows starts the next pair.
+    While the two are too long, the longer one loses a token at its front or back.
 
-    Where this differs. The length to aim for is drawn for each pair, not once a document, where a short one gives
-    very many short pairs. And because there length gives the answer away (a pair of one sentence is always "random"
-    there, and a random B is longer at the end of a document): a pair needs two sentences, and a random B is a stretch
-    that follows some A in another document, of the same length before truncation as the B it replaces. So the lengths
-    have the same distribution under both labels.
+    Differs from Google's script: the target length is drawn for each pair, not once for each document, where a short
+    target gives very many short pairs. And lengths do not reveal the label. In Google's script, a pair of one sentence
+    is always "random", and a random B is longer at the end of a document. Here a pair needs two sentences, and a random
+    B is a slice that follows some A in another document, with the same length before truncation as the B that it
+    replaces. So lengths have the same distribution under both labels.
 
     Args:
         documents: with at least two documents of at least two sentences.
-        seq_len: the longest instance, `[CLS]` and both `[SEP]` included; at least 5.
+        seq_len: length of the longest instance, `[CLS]` and both `[SEP]` included; at least 5.
         seed, number: of the pass; another number gives other pairs.
-        short_share: of pairs that aim for a shorter length.
+        short_share: share of the pairs that aim for a shorter length.
 
     Returns:
-        `a_start`, `b_start` (N,) int64 places in `documents.tokens`; `a_length`, `b_length` (N,) int32 >= 1, in sum at
-        most `seq_len - 3`; `is_random_next` (N,) uint8; `a_document`, `b_document` (N,) int32; `row` (N,) int32,
-        ascending: the row that it shares with others in a packed run, see `packing`.
+        `a_start`, `b_start` (N,) int64, positions in `documents.tokens`; `a_length`, `b_length` (N,) int32 >= 1, in sum
+        at most `seq_len - 3`; `is_random_next` (N,) uint8; `a_document`, `b_document` (N,) int32; `row` (N,) int32,
+        ascending: the row that a pair shares with others in a packed run, see `packing`.
 
     Raises:
         ValueError: `seq_len` is below 5, or fewer than two documents can give a pair.
 
     Example:
-        >>> from funcnet.tasks.pretraining_data.tokens import tokenize_documents
+        >>> from funcnet.tasks.pretraining_data.token_shards import tokenize_documents
         >>> from funcnet.text import BulkTokenizer, train_wordpiece
         >>> tokenizer = BulkTokenizer(train_wordpiece(["a b c d"] * 2, vocab_size=9))
         >>> documents = tokenize_documents([["a b", "c", "d"], ["d c", "b", "a"]], tokenizer)
@@ -79,13 +78,13 @@ def build_pairs(
 
 @dataclass(frozen=True)
 class Cuts:
-    """One shard's pairs of one pass, before any B is exchanged.
+    """The pairs of one shard in one pass, before any B is exchanged.
 
     Attributes:
-        columns: each (N,). `a_start`, `b_start` int64 places in the corpus; `a_length`, `b_length` int32; `document`
-            int32; `coin` uint8 (1: B will be exchanged); `by_length` int32, the rows in the order of `b_length`.
-        lengths, counts: (L,) the lengths of B that there are, ascending, and how many pairs have each.
-        draws: how many random numbers were taken.
+        columns: each (N,). `a_start`, `b_start` int64, positions in the corpus; `a_length`, `b_length` int32;
+            `document` int32; `coin` uint8 (1: B will be exchanged); `by_length` int32, rows sorted by `b_length`.
+        lengths, counts: (L,) the lengths of B that occur, ascending, and how many pairs have each.
+        draws: how many random numbers were used.
     """
 
     columns: Columns
@@ -95,7 +94,7 @@ class Cuts:
 
 
 def check_enough_documents(usable: int, total: int) -> None:
-    """Refuses a corpus in which no random next sentence can be drawn.
+    """Refuse a corpus in which no random next sentence can be drawn.
 
     Raises:
         ValueError: fewer than two documents give a pair.
@@ -103,7 +102,7 @@ def check_enough_documents(usable: int, total: int) -> None:
     if usable < 2:
         raise ValueError(
             "build_pairs: no random next sentence can be drawn; expected at least 2 documents of 2 sentences or "
-            f"more, got {usable} of {total}. Give more documents, or say how the files hold them "
+            f"more, got {usable} of {total}. Give more documents, or say how the files are divided into documents "
             "(--documents blank-line or file; a blank line ends a document)."
         )
 
@@ -119,20 +118,20 @@ def cut_documents(
     first_token: int = 0,
     first_document: int = 0,
 ) -> Cuts:
-    """Cuts the documents of one shard into pairs that follow on each other, and tosses their coins.
+    """Cut the documents of one shard into consecutive pairs, and toss their coins.
 
     Args:
         documents: of the shard.
         seq_len, seed, number, short_share: see `build_pairs`.
-        shard: its number, which chooses its own random numbers.
-        first_token, first_document: what stands before the shard in the corpus.
+        shard: its number, which determines its random numbers.
+        first_token, first_document: how many tokens and documents are in the shards before it.
 
     Raises:
         ValueError: `seq_len` is below 5.
     """
     if seq_len < 5:
         raise ValueError(
-            f"build_pairs: seq_len holds no pair; expected at least 5 ([CLS] a [SEP] b [SEP]), got {seq_len}. Raise it."
+            f"build_pairs: seq_len holds no pair; expected at least 5 ([CLS] a [SEP] b [SEP]), got {seq_len}."
         )
     chunks, coins = _chunks(documents, seq_len - 3, short_share, _random(seed, number, shard))
     start, middle, end, document = chunks.T
@@ -147,16 +146,16 @@ def cut_documents(
         "coin": coins.astype(np.uint8),
         "by_length": np.argsort(b_length, kind="stable").astype(np.int32),
     }
-    draws = 4 * int(np.maximum(np.diff(documents.documents), 1).sum())  # as `_chunks` takes them
+    draws = 4 * int(np.maximum(np.diff(documents.documents), 1).sum())  # as many as `_chunks` draws
     return Cuts(columns, *np.unique(b_length, return_counts=True), draws)
 
 
 def join_partners(cuts: AllCuts, shard: int, *, seq_len: int, seed: int, number: int) -> Columns:
-    """Pairs of one shard, their random B drawn from the whole corpus, in random order.
+    """The pairs of one shard in random order, with their random B drawn from the whole corpus.
 
     Args:
-        cuts: of all shards; memory-mapped, little of them is read.
-        shard: whose pairs.
+        cuts: of all shards; if they are memory-mapped, little of them is read.
+        shard: the number of the shard.
         seq_len, seed, number: as given to `cut_documents`.
 
     Returns:
@@ -186,9 +185,9 @@ def join_partners(cuts: AllCuts, shard: int, *, seq_len: int, seed: int, number:
 
 
 class AllCuts:
-    """The pairs of all shards in the order of (length of B, shard, row), without making that list.
+    """The pairs of all shards, sorted by (length of B, shard, row), without making that list.
 
-    A *rank* is a place in it.
+    A *rank* is a position in it.
 
     Args:
         shards: of `cut_documents`, one a shard.
@@ -200,20 +199,20 @@ class AllCuts:
         counts = np.zeros((len(self._lengths), len(shards)), np.int64)
         for shard, one in enumerate(shards):
             counts[np.searchsorted(self._lengths, one.lengths), shard] = one.counts
-        self._edges = np.concatenate([[0], np.cumsum(counts)])  # ranks at which (length, shard) begins
-        self._before = (np.cumsum(counts, 0) - counts).reshape(-1)  # of the shard's rows, those with shorter B
+        self._edges = np.concatenate([[0], np.cumsum(counts)])  # rank of the first pair of (length, shard)
+        self._before = (np.cumsum(counts, 0) - counts).reshape(-1)  # how many pairs of the shard have a shorter B
 
     def __len__(self) -> int:
         return int(self._edges[-1])
 
     def ranks(self, lengths: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """From which rank up to before which the pairs have these lengths."""
+        """The first rank, and the one after the last, of the pairs with these lengths."""
         at = np.searchsorted(self._lengths, lengths)
         shards = len(self.shards)
         return self._edges[at * shards], self._edges[(at + 1) * shards]
 
     def get(self, name: str, ranks: NDArray[np.int64]) -> NDArray[Any]:
-        """A column at some ranks."""
+        """The values of a column at these ranks."""
         cell = np.searchsorted(self._edges, ranks, "right") - 1
         shards = cell % len(self.shards)
         places = self._before[cell] + ranks - self._edges[cell]
@@ -232,7 +231,7 @@ def _random(seed: int, number: int, shard: int) -> np.random.Generator:
 def _chunks(
     documents: TokenizedDocuments, most: int, short_share: float, random: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Cuts documents into (first sentence of A, of B, after B, document), with each chunk's coin: (N, 4), (N,)."""
+    """Cut documents into (first sentence of A, of B, after B, document) with a coin each: (N, 4), (N,)."""
     found: list[tuple[int, int, int, int]] = []
     coins: list[bool] = []
     places = documents.sentences.tolist()
@@ -244,7 +243,7 @@ def _chunks(
             target = 2 + int(length * (most - 1)) if short < short_share else most
             end = max(bisect_left(places, places[first] + target, first + 1, last), first + 2)
             if end == last - 1:
-                end = last  # one sentence alone makes no pair, and would be lost
+                end = last  # a single sentence makes no pair and would be lost
             middle = first + 1 + int(cut * (end - first - 1))
             found.append((first, middle, end, document))
             coins.append(coin < 0.5)
@@ -255,8 +254,8 @@ def _chunks(
 def _partners(
     index: AllCuts, lengths: NDArray[Any], documents: NDArray[Any], random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """For each pair of these lengths and documents the rank of one of another document whose B is as long; where there
-    is none, of the next longer."""
+    """For each pair of these lengths and documents, the rank of a pair from another document whose B has the same
+    length; if there is none, the next greater length."""
     low, high = index.ranks(lengths)
     chosen = np.full(len(lengths), -1)
     left = np.arange(len(lengths))
@@ -273,7 +272,8 @@ def _partners(
 
 
 def _nearest(index: AllCuts, low: int, high: int, own: int, random: np.random.Generator) -> int:
-    """Draws among other documents' pairs of ranks low to high, widened upwards, then downwards, until there is one."""
+    """Draw among the pairs of other documents with ranks low to high; widen that range upwards, then downwards, until
+    there is one."""
     width = 8
     while True:
         others = low + np.flatnonzero(index.get("document", np.arange(low, high)) != own)
@@ -286,10 +286,11 @@ def _nearest(index: AllCuts, low: int, high: int, own: int, random: np.random.Ge
 
 
 def _truncate(pairs: dict[str, NDArray[Any]], most: int, random: np.random.Generator) -> None:
-    """Cuts tokens from the longer (B where equal), each at the front or back as a coin falls; all at once."""
+    """Cut tokens from the longer segment (from B if both are equal), each at the front or back by a coin; all pairs at
+    once."""
     a, b = pairs["a_length"], pairs["b_length"]
     excess = np.maximum(a + b - most, 0)
-    level = np.minimum(excess, np.abs(a - b))  # cut until both are equal, then by turns
+    level = np.minimum(excess, np.abs(a - b))  # cut until both are equal, then in turn
     rest = excess - level
     cut_a = np.where(a > b, level, 0) + rest // 2
     cut_b = np.where(b > a, level, 0) + rest - rest // 2

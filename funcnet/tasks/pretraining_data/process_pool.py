@@ -1,4 +1,4 @@
-"""Tasks over processes, a few ahead of the ones that run; in this process where there is one."""
+"""Processes that work on a sequence of tasks, without reading far ahead; a single process works in place."""
 
 from __future__ import annotations
 
@@ -10,70 +10,70 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, TypeVar
+from typing import Any
 
-Task = TypeVar("Task")
-PATIENCE = 1.0  # seconds between a worker's looks at whether its parent still lives
+__all__ = ["ProcessPool"]
+
+POLL = 1.0  # seconds between a worker's checks that its parent is alive
 
 
-class Workers:
-    """A pool whose processes end with the one that made it, however that ends.
+class ProcessPool:
+    """Worker processes that end when the process that made them ends, however that happens.
 
     Args:
-        processes: how many; 1 runs everything here.
+        processes: how many; with 1, everything runs in this process.
 
     Example:
-        >>> with Workers(1) as workers:
-        ...     workers.run(abs, [-1, -2], done=print)
-        1
+        >>> with ProcessPool(1) as pool:
+        ...     pool.run(max, [(1, 2), (4, 3)], done=print)
         2
+        4
     """
 
     def __init__(self, processes: int):
         self.processes = processes
         self._pool: ProcessPoolExecutor | None = None
 
-    def run(self, function: Callable[[Task], Any], tasks: Iterable[Task], *, done: Callable[[Any], None]) -> None:
-        """Calls `function` with every task, and here `done` with every result, in no order.
+    def run(
+        self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Callable[[Any], object]
+    ) -> None:
+        """Call `function` with the arguments of each task, and `done`, in this process, with each result.
 
-        `tasks` is read no further ahead than there are processes and one: what a task holds is in memory so often.
+        At most `processes + 1` tasks are in memory at once. Results come in any order.
+
+        Args:
+            function: of the top level of a module, as workers import it.
+            tasks: the arguments of each call.
+            done: called with each result.
 
         Raises:
-            ChildProcessError: something ended a process from outside.
+            ChildProcessError: a worker was ended from outside.
         """
         if self.processes == 1:
             for task in tasks:
-                done(function(task))
+                done(function(*task))
             return
         if self._pool is None:  # spawned, not forked: this process may have threads
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(self.processes, context, _begin, (os.getpid(),))
+        waiting: set[Future[Any]] = set()
         try:
-            self._share_out(self._pool, function, tasks, done)
+            for task in tasks:
+                waiting.add(self._pool.submit(function, *task))
+                if len(waiting) > self.processes:
+                    finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        done(future.result())
+            for future in waiting:
+                done(future.result())
         except BrokenProcessPool as error:
             raise ChildProcessError(
-                f"data build: a worker was killed; expected {self.processes} to live, got one less (the system kills "
-                "where memory ends). Run the same command again: it goes on; fewer --processes take less memory."
+                f"data build: a worker was killed; expected {self.processes} to stay alive, got one less (the system "
+                "kills processes when memory runs out). Run the same command again: it continues; fewer --processes "
+                "need less memory."
             ) from error
 
-    def _share_out(
-        self,
-        pool: ProcessPoolExecutor,
-        function: Callable[[Task], Any],
-        tasks: Iterable[Task],
-        done: Callable[[Any], None],
-    ) -> None:
-        waiting: set[Future[Any]] = set()
-        for task in tasks:
-            waiting.add(pool.submit(function, task))
-            if len(waiting) > self.processes:
-                finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    done(future.result())
-        for future in waiting:
-            done(future.result())
-
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> ProcessPool:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,12 +82,12 @@ class Workers:
 
 
 def _begin(parent: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
 def _end_with(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(PATIENCE)
+        time.sleep(POLL)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""A bar a step while data are made, and a signal that ends them where the next call goes on."""
+"""Progress bars while data are built, and a signal that stops the build."""
 
 from __future__ import annotations
 
@@ -9,23 +9,32 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 from funcnet.train import Interruption
 
+__all__ = ["Stopped", "progress_bars"]
+
 
 class Stopped(Exception):
-    """A signal came while data were being made."""
+    """A signal arrived while data were being built."""
 
 
 @contextlib.contextmanager
 def progress_bars(stop: Interruption) -> Iterator[Callable[[str, int, int], None]]:
-    """Gives `progress(step, done, total)`: a bar for each step, in a terminal; it raises `Stopped` after a signal."""
+    """Show a bar for each step in a terminal.
+
+    Args:
+        stop: says whether a signal has arrived.
+
+    Yields:
+        `progress(step, done, total)`, which raises `Stopped` after a signal.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, transient=True) as bars:
-        tasks: dict[str, TaskID] = {}
+        numbers: dict[str, TaskID] = {}
 
         def progress(step: str, done: int, total: int) -> None:
             if stop.requested:
                 raise Stopped
-            if step not in tasks:
-                tasks[step] = bars.add_task(step, total=total)
-            bars.update(tasks[step], completed=done, total=total)
+            if step not in numbers:
+                numbers[step] = bars.add_task(step, total=total)
+            bars.update(numbers[step], completed=done, total=total)
 
         yield progress

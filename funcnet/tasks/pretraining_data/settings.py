@@ -1,113 +1,119 @@
-"""What data are made from text: the settings of `funcnet data build`, each with its reason."""
+"""The settings of pretraining data: groups that `funcnet data build` and `funcnet pretrain` share."""
 
 import dataclasses
-import math
-import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-__all__ = ["BuildData", "DataSettings"]
+from funcnet.settings import Range, check_ranges, recorded
+
+__all__ = ["DataSettings", "PairSettings", "TextSettings"]
+
+# The order of the settings in a manifest; a manifest of an earlier version has the same.
+RECORDED = (
+    *("documents", "field", "language", "held_out", "vocab", "vocab_size", "cased", "seq_len", "passes"),
+    *("short_share", "max_predictions", "whole_words", "static_masks", "seed"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSettings:
+    """The text, what is held out of it, and its vocabulary."""
+
+    corpus: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="PATH [PATH ...]")] = None
+    """Files or folders to read: text (.txt), JSON lines (.jsonl, .json), a Wikipedia dump (.xml), each of them also
+    compressed (.gz, .bz2, .xz), Parquet, or a folder that `datasets` saved. In a folder, only files with these suffixes
+    are read, if there are any. The default is the presidential messages of the extra 'demo'."""
+    documents: Literal["auto", "file", "blank-line"] = "auto"
+    """Documents are whole files, or blocks between blank lines; auto guesses. This concerns plain text only."""
+    field: str = "text"
+    """Name of the field of JSON lines, or of the column of a table, that has the text."""
+    language: str = "en"
+    """Language of the text as an ISO 639 code, such as en or de; it decides where sentences end."""
+    held_out: Annotated[float, Range(0, 1, below=True)] = 0.05
+    """Share of the text that is kept for evaluation, in whole documents, at most four million characters."""
+    vocab: Path | None = None
+    """Vocabulary to use (vocab.txt, or a directory that contains one); without it, one is trained."""
+    vocab_size: Annotated[int, Range(1)] = 4096
+    """Size of the vocabulary to train, on at most 32 million characters of the text."""
+    cased: bool = False
+    """Keep capitals and accents."""
+
+    def check(self, where: str) -> None:
+        """Refuse a language that is no code, and a size beside a given vocabulary.
+
+        Args:
+            where: the command, as it is typed: the message begins with it.
+
+        Raises:
+            ValueError: names the flag, what is expected, and what it is.
+        """
+        # sentencex reads every language that it does not know as English, "german" too
+        if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)*", self.language):
+            raise ValueError(f"{where}: --language; expected an ISO 639 code, such as en or de, got {self.language!r}.")
+        if self.vocab is not None and self.vocab_size != TextSettings.vocab_size:
+            raise ValueError(
+                f"{where}: --vocab-size {self.vocab_size} together with --vocab; expected one of them, got both. A "
+                "given vocabulary has its own size."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class PairSettings:
+    """The sentence pairs that are made from the text, and which of their words are hidden."""
+
+    passes: Annotated[int, Range(1, 99)] = 10
+    """Number of passes over the text, each with other sentence pairs (Google's dupe_factor)."""
+    whole_words: bool = False
+    """Hide either all pieces of a word or none."""
+    static_masks: bool = False
+    """Hide the same words whenever a pass is repeated, as Google's script does; otherwise they are drawn again at each
+    visit."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DataSettings:
-    """Everything that the bytes of a data directory follow from."""
+    """Everything that determines the bytes of a data directory.
 
-    corpus: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="PATH [PATH ...]")] = None
-    """files, or folders of them: text (.txt), JSON lines (.jsonl, .json), a Wikipedia dump (.xml), these compressed too
-    (.gz, .bz2, .xz), Parquet, a folder that `datasets` saved; of a folder, where one has such a name, those alone;
-    without any the presidential messages of the extra 'demo'"""
-    documents: Literal["auto", "file", "blank-line"] = "auto"
-    """what is a document in text: a whole file, or what stands between blank lines"""
-    field: str = "text"
-    """of JSON lines, or column of a table, with the text"""
-    language: str = "en"
-    """of the text, as in ISO 639: where its sentences end"""
-    held_out: float = 0.05
-    """share of the text kept for evaluation, by whole documents, four million characters at most"""
-    vocab: Path | None = None
-    """a vocabulary (vocab.txt, or a directory with one) to use instead of training one"""
-    vocab_size: int = 4096
-    """size of the vocabulary to train, on 32 million characters of the text at most"""
-    cased: bool = False
-    """keep capitals and accents"""
-    seq_len: tuple[int, ...] = (128,)
-    """tokens a row, [CLS] and [SEP] included; several for a run in two phases"""
-    passes: int = 10
-    """over the text, each with other sentence pairs (Google's dupe_factor)"""
-    short_share: float = 0.1
-    """of pairs that aim for a shorter length"""
-    max_predictions: int | None = None
-    """most hidden words of a row; without it 15 % of its length, rounded up"""
-    whole_words: bool = False
-    """hide all pieces of a word or none"""
-    static_masks: bool = False
-    """the words hidden in a pass are the same at every visit, as in Google's script; else they are drawn anew"""
-    seed: int = 0
-    """of everything random"""
-
-    def check(self) -> None:
-        """Refuses what no data can be made of, before anything is read or written.
-
-        Raises:
-            ValueError: names the flag, what it may be, and what it is.
-        """
-        ranges: dict[str, tuple[float, float, str]] = {
-            "held_out": (0, 1 - 1e-9, "from 0 to below 1"),
-            "vocab_size": (1, math.inf, "at least 1"),
-            "passes": (1, 99, "1 to 99"),
-            "short_share": (0, 1, "0 to 1"),
-            "max_predictions": (1, math.inf, "at least 1"),
-            "seed": (0, 2**63 - 1, "0 to 2**63 - 1"),
-        }
-        for name, (low, high, expected) in ranges.items():
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise ValueError(f"data build: --{name.replace('_', '-')}; expected {expected}, got {value}.")
-        # sentencex reads all it does not know as English, "german" too
-        if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)*", self.language):
-            raise ValueError(
-                f"data build: --language; expected a code as in ISO 639, such as en or de, got {self.language!r}. "
-                "Give the code."
-            )
-        if not self.seq_len or len(set(self.seq_len)) < len(self.seq_len):
-            raise ValueError(f"data build: --seq-len; expected lengths that differ, got {list(self.seq_len)}.")
-        if min(self.seq_len) < 5:
-            raise ValueError(
-                "data build: seq_len holds no pair; expected at least 5 ([CLS] a [SEP] b [SEP]), got "
-                f"{min(self.seq_len)}. Raise it."
-            )
-        sizes = {field.name: field.default for field in dataclasses.fields(self)}
-        if self.vocab is not None and self.vocab_size != sizes["vocab_size"]:
-            raise ValueError(
-                f"data build: vocab_size {self.vocab_size} together with vocab; expected one of them, got both. A "
-                "given vocabulary has its own size: leave vocab_size out."
-            )
-
-    def told(self, vocabulary: str | None) -> dict[str, Any]:
-        """As JSON, without where things lie: the digest of the given vocabulary in place of its path."""
-        values = dataclasses.asdict(self)
-        names = [field.name for field in dataclasses.fields(DataSettings) if field.name != "corpus"]
-        return {**{name: values[name] for name in names}, "vocab": vocabulary, "seq_len": list(self.seq_len)}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BuildData(DataSettings):
-    """Make the data of pretraining runs from text of any size, for `funcnet pretrain --data`.
-
-    Writes into --out shards of tokens and of sentence pairs, the vocabulary, a manifest and a report (report.txt,
-    report.json, report.png), in little memory: 1 GB of text took 425 MB with one process, 663 with two, 895 with
-    four. Killed, it goes on when it is called again; called on what is complete, it looks everything over and makes
-    what is damaged again.
-
-    Exit codes: 0 done; 2 something in the arguments, the text or on the disk is wrong (a line says what); 130 after
-    Ctrl-C and 143 after SIGTERM: call it again to go on.
+    Example:
+        >>> from funcnet.settings import compose
+        >>> compose(DataSettings, passes=2, seq_len=(32,)).pairs
+        PairSettings(passes=2, whole_words=False, static_masks=False)
     """
 
-    out: Path
-    """the folder"""
-    processes: int = os.cpu_count() or 1
-    """workers; what is written does not depend on how many"""
+    text: TextSettings = TextSettings()
+    pairs: PairSettings = PairSettings()
+    seq_len: Annotated[tuple[int, ...], Range(5, note="[CLS] a [SEP] b [SEP]")] = (128,)
+    """Tokens in a row, [CLS] and [SEP] included; give several lengths for a run in two phases."""
+    short_share: Annotated[float, Range(0, 1)] = 0.1
+    """Share of the pairs that aim for a shorter length."""
+    max_predictions: Annotated[int, Range(1)] | None = None
+    """Largest number of hidden words in a row; the default is 15 % of its length, rounded up."""
+    seed: Annotated[int, Range(0, 2**63 - 1)] = 0
+    """Seed of all random numbers."""
+
+    def check(self, where: str = "data build") -> None:
+        """Refuse settings that no data can be made with, before anything is read or written.
+
+        Args:
+            where: the command, as it is typed: the message begins with it.
+
+        Raises:
+            ValueError: names the flag, what is expected, and what it is.
+        """
+        check_ranges(self, where)
+        self.text.check(where)
+        if not self.seq_len or len(set(self.seq_len)) < len(self.seq_len):
+            raise ValueError(f"{where}: --seq-len; expected lengths that differ, got {list(self.seq_len)}.")
+
+    def recorded(self, vocabulary: str | None) -> dict[str, Any]:
+        """The settings as a manifest holds them: without the place of the corpus, and for the path of a given
+        vocabulary its digest.
+
+        Args:
+            vocabulary: that digest; None where a vocabulary is trained.
+        """
+        values = {**recorded(self), "vocab": vocabulary}
+        return {name: values[name] for name in RECORDED}

@@ -1,4 +1,4 @@
-"""The files of a data directory: columns with a digest, whole or not there, that know what they were made from."""
+"""Shards: files of columns that are complete or absent, and that contain a digest of themselves and of their origin."""
 
 from __future__ import annotations
 
@@ -13,53 +13,53 @@ from numpy.typing import NDArray
 
 from funcnet.data import read_columns, write_columns
 
+__all__ = ["Columns", "digest_of", "is_whole", "origin_of", "read_shard", "write_shard"]
+
 Columns = dict[str, NDArray[Any]]
 
 
-def write_shard(
-    path: Path, columns: Mapping[str, NDArray[Any]], made_from: Mapping[str, str], facts: Any = None
-) -> None:
-    """Writes columns, the digests of what they were made from, and facts about them; whole or not at all.
+def write_shard(path: Path, columns: Mapping[str, NDArray[Any]], origin: Mapping[str, str], facts: Any = None) -> None:
+    """Write columns, the digests of what they were made from, and facts about them, in one step.
 
     Args:
         path: the file.
         columns: of one length; see `write_columns`.
-        made_from: name to digest, what another builder must agree with before it takes the file for its own.
-        facts: anything JSON can say.
+        origin: name -> digest; another build uses the file only if it has the same.
+        facts: any JSON value.
     """
-    told = {"made_from": dict(made_from), "facts": facts}
-    write_columns(path, columns, {**told, "digest": _digest(columns, told)})
+    metadata = {"made_from": dict(origin), "facts": facts}
+    write_columns(path, columns, {**metadata, "digest": _digest(columns, metadata)})
 
 
 def read_shard(path: Path) -> tuple[Columns, Any]:
-    """(columns, facts) of a shard, memory-mapped; its digest is not looked at.
+    """The (columns, facts) of a shard, memory-mapped; its digest is not checked.
 
     Raises:
         FileNotFoundError, ValueError: as `read_columns`.
     """
-    columns, told = read_columns(path)
-    return columns, told["facts"]
+    columns, metadata = read_columns(path)
+    return columns, metadata["facts"]
 
 
-def is_whole(path: Path, made_from: Mapping[str, str]) -> bool:
-    """Whether a shard is there, was made from what is expected, and has the bytes that were written."""
+def is_whole(path: Path, origin: Mapping[str, str]) -> bool:
+    """Whether a shard exists, has this origin, and has the bytes that were written."""
     try:
-        columns, told = read_columns(path)
-        return told["made_from"] == dict(made_from) and told.pop("digest") == _digest(columns, told)
+        columns, metadata = read_columns(path)
+        return metadata["made_from"] == dict(origin) and metadata.pop("digest") == _digest(columns, metadata)
     except (OSError, ValueError, KeyError):
         return False
 
 
-def made_from(path: Path) -> dict[str, str]:
-    """The digests that were given when the shard was written.
+def origin_of(path: Path) -> dict[str, str]:
+    """The digests of what a shard was made from, as `write_shard` was given them.
 
     Raises:
-        FileNotFoundError, ValueError: as `read_columns`; also a file of columns that is no shard.
+        FileNotFoundError, ValueError: as `read_columns`; also for a file of columns that is not a shard.
     """
-    told = read_columns(path)[1]
-    if "made_from" not in told:
-        raise ValueError(f"read_shard: {path} is no shard; expected what it was made from, got {sorted(told)}.")
-    return told["made_from"]
+    metadata = read_columns(path)[1]
+    if "made_from" not in metadata:
+        raise ValueError(f"origin_of: {path} is not a shard; expected the key 'made_from', got {sorted(metadata)}.")
+    return metadata["made_from"]
 
 
 def digest_of(value: Any) -> str:
@@ -67,8 +67,8 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _digest(columns: Mapping[str, NDArray[Any]], told: Mapping[str, Any]) -> str:
-    sha = hashlib.sha256(digest_of(told).encode())
+def _digest(columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> str:
+    sha = hashlib.sha256(digest_of(metadata).encode())
     for name, values in columns.items():
         stored = np.ascontiguousarray(values)
         sha.update(f"{name} {stored.dtype} {stored.shape}".encode())

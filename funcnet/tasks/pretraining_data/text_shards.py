@@ -1,36 +1,37 @@
-"""The corpus -> shards of text, every document's role, and the vocabulary. D documents."""
+"""The corpus -> shards of text, one sentence a line, and what is known of every document. D documents."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.data import draw_bits, to_uniform
+from funcnet.files import replacing
+from funcnet.tasks.pretraining_data.build_state import BuildState
 from funcnet.tasks.pretraining_data.held_out import split_documents
-from funcnet.tasks.pretraining_data.manifest import VOCABULARY
-from funcnet.tasks.pretraining_data.shard import is_whole, read_shard
-from funcnet.tasks.pretraining_data.stages import HELD_OUT, TRAIN, TextTask, has_text, has_tokens, read_text, write_text
-from funcnet.tasks.pretraining_data.work import Work
-from funcnet.text import Document, load_tokenizer, save_tokenizer, train_wordpiece, vocabulary_digest
-from funcnet.text.corpus import empty
+from funcnet.tasks.pretraining_data.manifest import DataFiles
+from funcnet.tasks.pretraining_data.shard import is_whole, read_shard, write_shard
+from funcnet.text import Document, empty_corpus, plain_text, split_sentences
 
-SHARD = 16_000_000  # characters of text, give or take a document: what a process has in memory at once
-SAMPLE = 32_000_000  # characters that a vocabulary is trained on, at most
+__all__ = ["HELD_OUT", "TRAIN", "DocumentTable", "read_documents", "read_text", "write_text_shards"]
+
+SHARD = 16_000_000  # characters of text, plus or minus one document: what a process has in memory at once
+TRAIN, HELD_OUT = 1, 2  # the role of a document; 0 is a duplicate, which is left out
 
 
 @dataclass(frozen=True)
-class Documents:
+class DocumentTable:
     """What is known of every document of the corpus.
 
     Attributes:
-        characters, sentences: (D,) int64, how long it is.
-        digest: (D,) uint64, of its words: equal where it repeats.
-        shard: (D,) int64, the shard that it is in.
-        role: (D,) uint8, `TRAIN`, `HELD_OUT`, or 0 for one that repeats.
+        characters, sentences: (D,) int64, its length.
+        digest: (D,) uint64, of its words: equal for copies.
+        shard: (D,) int64, the shard that contains it.
+        role: (D,) uint8, `TRAIN`, `HELD_OUT`, or 0 for a copy of an earlier document.
     """
 
     characters: NDArray[np.int64]
@@ -39,139 +40,138 @@ class Documents:
     shard: NDArray[np.int64]
     role: NDArray[np.uint8]
 
+    def texts(self, folder: Path, chosen: NDArray[np.bool_]) -> Iterator[list[str]]:
+        """The chosen documents of a data directory, in order, each as its sentences.
 
-def write_texts(work: Work) -> bool:
-    """Shards of text: all, or where tokens are there those that something missing follows from; whether any."""
-    wanted = _wanted(work)
-    if wanted == set():
-        return False
-    total = sum(source["bytes"] for source in work.told["sources"])
+        Args:
+            folder: with the shards of text.
+            chosen: (D,).
+        """
+        for shard in np.unique(self.shard[chosen]).tolist():
+            marks = chosen[self.shard == shard].tolist()
+            yield from (text for text, mark in zip(read_text(folder, shard), marks, strict=True) if mark)
+
+
+def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None:
+    """Read the corpus and write shards of text; the manifest then has their number.
+
+    Args:
+        build: the build.
+        wanted: the shards to write if they are not complete; None for all.
+
+    Raises:
+        OSError, ValueError: see `Corpus.documents`; the corpus has no text.
+    """
+    total = sum(source.bytes for source in build.manifest.sources)
     position = count = 0
 
     def note(step: str, done: int, _: int) -> None:
         nonlocal position
         position = done
 
-    def tasks() -> Iterator[TextTask]:
+    def tasks() -> Iterator[tuple[object, ...]]:
         nonlocal count
-        for shard, documents in enumerate(_in_shards(work.corpus.documents(note))):
+        origin, language = build.origin("documents"), build.settings.text.language
+        for shard, documents in enumerate(_in_shards(build.corpus.documents(note))):
             count = shard + 1
-            work.tell("sentences", position, total)
-            if (wanted is None or shard in wanted) and not has_text(work.folder, shard, work.plan()):
+            build.report("sentences", position, total)
+            if (wanted is None or shard in wanted) and not _has_text(build.folder, shard, origin):
+                # UTF-8 takes half of the memory that a str of many alphabets takes
                 texts = [(document.text.encode(), document.wikitext) for document in documents]
                 documents.clear()
-                yield TextTask(work.folder, shard, work.plan(), work.settings.language, texts)
+                yield build.folder, shard, origin, language, texts
 
-    work.workers.run(write_text, tasks(), done=lambda shard: work.tell("sentences", position, total))
-    work.tell("sentences", total, total)
-    work.told["shards"] = count
+    build.pool.run(_write_text, tasks(), done=lambda _: build.report("sentences", position, total))
+    build.report("sentences", total, total)
     if not count:
-        raise _empty(work)
-    work.write()
-    return True
+        raise empty_corpus([source.path for source in build.corpus.sources])
+    build.manifest.shards = count
+    build.save()
 
 
-def read_documents(work: Work) -> Documents:
-    """The documents of all shards. Those that repeat go, some are held out, the others train.
+def read_documents(build: BuildState) -> DocumentTable:
+    """The documents of all shards. Copies of earlier documents are left out, some are held out, the others train.
 
     Raises:
         ValueError: there are too few.
     """
-    columns = [read_shard(work.files.documents(shard))[0] for shard in range(work.told["shards"])]
+    columns = [read_shard(build.files.shard("documents", n))[0] for n in range(build.manifest.shards or 0)]
     found = {name: np.concatenate([one[name] for one in columns]) for name in columns[0]}
     if not len(found["digest"]):
-        raise _empty(work)
-    kept = np.sort(np.unique(found["digest"], return_index=True)[1])
+        raise empty_corpus([source.path for source in build.corpus.sources])
+    first = np.sort(np.unique(found["digest"], return_index=True)[1])
     train, held_out = split_documents(
-        found["characters"][kept],
-        work.settings.held_out,
-        seed=work.settings.seed,
-        usable=found["sentences"][kept] > 1,
+        found["characters"][first],
+        build.settings.text.held_out,
+        seed=build.settings.seed,
+        usable=found["sentences"][first] > 1,
     )
     role = np.zeros(len(found["digest"]), np.uint8)
-    role[kept[train]], role[kept[held_out]] = TRAIN, HELD_OUT
+    role[first[train]], role[first[held_out]] = TRAIN, HELD_OUT
     shard = np.repeat(np.arange(len(columns)), [len(one["digest"]) for one in columns])
-    return Documents(**found, shard=shard, role=role)
+    return DocumentTable(**found, shard=shard, role=role)
 
 
-def texts_of(folder: Path, documents: Documents, chosen: NDArray[np.bool_]) -> Iterator[list[str]]:
-    """The sentences of some documents, in order."""
-    for shard in np.unique(documents.shard[chosen]).tolist():
-        marks = chosen[documents.shard == shard].tolist()
-        for sentences, mark in zip(read_text(folder, shard), marks, strict=True):
-            if mark:
+def read_text(folder: Path, shard: int) -> Iterator[list[str]]:
+    """The documents of a shard, each as its sentences."""
+    sentences: list[str] = []
+    with DataFiles(folder).text(shard).open(encoding="utf-8", newline="\n") as file:
+        for line in file:
+            if line != "\n":
+                sentences.append(line[:-1])
+            else:
                 yield sentences
+                sentences = []
 
 
-def make_vocabulary(work: Work, documents: Documents) -> None:
-    """The vocabulary that was given, or one trained on a sample of the training documents."""
-    digest = _vocabulary_in(work.folder)
-    if digest is None or digest != work.told["vocabulary"]:
-        work.tell("vocabulary", 0, 1)
-        settings = work.settings
-        if settings.vocab is not None:
-            tokenizer = load_tokenizer(settings.vocab, lower_case=False if settings.cased else None)
-        else:
-            texts = _sample(work, documents)
-            tokenizer = train_wordpiece(texts, settings.vocab_size, lower_case=not settings.cased)
-        save_tokenizer(tokenizer, work.folder, max_length=max(settings.seq_len))
-        work.told["vocabulary"] = vocabulary_digest(tokenizer)
-        work.write()
-    work.tell("vocabulary", 1, 1)
+def _write_text(
+    folder: Path, shard: int, origin: Mapping[str, str], language: str, documents: Sequence[tuple[bytes, bool]]
+) -> None:
+    """Split documents, given as (UTF-8, whether it is wikitext), into sentences.
+
+    `text` has one sentence a line and a blank line after each document (Google's format); `documents` has the number of
+    characters, a digest and the number of sentences of each document.
+    """
+    files, whole = DataFiles(folder), hashlib.sha256()
+    columns: dict[str, list[int]] = {"characters": [], "digest": [], "sentences": []}
+    with replacing(files.text(shard)) as part, part.open("wb") as file:
+        for encoded, is_wikitext in documents:
+            text = encoded.decode()
+            text = (plain_text(text) if is_wikitext else text).strip()
+            sentences = split_sentences(text, language=language)
+            if not sentences:  # the document is markup alone
+                continue
+            data = "".join(f"{sentence}\n" for sentence in [*sentences, ""]).encode()
+            file.write(data)
+            whole.update(data)
+            digest = hashlib.sha256(" ".join(text.split()).encode()).digest()
+            columns["characters"].append(len(text))
+            columns["digest"].append(int.from_bytes(digest[:8], "little"))
+            columns["sentences"].append(len(sentences))
+    arrays = {name: np.array(values, np.uint64 if name == "digest" else np.int64) for name, values in columns.items()}
+    write_shard(files.shard("documents", shard), arrays, origin, whole.hexdigest())
 
 
-def has_held_out(work: Work) -> bool:
-    """Whether the files of the held-out documents are whole; True where nothing is held out."""
-    paths = [work.files.held_out_tokens, *map(work.files.held_out_pairs, work.settings.seq_len)]
-    return not work.settings.held_out or all(is_whole(path, work.made_from(path.name)) for path in paths)
-
-
-def _wanted(work: Work) -> set[int] | None:
-    """The shards whose text is read again; None for all."""
-    shards = work.told["shards"]
-    if shards is None or work.told["vocabulary"] is None or _vocabulary_in(work.folder) is None:
-        return None
-    if not all(is_whole(work.files.documents(shard), work.plan()) for shard in range(shards)):
-        return None
-    made_from = work.made_from("tokens")
-    missing = {shard for shard in range(shards) if not has_tokens(work.folder, shard, made_from)}
-    if missing or not has_held_out(work):  # tokens are compared with what is held out
-        documents = read_documents(work)
-        missing |= set(documents.shard[documents.role == HELD_OUT].tolist())
-    return missing
-
-
-def _sample(work: Work, documents: Documents) -> Iterator[str]:
-    """Training documents drawn at random, some 32 million characters of them; all if there are less."""
-    train = documents.role == TRAIN
-    share = SAMPLE / max(int(documents.characters[train].sum()), 1)
-    chosen = train & (to_uniform(draw_bits(work.settings.seed, np.arange(len(train)))) < share)
-    return (" ".join(sentences) for sentences in texts_of(work.folder, documents, chosen))
+def _has_text(folder: Path, shard: int, origin: Mapping[str, str]) -> bool:
+    """Whether both files of `_write_text` are complete."""
+    files = DataFiles(folder)
+    path = files.shard("documents", shard)
+    try:
+        digest = hashlib.sha256(files.text(shard).read_bytes()).hexdigest()
+        return is_whole(path, origin) and read_shard(path)[1] == digest
+    except (OSError, ValueError):
+        return False
 
 
 def _in_shards(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Documents in lists of some 16 million characters."""
-    held: list[Document] = []
+    """Documents in lists of about `SHARD` characters."""
+    found: list[Document] = []
     size = 0
     for document in documents:
-        held.append(document)
+        found.append(document)
         size += len(document.text)
         if size >= SHARD:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
-
-
-def _vocabulary_in(folder: Path) -> str | None:
-    """The digest of the vocabulary in a folder; None where it is not whole."""
-    if not all((folder / name).is_file() for name in VOCABULARY):
-        return None
-    try:
-        return vocabulary_digest(load_tokenizer(folder))
-    except ValueError:
-        return None
-
-
-def _empty(work: Work) -> ValueError:
-    return empty([source.path for source in work.corpus.sources], len(work.corpus.sources))
+            yield found
+            found, size = [], 0
+    if found:
+        yield found

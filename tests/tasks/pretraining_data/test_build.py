@@ -21,11 +21,11 @@ import pyarrow.parquet
 import pytest
 
 from funcnet.data import Joined, read_examples
-from funcnet.tasks.pretraining_data import DataSettings, build, open_data
-from funcnet.tasks.pretraining_data import text_shards as documents_module
-from funcnet.tasks.pretraining_data.export import export_examples
-from funcnet.tasks.pretraining_data.process_pool import Workers
-from funcnet.tasks.pretraining_data.stages import read_tokens
+from funcnet.settings import compose
+from funcnet.tasks.pretraining_data import DataSettings, build, open_data, text_shards
+from funcnet.tasks.pretraining_data.google_examples import export_examples
+from funcnet.tasks.pretraining_data.process_pool import ProcessPool
+from funcnet.tasks.pretraining_data.token_shards import read_tokens
 from funcnet.text import SPECIAL_TOKENS
 from tests.tasks.command import run_here, start, write_corpus
 
@@ -44,12 +44,12 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def small_shards():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents_module, "SHARD", 20_000)
+        patch.setattr(text_shards, "SHARD", 20_000)
         yield
 
 
 def settings_of(corpus, **changes):
-    return DataSettings(corpus=(corpus,), **{"seq_len": (32, 64), "passes": 2, "vocab_size": 300, **changes})
+    return compose(DataSettings, corpus=(corpus,), **{"seq_len": (32, 64), "passes": 2, "vocab_size": 300, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +97,10 @@ def test_ten_kills(corpus, built, tmp_path):
     out, moments, met = tmp_path / "killed", random.Random(5), 0
     script = f"""
 import pathlib
-from funcnet.tasks.pretraining_data import DataSettings, build, text_shards as documents
-documents.SHARD = 20_000
-settings = DataSettings((pathlib.Path({str(corpus)!r}),), seq_len=(32, 64), passes=2, vocab_size=300)
+from funcnet.settings import compose
+from funcnet.tasks.pretraining_data import DataSettings, build, text_shards
+text_shards.SHARD = 20_000
+settings = compose(DataSettings, corpus=(pathlib.Path({str(corpus)!r}),), seq_len=(32, 64), passes=2, vocab_size=300)
 build({str(out)!r}, settings, processes=2)
 """
 
@@ -237,15 +238,18 @@ def refused(folder, settings, error=ValueError, **more):
 def test_a_file_is_no_folder(corpus, tmp_path):
     (tmp_path / "file").touch()
     said = refused(tmp_path / "file", settings_of(corpus), NotADirectoryError)
-    assert said == f"data build: --out {tmp_path / 'file'}; expected a folder, got a file. Name another --out."
+    assert said == f"data build: --out {tmp_path / 'file'}; expected a folder, got a file."
 
 
 def test_another_corpus_or_other_settings(built, corpus, tmp_path):
     folder = tmp_path / "data"
     shutil.copytree(built, folder)
     said = refused(folder, settings_of(corpus, seed=3, passes=4))
-    assert "was built with other settings; expected those, got others: passes was 2, now 4; seed was 0, now 3" in said
-    assert "Take the first ones, or build into another --out" in said
+    assert (
+        "was built with other settings; expected the same, got other values: passes was 2, now 4; seed was 0, now 3"
+        in said
+    )
+    assert "Use the first ones, or build into another --out" in said
     changed = tmp_path / "corpus"
     shutil.copytree(corpus, changed)
     names = sorted(path.name for path in changed.iterdir())
@@ -310,12 +314,12 @@ def test_a_shard_of_another_vocabulary(corpus, tmp_path):
 
 
 def test_a_vocabulary_has_its_own_size(tmp_path, corpus):
-    with pytest.raises(ValueError, match="vocab_size 300 together with vocab; expected one of them, got both"):
+    with pytest.raises(ValueError, match="--vocab-size 300 together with --vocab; expected one of them, got both"):
         build(tmp_path / "data", settings_of(corpus, vocab=tmp_path / "vocab.txt"))
 
 
 def test_a_language_is_a_code(tmp_path, corpus):
-    assert "--language; expected a code as in ISO 639, such as en or de, got 'english'" in refused(
+    assert "--language; expected an ISO 639 code, such as en or de, got 'english'" in refused(
         tmp_path / "data", settings_of(corpus, language="english")
     )
 
@@ -332,7 +336,7 @@ def test_bad_input_leaves_nothing(tmp_path, corpus):
         (tmp_path / "few" / f"{number}.txt").write_text(f"\u200b\n\nText {number}.")
     few = settings_of(tmp_path / "few", held_out=0, documents="file", vocab_size=40)
     assert "no random next sentence can be drawn; expected at least 2 documents of 2 sentences" in refused(out, few)
-    assert "is not there" in refused(out, settings_of(tmp_path / "no"), FileNotFoundError)
+    assert "does not exist" in refused(out, settings_of(tmp_path / "no"), FileNotFoundError)
     assert not out.exists()
     assert "--processes; expected at least 1, got 0" in refused(out, settings_of(corpus), processes=0)
     assert "--seq-len; expected lengths that differ, got [32, 32]" in refused(
@@ -361,7 +365,7 @@ def test_bad_text_costs_nothing_that_was_made_before(corpus, tmp_path):
     text.write_bytes(rotten)
     os.utime(text, ns=(status.st_atime_ns, status.st_mtime_ns))
     for _ in range(2):
-        assert "text.txt.gz cannot be decompressed; expected a whole gz file" in refused(folder, settings)
+        assert "text.txt.gz cannot be decompressed; expected a complete gz file" in refused(folder, settings)
         assert {name: digest for name, digest in bytes_of(folder).items() if name in before and name[0] != "m"} == {
             name: digest for name, digest in before.items() if name[0] != "m"
         }
@@ -390,9 +394,7 @@ def test_text_that_changes_while_it_is_read(corpus, tmp_path):
             text.unlink(missing_ok=True)
 
     text.write_text("\n\n".join(path.read_text() for path in sorted(corpus.iterdir())))
-    with pytest.raises(
-        ValueError, match=r"bytes to stay, got no file any more\. Run the command again when it is no l"
-    ):
+    with pytest.raises(ValueError, match=r"bytes to stay, got no file\. Run the command again when nothing writes"):
         build(folder, settings_of(text), progress=remove)
 
 
@@ -430,9 +432,7 @@ def test_damaged_bytes_that_no_size_shows(built, tmp_path):
     shutil.copytree(built, folder)
     data = open_data(folder, seq_len=32).train
     lost = dataclasses.replace(data, tokens=Joined([data.tokens.arrays[0]]))
-    with pytest.raises(
-        ValueError, match=r"got 'index .* Run the same `funcnet data build` again: it makes what is dam"
-    ):
+    with pytest.raises(ValueError, match=r"got 'index .* Run the same `funcnet data build` again: it repairs what"):
         lost[np.arange(len(data))]
 
 
@@ -442,10 +442,10 @@ def end_this_process(_):
 
 def test_a_worker_that_is_killed():
     with (
-        Workers(2) as workers,
+        ProcessPool(2) as workers,
         pytest.raises(
             ChildProcessError,
-            match=r"a worker was killed; expected 2 to live, got one less .* fewer --processes take less",
+            match=r"a worker was killed; expected 2 to stay alive, got one less .* fewer --processes need less",
         ),
     ):
         workers.run(end_this_process, [1], done=print)
@@ -498,7 +498,7 @@ def test_a_report_finds_a_flipped_byte_and_a_run_one_in_what_it_reads_whole(buil
     data[place] ^= 1
     path.write_bytes(data)
     assert run_here("data", "report", folder) == 2
-    said = f"{path} is damaged or changed; expected the bytes that were written, got others (its digest tells). Run"
+    said = f"{path} is damaged or changed; expected the bytes that were written, got others (its digest differs). Run"
     assert said in capsys.readouterr().err
     if name in ("tokens-00001.arrow", "report.txt"):
         open_data(folder, seq_len=32)

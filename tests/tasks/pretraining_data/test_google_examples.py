@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from funcnet.data import read_examples, write_examples
+from funcnet.settings import compose
 from funcnet.tasks.pretraining_data import DataSettings, build, open_data
 from funcnet.tasks.pretraining_data import google_examples as module
-from funcnet.tasks.pretraining_data.export import export_examples
-from funcnet.tasks.pretraining_data.google_examples import import_examples
+from funcnet.tasks.pretraining_data.google_examples import export_examples, import_examples
 from funcnet.text import SPECIAL_TOKENS
 from tests.tasks.command import run_here, write_corpus
 
@@ -18,7 +18,7 @@ from tests.tasks.command import run_here, write_corpus
 def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("import")
     corpus = write_corpus(folder / "corpus", documents=16)
-    build(folder / "data", DataSettings(corpus=(corpus,), seq_len=(32,), passes=2, vocab_size=300))
+    build(folder / "data", compose(DataSettings, corpus=(corpus,), seq_len=(32,), passes=2, vocab_size=300))
     export_examples(folder / "data", folder / "train.tfrecord")
     export_examples(folder / "data", folder / "held-out.tfrecord", held_out=True)
     return folder
@@ -98,7 +98,7 @@ def test_what_is_refused(built, tmp_path):
     assert "x.tfrecord, record 3 is damaged" in refused(None)
     with pytest.raises(ValueError, match=r"data import: no files; expected at least one of examples, got none"):
         import_examples([], out, vocab=built / "data")
-    with pytest.raises(NotADirectoryError, match=r"vocab\.txt; expected a folder, got a file\. Name another --out"):
+    with pytest.raises(NotADirectoryError, match=r"vocab\.txt; expected a folder, got a file\. "):
         import_examples([tmp_path / "x.tfrecord"], tmp_path / "vocab.txt", vocab=built / "data")
     shutil.copytree(built / "data", tmp_path / "full")
     with pytest.raises(ValueError, match=r"data import: .*full holds other files; expected a new or empty folder, got"):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from funcnet import tree
 from funcnet.data import Joined
 from funcnet.models import bert
+from funcnet.settings import compose
 from funcnet.tasks.pretraining.objective import counts, make_objective
 from funcnet.tasks.pretraining_data import DataSettings, Masking, PretrainingDataset, build, open_data
 from funcnet.tasks.pretraining_data.packing import PackedDataset, most_examples, number_of_rows, share_rows
@@ -24,7 +25,7 @@ def data(tmp_path_factory):
     """Sixty documents of a few short sentences, two passes."""
     folder = tmp_path_factory.mktemp("packing")
     corpus = write_short_documents(folder / "corpus.txt")
-    settings = DataSettings((corpus,), seq_len=(T,), passes=2, vocab_size=60, held_out=0)
+    settings = compose(DataSettings, corpus=(corpus,), seq_len=(T,), passes=2, vocab_size=60, held_out=0)
     build(folder / "data", settings)
     return open_data(folder / "data")
 

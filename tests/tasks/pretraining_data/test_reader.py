@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from funcnet.data import Prefetcher
-from funcnet.tasks.pretraining_data import evaluation_batches, prepare, unigram_log_probabilities
+from funcnet.settings import compose
+from funcnet.tasks.pretraining_data import DataSettings, evaluation_batches, prepare_data, unigram_log_probabilities
 from funcnet.text import SPECIAL_TOKENS, load_tokenizer, special_ids, vocabulary
 from funcnet.train.run_directory import differences
 
@@ -17,6 +18,11 @@ def text_of(number, seed=0):
     words = [f"{a}{b}" for a in ("bar", "lo", "mit", "sen", "tu") for b in ("ka", "ren", "so", "vin", "x")]
     sentences = [" ".join(random.choice(words, random.integers(3, 14))) + "." for _ in range(random.integers(6, 25))]
     return f"Text {number}. " + " ".join(sentences)
+
+
+def prepare(corpus, *, directory, seq_len=128, progress=None, **settings):
+    chosen = compose(DataSettings, corpus=(corpus,), seq_len=(seq_len,), **settings)
+    return prepare_data(chosen, directory, progress=progress)
 
 
 @pytest.fixture(scope="module")
@@ -222,11 +228,11 @@ def test_bad_input(corpus, tmp_path, prepared):
     assert "the corpus is empty" in refused(one)
     one.write_bytes(b"ok. \xff")
     assert "one.txt is not UTF-8; expected UTF-8 text, got byte 0xff at byte 4" in refused(one)
-    assert "is not there" in refused(tmp_path / "none")
+    assert "does not exist" in refused(tmp_path / "none")
     (tmp_path / "vocab.txt").write_text("\n".join(SPECIAL_TOKENS[:3]))
     assert "lacks special tokens" in refused(corpus, vocab=tmp_path / "vocab.txt")
     assert "--passes; expected 1 to 99, got 0" in refused(corpus, passes=0)
-    assert "seq_len holds no pair" in refused(corpus, seq_len=3)
+    assert "--seq-len; expected at least 5 ([CLS] a [SEP] b [SEP]), got 3" in refused(corpus, seq_len=3)
     assert "vocab_size does not hold the alphabet" in refused(corpus, vocab_size=9)
     with pytest.raises(ValueError, match=r"smaller than one batch; expected at least 4096 training examples, got \d+"):
         prepared.train_batches(4096)

@@ -1,7 +1,7 @@
-"""Sentences by the million -> ids, ten times as fast as by the tokenizer that they come from.
+"""Millions of sentences -> ids, ten times as fast as the tokenizer itself.
 
-BERT's normaliser, pre-tokenizer and WordPiece all work within what stands between two spaces, so each such word is
-tokenised once and looked up from then on. N sentences, W words known.
+BERT's normaliser, pre-tokenizer and WordPiece all work between two spaces, so each such word is tokenised once and then
+looked up. N sentences, W known words.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-MOST_WORDS = 400_000  # then all are forgotten: some 60 MB
+__all__ = ["BulkTokenizer"]
+
+MOST_WORDS = 400_000  # known words, about 60 MB; then all are forgotten
 GROUP = 4096  # sentences at a time
 
 
 class BulkTokenizer:
-    """The ids of many sentences, the same as the tokenizer's own, without special tokens around them.
+    """The ids of many sentences, equal to the tokenizer's own, without special tokens.
 
     Args:
-        tokenizer: of `train_wordpiece` or `load_tokenizer`. One whose parts do not all stop at spaces (it is not
-            BERT's) is asked for whole sentences.
+        tokenizer: as `train_wordpiece` or `load_tokenizer` returns it. If it is not BERT's, so that its parts may cross
+            spaces, it gets whole sentences.
 
     Attributes:
-        dtype: of the ids: uint16 where the vocabulary allows, else int32.
+        dtype: of the ids: uint16 if the vocabulary is small enough, else int32.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -46,10 +48,10 @@ class BulkTokenizer:
         self._forget()
 
     def __call__(self, sentences: Sequence[str]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """All sentences' ids one after the other, and how many each has.
+        """The ids of all sentences, one after the other, and how many each has.
 
         Args:
-            sentences: N texts, white space in them as single spaces.
+            sentences: N texts, with single spaces as their only white space.
 
         Returns:
             (sum of lengths,) of `dtype`, (N,) int64.
@@ -74,7 +76,7 @@ class BulkTokenizer:
         return self._ids[places], np.diff(up_to)
 
     def _look_up(self, words: list[str]) -> NDArray[np.int64]:
-        """The words' numbers; those not met before are tokenised."""
+        """The numbers of the words; new words are tokenised."""
         which = np.fromiter(map(self._number.__getitem__, words), np.int64, len(words))
         unknown = np.flatnonzero(which < 0)
         if unknown.size:
@@ -99,18 +101,18 @@ class BulkTokenizer:
 
 
 class _Unknown(dict[str, int]):
-    """A dict in which what is missing is -1."""
+    """A dict in which a missing key has the value -1."""
 
     def __missing__(self, key: str) -> int:
         return -1
 
 
 def _stops_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether a text's ids are those of its words between spaces, one after the other."""
-    told = json.loads(tokenizer.to_str())
-    types = [(told[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
+    """Whether the ids of a text are those of its words between spaces, one after the other."""
+    state = json.loads(tokenizer.to_str())
+    types = [(state[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
     plain = all(
         not (token["lstrip"] or token["rstrip"] or token["single_word"]) and " " not in token["content"]
-        for token in told["added_tokens"]
+        for token in state["added_tokens"]
     )
     return types == ["BertNormalizer", "BertPreTokenizer", "WordPiece"] and plain
