@@ -1,6 +1,7 @@
-"""Files that are there whole or not at all, whatever kills the process that writes them; folders for one at a time."""
+"""Files that are complete or absent, even if their writer is killed; folders that are locked for one process."""
 
 import contextlib
+import hashlib
 import json
 import os
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
+    "file_digest",
     "lock_folder",
     "parse_json",
     "read_json",
@@ -20,18 +22,18 @@ __all__ = [
     "wrong_json",
 ]
 
-POLL = 0.2  # seconds between looks at whether a folder is still locked
+POLL = 0.2  # seconds between attempts to lock a folder
 
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path`; what was written there takes `path`'s place when the block ends without error.
+    """Give a temporary path beside `path`; what is written there replaces `path` when the block ends without an error.
 
-    The bytes are on the disk before the name points to them (fsync, rename, fsync of the directory): after a crash
-    `path` holds the old file or the new one. A device or a pipe is written to as it is.
+    The bytes are on the disk before the name points to them (fsync, rename, fsync of the directory), so after a crash
+    `path` is the old file or the new one. A device or a pipe is written to directly.
 
     Raises:
-        OSError: the directory is not there or cannot be written, or the disk is full; `path` is as it was.
+        OSError: the directory does not exist or cannot be written, or the disk is full; `path` is unchanged.
 
     Example:
         >>> import pathlib, tempfile
@@ -42,13 +44,13 @@ def replacing(path: str | Path) -> Iterator[Path]:
         ['a.txt']
     """
     path = Path(path)
-    if path.exists() and not path.is_file():  # a device such as /dev/null, or a pipe: written to, never replaced
+    if path.exists() and not path.is_file():  # a device such as /dev/null, or a pipe
         yield path
         return
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.touch()
-        mode = part.stat().st_mode  # what the umask says; some writers make files for their owner alone
+        mode = part.stat().st_mode  # as the umask says; some writers make files for their owner alone
         yield part
         part.chmod(mode)
         sync(part)
@@ -60,18 +62,18 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def lock_folder(folder: str | Path, waiting: Callable[[], object] | None = None) -> Iterator[None]:
-    """While the block runs, whoever else locks the folder is refused, or waits.
+    """Lock a folder while the block runs, so that other processes that lock it are refused or wait.
 
-    The lock is the system's, on the folder itself: it leaves no file, and is gone with the process, however that ends.
-    Where the file system has no locks, as some over networks, and on Windows, nothing is locked.
+    It is a lock of the system on the folder itself: it leaves no file, and it ends with the process. Some network file
+    systems and Windows have no such locks; there, nothing is locked.
 
     Args:
-        folder: one that is there.
-        waiting: called several times a second while another has the lock; without it, that is an error.
+        folder: an existing folder.
+        waiting: called several times a second while another process has the lock; None: that is an error.
 
     Raises:
-        BlockingIOError: another has the lock. The caller knows what it does there, and says so.
-        OSError: the folder is not there.
+        BlockingIOError: another process has the lock; callers give this error a message.
+        OSError: the folder does not exist.
 
     Example:
         >>> import tempfile
@@ -104,36 +106,34 @@ def lock_folder(folder: str | Path, waiting: Callable[[], object] | None = None)
 
 
 def require_folder(path: str | Path, where: str) -> None:
-    """Asked before long work whose outcome goes to `path`, so that none is lost.
+    """Check, before long work, that its result can be written to `path`.
 
     Args:
-        path: the file to be.
-        where: for the message.
+        path: the file to write.
+        where: the beginning of the message.
 
     Raises:
-        OSError: the folder is not there, or `path` is one.
+        OSError: the folder does not exist, or `path` is a folder.
 
     Example:
         >>> require_folder("no/such/file.csv", "predict: --out")
         Traceback (most recent call last):
-        FileNotFoundError: predict: --out no/such/file.csv; expected a file in a folder that is there, got none. ...
+        FileNotFoundError: predict: --out no/such/file.csv; expected a file in an existing folder. ...
     """
     path = Path(path)
     if path.is_dir():
-        raise IsADirectoryError(f"{where} {path}; expected a file, got a folder. Name a file in it.")
+        raise IsADirectoryError(f"{where} {path}; expected a file, got a folder.")
     if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"{where} {path}; expected a file in a folder that is there, got none. Make {path.parent} first."
-        )
+        raise FileNotFoundError(f"{where} {path}; expected a file in an existing folder. Create {path.parent} first.")
 
 
 def require_other(path: str | Path, inputs: Iterable[str | Path], where: str) -> None:
-    """Refuses, before anything is read, to write over what is to be read, under whatever name or link.
+    """Refuse to overwrite an input, under whatever name or link, before anything is read.
 
     Args:
-        path: the file to be.
-        inputs: the files to read; one that is not there is no concern here.
-        where: for the message.
+        path: the file to write.
+        inputs: the files to read; they need not exist.
+        where: the beginning of the message.
 
     Raises:
         ValueError: `path` is one of `inputs`; a device may be both.
@@ -141,15 +141,13 @@ def require_other(path: str | Path, inputs: Iterable[str | Path], where: str) ->
     Example:
         >>> require_other(__file__, [__file__], "predict: --out")
         Traceback (most recent call last):
-        ValueError: predict: --out ... is the input; expected another file, got the one that is read. Name another.
+        ValueError: predict: --out ... is the input; expected another file, got the one that is read.
     """
     if not Path(path).is_file():
         return
     for name in inputs:
         if os.path.exists(name) and os.path.samefile(path, name):
-            raise ValueError(
-                f"{where} {path} is the input; expected another file, got the one that is read. Name another."
-            )
+            raise ValueError(f"{where} {path} is the input; expected another file, got the one that is read.")
 
 
 def write_json(path: str | Path, value: Any) -> None:
@@ -163,28 +161,32 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def read_json(path: str | Path) -> Any | None:
-    """What the file holds; None where it is missing or not JSON."""
+    """The JSON value in a file; None if the file is missing or is not JSON."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):  # the last of brackets within brackets
+    except (OSError, ValueError, RecursionError):  # the last for very deep nesting
         return None
 
 
 def parse_json(path: str | Path, where: str) -> Any:
-    """What a file holds that has to be JSON.
+    """The JSON value in a file.
+
+    Args:
+        path: the file.
+        where: the beginning of the message.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no JSON; the message begins with `where` and names the file.
+        ValueError: it is not JSON; the message names the file.
     """
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: {path} is no JSON; expected an object, got '{error}'. Write it again.") from None
+        raise ValueError(f"{where}: {path} is no JSON; expected an object, got '{error}'.") from None
 
 
 def wrong_json(error: ValueError | RecursionError, line: int = 1) -> tuple[str, str]:
-    """(where, what) is wrong in JSON that begins on a line; numbers and brackets without end have no place of theirs.
+    """(where, what) is wrong in JSON that begins on a line; endless numbers and nesting have no position of their own.
 
     >>> wrong_json(json.JSONDecodeError("Expecting value", "[,]", 1), 7)
     ('line 7, character 2', 'Expecting value')
@@ -194,8 +196,18 @@ def wrong_json(error: ValueError | RecursionError, line: int = 1) -> tuple[str, 
     return f"line {line}", str(error)
 
 
+def file_digest(path: str | Path) -> str:
+    """SHA-256 of the bytes of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def sync(path: str | Path) -> None:
-    """Let the content of a file, or the names in a folder, outlive a loss of power."""
+    """Write the content of a file, or the names in a folder, to the disk, so that they survive a power failure."""
     if os.name == "nt" and Path(path).is_dir():
         return  # Windows has no handles for directories
     handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)

@@ -11,7 +11,7 @@ import pytest
 
 from funcnet.files import lock_folder, read_json, replacing, require_folder, require_other, write_json
 from funcnet.models.bert import BertConfig
-from funcnet.tasks.pretraining.directory import lock_build
+from funcnet.tasks.pretraining_data.manifest import lock_build
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from funcnet.tasks.pretraining.data_settings import BuildData
+from funcnet.tasks.pretraining_data.commands import BuildData
 
 __all__ = ["Data", "run_data"]
 
@@ -65,7 +65,7 @@ class Data:
 
 def run_data(arguments: Data) -> int:
     """Runs the subcommand; returns the exit code."""
-    from funcnet.tasks.pretraining import commands
+    from funcnet.tasks.pretraining_data import commands
 
     match arguments.command:
         case BuildData():

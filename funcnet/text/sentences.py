@@ -1,7 +1,7 @@
 """A document -> its sentences.
 
-The boundaries are found by `sentencex` (Wikimedia's rule-based splitter, in Rust: abbreviations, quotes and brackets
-in some 240 languages; the 2 million words of the default corpus take 0.1 s).
+`sentencex` finds the boundaries. It is Wikimedia's rule-based splitter in Rust, which knows abbreviations, quotes and
+brackets in about 240 languages; the 2 million words of the default corpus take 0.1 s.
 """
 
 from __future__ import annotations
@@ -11,25 +11,26 @@ from collections.abc import Iterator
 
 import sentencex
 
-from funcnet.text.corpus import BLANK_LINE
+__all__ = ["BLANK_LINE", "split_paragraphs", "split_sentences"]
 
-# sentencex 1.0 panics where a full stop follows white space of several bytes (no-break spaces, U+0085, U+3000)
+BLANK_LINE = re.compile(r"\n\s*\n")
+# sentencex 1.0 panics if a full stop follows white space of several bytes (no-break spaces, U+0085, U+3000)
 ODD_SPACE = re.compile(r"[^\S\n ]")
-LONGEST = 2_000  # characters; what runs on for longer is a table or a list, of which one segment would keep the start
+LONGEST = 2_000  # characters; longer sentences are tables or lists, of which a segment would keep the beginning only
 
 
 def split_sentences(document: str, *, language: str = "en") -> list[str]:
-    """Cuts a document into sentences, in order.
+    """Split a document into sentences, in order.
 
-    No sentence crosses a blank line, white space inside is one space, and what runs past 2,000 characters without an
-    end is cut at a space.
+    No sentence crosses a blank line. White space becomes a single space. A sentence of more than 2,000 characters is
+    cut at a space.
 
     Args:
-        document: text; blank lines part its paragraphs.
+        document: text with blank lines between paragraphs.
         language: an ISO 639 code, for abbreviations.
 
     Returns:
-        The sentences, none empty. Joined, they have every character of the document that is not white space.
+        The sentences, none of them empty. Together they have all characters of the document except white space.
 
     Example:
         >>> split_sentences('Mr. Adams met Gen. Grant there. "Go!" he said.\\n\\nA HEADING\\n\\nIt cost $3.50. Why?')
@@ -46,7 +47,7 @@ def split_sentences(document: str, *, language: str = "en") -> list[str]:
 
 
 def split_paragraphs(document: str) -> list[str]:
-    """Cuts a document at its blank lines.
+    """Split a document at its blank lines.
 
     Example:
         >>> split_paragraphs("One\\nand on.\\n \\n\\nTwo.")
@@ -56,7 +57,7 @@ def split_paragraphs(document: str) -> list[str]:
 
 
 def _cut(sentence: str) -> Iterator[str]:
-    """A sentence in parts that are not too long; nothing of an empty one."""
+    """A sentence in parts of at most `LONGEST` characters; no part for an empty sentence."""
     start = 0
     while len(sentence) - start > LONGEST:
         space = sentence.rfind(" ", start + 1, start + LONGEST)

@@ -1,8 +1,8 @@
-"""A Wikipedia dump (`pages-articles.xml`, `.bz2` too) -> articles without markup.
+"""A Wikipedia dump (`pages-articles.xml`, also with `.bz2`) -> articles without markup.
 
-The XML is read by the standard library's expat, a page at a time. The markup is stripped by a dozen regular
-expressions, innermost brackets first: templates, tables, references, files and categories go, links leave their words.
-None of them looks for the end of what never closes more than once, so broken markup takes no longer.
+The standard library's expat reads the XML, one page at a time. A dozen regular expressions remove the markup, innermost
+brackets first: templates, tables, references, files and categories disappear, and links leave their words. None of them
+searches more than once for the end of something that is never closed, so broken markup takes no longer.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from funcnet.text.readers import BROKEN, broken
+from funcnet.text.compressed import BROKEN, broken
 from funcnet.text.sentences import split_paragraphs
+
+__all__ = ["plain_text", "read_pages"]
 
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 HIDDEN = "ref math chem gallery timeline score syntaxhighlight source code pre imagemap templatestyles".split()  # noqa: SIM905
@@ -37,10 +39,14 @@ DEEPEST = 20  # brackets within brackets
 
 
 def read_pages(stream: IO[bytes], path: Path) -> Iterator[tuple[str, str]]:
-    """The (title, wikitext) of every article; redirects and pages about pages are left out.
+    """The (title, wikitext) of every article, without redirects and pages of other namespaces.
+
+    Args:
+        stream: the XML.
+        path: the file, for messages.
 
     Raises:
-        ValueError: the file is no XML, or cut short; the message has the place.
+        ValueError: the file is not XML, or is cut short; the message has the position.
     """
     try:
         root = None
@@ -53,7 +59,8 @@ def read_pages(stream: IO[bytes], path: Path) -> Iterator[tuple[str, str]]:
                 root.clear()
     except ElementTree.ParseError as error:
         raise ValueError(
-            f"read_corpus: {path} is no whole XML; expected a dump of pages-articles, got '{error}'. Fetch it again."
+            f"read_corpus: {path} is no complete XML; expected a dump of pages-articles, got '{error}'. Download it "
+            "again."
         ) from error
     except (*BROKEN, OSError) as error:
         raise broken(path, error) from error
@@ -77,7 +84,7 @@ def plain_text(wikitext: str) -> str:
 
 
 def _without_hidden(text: str) -> str:
-    """Without references, formulas and the like; a tag that never closes stays, as MediaWiki shows it."""
+    """The text without references, formulas and so on; a tag that is never closed stays, as in MediaWiki."""
     kept, place = [], 0
     unclosed: set[str] = set()
     for opened in OPENED.finditer(text):

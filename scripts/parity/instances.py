@@ -23,10 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from funcnet import table  # noqa: E402
-from funcnet.tasks.pretraining import DataSettings, build, open_data  # noqa: E402
-from funcnet.tasks.pretraining.masking import word_pieces  # noqa: E402
-from funcnet.tasks.pretraining.stages import read_tokens  # noqa: E402
-from tests.tasks.google_instances import google_masks, google_pairs  # noqa: E402
+from funcnet.settings import compose  # noqa: E402
+from funcnet.tasks.pretraining_data import DataSettings, build, open_data  # noqa: E402
+from funcnet.tasks.pretraining_data.masking import word_pieces  # noqa: E402
+from funcnet.tasks.pretraining_data.token_shards import read_tokens  # noqa: E402
+from tests.tasks.pretraining_data.google_instances import google_masks, google_pairs  # noqa: E402
 
 ROWS = 4000  # whose masks are looked at
 
@@ -39,7 +40,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder, length = Path(temporary, "data"), options.seq_len
         corpus = tuple(options.corpus) if options.corpus else None
-        settings = DataSettings(corpus, seq_len=(length,), passes=1, held_out=0, whole_words=True)
+        settings = compose(DataSettings, corpus=corpus, seq_len=(length,), passes=1, held_out=0, whole_words=True)
         build(folder, settings)
         data = open_data(folder)
         lengths = [sizes for shard in range(len(list(folder.glob("tokens-*")))) for sizes in sizes_of(folder, shard)]

@@ -14,8 +14,9 @@ import pytest
 import funcnet.tasks.pretraining.phases as phases_module
 import funcnet.tasks.pretraining.run as run_module
 from funcnet.models import bert
-from funcnet.tasks.pretraining import prepare
+from funcnet.settings import compose
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
+from funcnet.tasks.pretraining_data import DataSettings, prepare_data
 from funcnet.train import lock_run, open_run, pin
 from funcnet.train.checkpoints import Checkpoints
 from tests.tasks.command import SMALL, metrics, run_here, write_corpus
@@ -95,8 +96,10 @@ def test_evaluation_is_what_its_names_say(finished, corpus):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     evaluation = json.loads((finished / "eval.json").read_text())
-    settings = {"seq_len": 32, "vocab_size": 200, "passes": 2}
-    data = prepare([corpus], directory=platformdirs.user_cache_path("funcnet") / "data", **settings)
+    settings = {"seq_len": (32,), "vocab_size": 200, "passes": 2}
+    data = prepare_data(
+        compose(DataSettings, corpus=(corpus,), **settings), platformdirs.user_cache_path("funcnet") / "data"
+    )
     counted = np.bincount(np.asarray(data.train.tokens), minlength=200) + 1
     unigram = np.log(counted / counted.sum())
     model = transformers.BertForPreTraining.from_pretrained(finished).eval()
@@ -214,7 +217,7 @@ def interrupt(monkeypatch, owner, name, *, when=lambda *args: True):
 @pytest.mark.parametrize("moment", ["preparing", "compiling", "training", "evaluating", "saving"])
 def test_sigterm(moment, corpus, finished, tmp_path, monkeypatch, capsys):
     where = {
-        "preparing": (phases_module, "prepare"),
+        "preparing": (phases_module, "prepare_data"),
         "compiling": (run_module, "parallelize"),
         "training": (run_module.JsonLines, "write"),
         "evaluating": (run_module, "evaluate"),

@@ -6,9 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from funcnet.tasks.pretraining import DataSettings, build, open_data
+from funcnet.settings import compose
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
 from funcnet.tasks.pretraining.phases import Phase, Phases, boundary, open_phases
+from funcnet.tasks.pretraining_data import DataSettings, build, open_data
 from funcnet.train import Interruption
 from tests.tasks.command import SMALL, metrics, run_here, write_corpus, write_short_documents
 from tests.tasks.test_pretrain_command import interrupt
@@ -33,7 +34,7 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="module")
 def data(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / "data"
-    build(folder, DataSettings(corpus=(corpus,), vocab_size=200, passes=2, seq_len=(32, 64)))
+    build(folder, compose(DataSettings, corpus=(corpus,), vocab_size=200, passes=2, seq_len=(32, 64)))
     return folder
 
 
@@ -86,7 +87,7 @@ LONGER += ["--save-every", 2, "--evaluate-every", 2, "--packed", *TRAINING]
 def short(tmp_path_factory):
     folder = tmp_path_factory.mktemp("short")
     corpus = write_short_documents(folder / "corpus.txt")
-    build(folder / "data", DataSettings((corpus,), vocab_size=60, passes=2, seq_len=(32, 64)))
+    build(folder / "data", compose(DataSettings, corpus=(corpus,), vocab_size=60, passes=2, seq_len=(32, 64)))
     assert (open_data(folder / "data", seq_len=32).packed()[np.arange(10)]["sequence_ids"].max(1) > 1).any()
     return folder / "data"
 

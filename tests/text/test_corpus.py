@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from funcnet.text import default_corpus, open_corpus, read_corpus, readers, split_paragraphs, split_sentences
-from funcnet.text.corpus import BLANK_LINE
+from funcnet.text.sentences import BLANK_LINE
 
 
 def write(folder, **files):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from funcnet import functional as F
 from funcnet import nn
 from funcnet.functional.checks import wide_dtype
-from funcnet.tasks.pretraining.dataset import IGNORE
+from funcnet.tasks.pretraining_data.dataset import IGNORE
 
 Batch = Mapping[str, jax.Array]
 Sums = dict[str, dict[str, jax.Array]]

@@ -11,7 +11,7 @@ import platformdirs
 
 from funcnet.data import DataLoader
 from funcnet.tasks.pretraining.settings import PretrainingSettings
-from funcnet.tasks.pretraining_data import PretrainingData, open_data, prepare_data
+from funcnet.tasks.pretraining_data import DataSettings, PretrainingData, open_data, prepare_data
 from funcnet.tasks.pretraining_data.progress import progress_bars
 from funcnet.train import Interruption
 
@@ -84,14 +84,8 @@ def open_phases(settings: PretrainingSettings, stop: Interruption) -> Phases:
         data = open_data(settings.data, seq_len=lengths[0], seed=settings.run.seed)
     else:
         with progress_bars(stop) as progress:
-            data = prepare_data(
-                settings.text,
-                settings.pairs,
-                directory=Path(platformdirs.user_cache_dir("funcnet")) / "data",
-                seq_len=lengths,
-                seed=settings.run.seed,
-                progress=progress,
-            )
+            wanted = DataSettings(settings.text, settings.pairs, tuple(lengths), seed=settings.run.seed)
+            data = prepare_data(wanted, Path(platformdirs.user_cache_dir("funcnet")) / "data", progress=progress)
     _describe(data, settings)
     phases = [Phase(data, rows, 0, model.packed)]
     if model.long_seq_len is not None:

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 
 from funcnet import nn
-from funcnet.tasks.pretraining.dataset import evaluation_batches
-from funcnet.tasks.pretraining.reading import Prepared
+from funcnet.tasks.pretraining_data.dataset import evaluation_batches
+from funcnet.tasks.pretraining_data.reader import PretrainingData
 from funcnet.train import Panel
 
 __all__ = ["example_guesses", "pretraining_panels"]
@@ -37,7 +37,14 @@ def pretraining_panels(values: dict[str, float]) -> list[Panel]:
 
 
 def example_guesses(
-    net: nn.Module, params: Any, state: Any, data: Prepared, *, lines: int = 5, words_around: int = 9, top: int = 5
+    net: nn.Module,
+    params: Any,
+    state: Any,
+    data: PretrainingData,
+    *,
+    lines: int = 5,
+    words_around: int = 9,
+    top: int = 5,
 ) -> list[str]:
     """A few held-out passages: what stood at a `[MASK]`, and the model's best guesses.
 

@@ -1,0 +1,97 @@
+"""The state of a running build, which its stages share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from funcnet.tasks.pretraining_data.manifest import DataFiles, Manifest, Progress, describe_file, write_manifest
+from funcnet.tasks.pretraining_data.process_pool import ProcessPool
+from funcnet.tasks.pretraining_data.settings import DataSettings
+from funcnet.tasks.pretraining_data.shard import is_whole
+from funcnet.text import Corpus
+
+__all__ = ["BuildState", "remove_damaged"]
+
+
+@dataclass(frozen=True)
+class BuildState:
+    """A build in a data directory.
+
+    Attributes:
+        folder: the data directory.
+        settings, corpus: what it is made from.
+        manifest: of the directory; stages fill it in.
+        pool: the processes that do the work.
+        progress: see `build`.
+    """
+
+    folder: Path
+    settings: DataSettings
+    corpus: Corpus
+    manifest: Manifest
+    pool: ProcessPool
+    progress: Progress | None
+
+    @property
+    def files(self) -> DataFiles:
+        return DataFiles(self.folder)
+
+    def origin(self, name: str) -> dict[str, str]:
+        """What a file is made from: "documents" from the plan alone, all others from the vocabulary too."""
+        plan = {"plan": self.manifest.plan}
+        return plan if name.startswith("documents") else {**plan, "vocabulary": self.manifest.vocabulary or ""}
+
+    def save(self) -> None:
+        write_manifest(self.folder, self.manifest)
+
+    def report(self, step: str, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(step, done, total)
+
+    def run(
+        self,
+        step: str,
+        function: Callable[..., Any],
+        tasks: Sequence[tuple[Any, ...]],
+        *,
+        done: int = 0,
+        total: int | None = None,
+    ) -> list[Any]:
+        """Call `function` with each task's arguments in the pool, and report progress.
+
+        Args:
+            step: its name in the progress.
+            function, tasks: see `ProcessPool.run`.
+            done, total: tasks that were done before, and all tasks of the step; None: these.
+
+        Returns:
+            The results, in any order.
+        """
+        results: list[Any] = []
+        total = len(tasks) if total is None else total
+
+        def note(result: Any) -> None:
+            results.append(result)
+            self.report(step, done + len(results), total)
+
+        self.pool.run(function, tasks, done=note)
+        return results
+
+
+def remove_damaged(build: BuildState) -> list[str]:
+    """Delete the files of a complete directory that are not as they were written; returns their names."""
+    files = build.manifest.files or {}
+    tasks = [(build.folder / name, files[name], build.origin(name)) for name in sorted(files)]
+    found = sorted(name for name in build.run("looking over", _damaged, tasks) if name is not None)
+    for name in found:
+        (build.folder / name).unlink(missing_ok=True)
+    return found
+
+
+def _damaged(path: Path, described: dict[str, Any], origin: dict[str, str]) -> str | None:
+    """The name of a file that is not as it was written, else None."""
+    is_good = path.is_file() and describe_file(path) == described
+    return None if is_good and (path.suffix != ".arrow" or is_whole(path, origin)) else path.name

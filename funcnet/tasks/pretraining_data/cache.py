@@ -1,0 +1,57 @@
+"""Data that are built once and found again: a folder for each combination of text and settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from funcnet.tasks.pretraining_data.build import build
+from funcnet.tasks.pretraining_data.manifest import FORMAT, Progress, describe_sources
+from funcnet.tasks.pretraining_data.reader import PretrainingData, open_data
+from funcnet.tasks.pretraining_data.settings import DataSettings
+from funcnet.tasks.pretraining_data.shard import digest_of
+from funcnet.tasks.pretraining_data.vocabulary import given_vocabulary
+from funcnet.text import open_corpus, vocabulary_digest
+
+__all__ = ["prepare_data"]
+
+
+def prepare_data(
+    settings: DataSettings, cache: str | Path, *, processes: int = 1, progress: Progress | None = None
+) -> PretrainingData:
+    """Build the data of a pretraining run, or open what an earlier call with the same text and settings built.
+
+    Args:
+        settings: the text and what is made from it.
+        cache: folder of data directories, which runs may share; the name of each is a digest of text and settings.
+        processes: see `build`.
+        progress: called as `progress(step, done, total)`; steps are reading, sentences, vocabulary, tokens, pairs,
+            report.
+
+    Returns:
+        The data for rows of the first length in `settings.seq_len`; `open_data` with its `directory` opens the others.
+
+    Raises:
+        OSError, ValueError: as `build`. Nothing is left of a corpus that no data can be made from.
+
+    Example:
+        >>> import tempfile
+        >>> from funcnet.settings import compose
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     text = "\\n\\n".join(f"This is text {i}. It goes on {i} times. Then it ends." for i in range(40))
+        ...     _ = Path(folder, "corpus.txt").write_text(text)
+        ...     corpus = (Path(folder, "corpus.txt"),)
+        ...     settings = compose(DataSettings, corpus=corpus, seq_len=(32,), vocab_size=100)
+        ...     data = prepare_data(settings, f"{folder}/cache")
+        ...     batch = next(data.train_batches(8).batches())
+        >>> batch["input_ids"].shape, batch["masked_positions"].shape, data.statistics["train"]["documents"]
+        ((8, 32), (8, 5), 38)
+    """
+    settings.check()
+    text, given = settings.text, given_vocabulary(settings.text)
+    corpus = open_corpus(text.corpus, documents=text.documents, field=text.field)
+    names = [(one.name, one.sha256) for one in describe_sources(corpus, None, progress)]  # a name says how it is read
+    recorded = settings.recorded(None if given is None else vocabulary_digest(given))
+    key = digest_of({"format": FORMAT, "settings": recorded, "text": names, "layout": corpus.layout})
+    folder = Path(cache) / key[:16]
+    build(folder, settings, corpus=corpus, processes=processes, progress=progress)
+    return open_data(folder, seq_len=settings.seq_len[0], seed=settings.seed)

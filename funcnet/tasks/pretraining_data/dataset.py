@@ -1,0 +1,156 @@
+"""Pairs of segments + masking -> batches, gathered by whole arrays.
+
+B batch, T sequence, M slots, P passes, N examples of an epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from funcnet.data import DataLoader, Joined
+from funcnet.tasks.pretraining_data.masking import Masking, given_masks
+
+Masks = Literal["of the visit", "of the pass"]
+IGNORE = -100  # a label that counts for nothing; that of `bert.losses`, which a builder's workers need not import
+
+
+@dataclass(frozen=True)
+class PretrainingDataset:
+    """Indexed by (B,) indices, it gives a batch of BERT's pretraining.
+
+    Epoch e takes the pairs of pass e modulo P, so the text is paired in another way each epoch, and draws its masks
+    from (seed, e, index): the same example has other masks at its next visit, and the same ones in a run that was
+    resumed.
+
+    Attributes:
+        tokens: all documents' ids, one after the other.
+        pairs: of each of P passes the columns of `build_pairs`, each (N,). Imported ones have their masks too: (N, M)
+            `masked_positions`, -1 in unused slots, and `masked_shown`, what stands there.
+        seq_len: T.
+        masking: how words are hidden.
+        cls_id, sep_id, pad_id: ids of `[CLS]`, `[SEP]` and `[PAD]`.
+        seed: of the masks.
+        masks: "of the visit": drawn anew in each epoch; "of the pass": the same whenever a pass comes again, as in
+            Google's files.
+    """
+
+    tokens: Joined
+    pairs: Sequence[Mapping[str, Joined]]
+    seq_len: int
+    masking: Masking
+    cls_id: int
+    sep_id: int
+    pad_id: int
+    seed: int
+    masks: Masks = "of the visit"
+
+    def __len__(self) -> int:
+        """N, examples in an epoch; the same in every epoch."""
+        return len(self.pairs[0]["a_start"])
+
+    @property
+    def passes(self) -> int:
+        """P, how many pairings of the text there are."""
+        return len(self.pairs)
+
+    def at_epoch(self, epoch: int) -> _Epoch:
+        """The dataset of one epoch."""
+        return _Epoch(self, epoch % self.passes if self.masks == "of the pass" else epoch)
+
+    def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """The batch of some examples in epoch 0.
+
+        Args:
+            indices: (B,) integers in [0, N).
+
+        Returns:
+            Hugging Face's names. `input_ids`, `token_type_ids` (0 up to the first `[SEP]`, 1 up to the second, 0
+            after), `attention_mask` (1 at tokens, 0 at padding): (B, T) int32. `masked_positions`, `masked_ids` (B, M)
+            int32 and `masked_weights` (B, M) float32: see `Masking`. `next_sentence_label` (B,) int32: 0 if B follows
+            A, 1 if it is random.
+        """
+        return self.at_epoch(0)[indices]
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    dataset: PretrainingDataset
+    epoch: int
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        pairs = self.dataset.pairs[self.epoch % self.dataset.passes]
+        column = {name: values[indices] for name, values in pairs.items()}
+        try:
+            return self._batch(indices, column)
+        except IndexError as error:  # opening a folder looks at the sizes of its files, not at every byte
+            raise ValueError(
+                f"data: a shard has damaged bytes; expected words of the vocabulary and places in the text, got "
+                f"'{error}'. Run the same `funcnet data build` again: it makes what is damaged; or import it again."
+            ) from error
+
+    def _batch(self, indices: NDArray[np.int64], column: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        data = self.dataset
+        a_length, b_length = column["a_length"][:, None].astype(np.int64), column["b_length"][:, None].astype(np.int64)
+        place = np.arange(data.seq_len)[None]
+        b_place = a_length + 2  # where B starts: after [CLS] A [SEP]
+        end = b_place + b_length
+        in_a = (place >= 1) & (place <= a_length)
+        in_b = (place >= b_place) & (place < end)
+        source = np.where(in_a, column["a_start"][:, None] + place - 1, 0)  # (B, T)
+        source = np.where(in_b, column["b_start"][:, None] + place - b_place, source)
+        ids = np.where(in_a | in_b, data.tokens[source].astype(np.int32), np.int32(data.pad_id))
+        ids = np.where((place == a_length + 1) | (place == end), np.int32(data.sep_id), ids)
+        ids[:, 0] = data.cls_id
+        if ids.max() >= data.masking.vocab_size:
+            raise IndexError(f"the word {ids.max()} of {data.masking.vocab_size}")
+        if "masked_positions" in column:
+            hidden = given_masks(ids, column["masked_positions"], column["masked_shown"])
+        else:
+            hidden = data.masking(ids, in_a | in_b, seed=data.seed, epoch=self.epoch, examples=np.asarray(indices))
+        return {
+            "input_ids": hidden.pop("input_ids"),
+            "token_type_ids": ((place >= b_place) & (place <= end)).astype(np.int32),
+            "attention_mask": (place <= end).astype(np.int32),
+            **hidden,
+            "next_sentence_label": column["is_random_next"].astype(np.int32),
+        }
+
+
+def evaluation_batches(dataset: PretrainingDataset, batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
+    """Every held-out example once, all batches of one size: the last is filled with copies that count for nothing.
+
+    A copy has `masked_weights` 0 and `next_sentence_label` -100, so losses and metrics must leave out negative labels.
+
+    Args:
+        dataset: any `PretrainingDataset`.
+        batch_size: B.
+
+    Returns:
+        An iterator of batches, each of B examples.
+    """
+    for batch in DataLoader(dataset, batch_size).epoch(0):
+        missing = batch_size - len(batch["input_ids"])
+        yield fill_batch(batch, batch_size) if missing else batch
+
+
+def fill_batch(batch: Mapping[str, NDArray[Any]], size: int) -> dict[str, NDArray[Any]]:
+    """Fills a batch up to `size` examples with copies of its first that count for nothing.
+
+    Example:
+        >>> batch = {"masked_weights": np.ones((1, 2), np.float32), "next_sentence_label": np.zeros(1, np.int32)}
+        >>> fill_batch(batch, 2)["next_sentence_label"].tolist()
+        [0, -100]
+    """
+    real = len(batch["next_sentence_label"])
+    filled = {name: np.concatenate([values, np.repeat(values[:1], size - real, 0)]) for name, values in batch.items()}
+    filled["masked_weights"][real:] = 0
+    filled["next_sentence_label"][real:] = IGNORE
+    return filled

@@ -1,0 +1,117 @@
+"""Which documents are held out, and how they share no sentence with training. D documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["HEAD", "drop_shared_sentences", "plain_head", "plain_sentences", "split_documents"]
+
+LEAST = 2  # documents on either side: with one, no random next sentence can be drawn
+SHARED_WORDS = 8  # a sentence of this many words is no set phrase ("God bless America."): if it recurs, it was copied
+MOST = 4_000_000  # characters held out, however large the corpus: about 8,000 pairs, which every evaluation reads
+HEAD = 10  # letters at the beginning that few different sentences have in common
+NO_LETTERS = re.compile(r"[^\w\n]+|_+")
+
+
+def split_documents(
+    sizes: Sequence[int] | NDArray[Any],
+    share: float,
+    *,
+    seed: int,
+    usable: Sequence[bool] | NDArray[Any] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Choose held-out documents at random, up to a share of the text.
+
+    Documents are visited in a random order that `seed` determines, and each one that still fits is taken. If fewer
+    than two fit, the two smallest are taken. At most four million characters are held out.
+
+    Args:
+        sizes: (D,) length of each document, in characters.
+        share: of all characters, in [0, 1); 0 holds out nothing.
+        seed: another seed holds out other documents.
+        usable: (D,) whether a document has two sentences, so that it can be held out.
+
+    Returns:
+        The indices of the training documents and of the held-out documents, both ascending, int64.
+
+    Raises:
+        ValueError: there are not two usable documents on each side.
+
+    Example:
+        >>> train, held_out = split_documents([10] * 20, 0.1, seed=0)
+        >>> len(train), len(held_out), set(train) & set(held_out)
+        (18, 2, set())
+    """
+    if not 0 <= share < 1:
+        raise ValueError(f"split_documents: held_out is no share; expected 0 <= held_out < 1, got {share}.")
+    candidates = np.flatnonzero(np.ones(len(sizes), np.bool_) if usable is None else np.asarray(usable, np.bool_))
+    least = 2 * LEAST if share else LEAST
+    if len(candidates) < least:
+        single = "a single document has no other to draw a random next sentence from"
+        raise ValueError(
+            f"split_documents: {single if len(sizes) == 1 else 'too few documents'}; expected at least {least} "
+            f"different documents of two sentences or more{' (two to train on, two held out)' if share else ''}, got "
+            f"{len(candidates)} (of {len(sizes)} documents). Give more text, or say how the files are divided into "
+            "documents: --documents blank-line (a blank line ends one) or file (each file is one)."
+        )
+    if not share:
+        return np.arange(len(sizes)), np.empty(0, np.int64)
+    size = np.asarray(sizes, np.int64)
+    room = min(share * size.sum(), MOST)
+    chosen: list[int] = []
+    for index in np.random.Generator(np.random.Philox([seed % 2**64, 1 << 32])).permutation(candidates).tolist():
+        if size[index] <= room and len(chosen) < len(candidates) - LEAST:
+            chosen.append(index)
+            room -= size[index]
+    if len(chosen) < LEAST:
+        chosen = candidates[np.argsort(size[candidates], kind="stable")[:LEAST]].tolist()
+    held_out = np.sort(np.array(chosen, np.int64))
+    return np.setdiff1d(np.arange(len(sizes)), held_out), held_out
+
+
+def plain_sentences(sentences: Sequence[str]) -> list[str]:
+    """The sentences of eight words or more, reduced to letters and digits in lower case.
+
+    Example:
+        >>> plain_sentences(["Thank you.", "One two three-four five, six seven 8 NINE."])
+        ['onetwothreefourfivesixseven8nine']
+    """
+    long = "\n".join(sentence for sentence in sentences if sentence.count(" ") >= SHARED_WORDS - 1)
+    return NO_LETTERS.sub("", long.lower()).split("\n") if long else []
+
+
+def plain_head(sentence: str) -> str:
+    """The first ten letters of the plain sentence, at a tenth of its cost.
+
+    Example:
+        >>> plain_head('"One two three-four five, six seven 8 NINE."')
+        'onetwothre'
+    """
+    head = NO_LETTERS.sub("", sentence[: 3 * HEAD].lower())
+    return (head if len(head) >= HEAD else NO_LETTERS.sub("", sentence.lower()))[:HEAD]
+
+
+def drop_shared_sentences(held_out: Sequence[Sequence[str]], shared: Collection[str]) -> tuple[list[list[str]], int]:
+    """Drop the sentences of held-out documents that a training document contains too, and count them.
+
+    Copies of whole documents are dropped before; this is for passages that one speech or article took from another.
+
+    Args:
+        held_out: documents as their sentences.
+        shared: those of training documents, as `plain_sentences` gives them.
+
+    Example:
+        >>> long = "one two three four five six seven eight."
+        >>> drop_shared_sentences([[long, "Thank you."]], set(plain_sentences([long.upper()])))
+        ([['Thank you.']], 1)
+    """
+    kept = [
+        [sentence for sentence in document if not any(plain in shared for plain in plain_sentences([sentence]))]
+        for document in held_out
+    ]
+    return kept, sum(map(len, held_out)) - sum(map(len, kept))

@@ -1,0 +1,278 @@
+"""What is in a data directory, and its manifest: the settings, the files of the corpus, the files that were written.
+
+    manifest.json               settings, source files with their digests, digest of the vocabulary, size of every file
+    vocab.txt, tokenizer*.json  the vocabulary
+    documents-SSSSS.arrow       length, digest and number of sentences of each document in a shard
+    tokens-SSSSS.arrow          ids of the training documents, one after the other
+    sentences-SSSSS.arrow       length of each sentence, and the document that contains it
+    pairs-TTT-PP-SSSSS.arrow    pairs of one pass for rows of T tokens
+    held-out-tokens.arrow, held-out-pairs-TTT.arrow
+    counts.arrow                how often each token occurs in the training documents
+    report.json, report.txt     facts about the data; the command adds report.png
+    work/                       during a build: sentences as text, and pairs before partners are drawn
+
+A shard is about 16 million characters of the corpus, across file boundaries. Imported examples have no documents and
+no sentences.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from funcnet.files import file_digest, lock_folder, read_json, write_json
+from funcnet.tasks.pretraining_data.shard import digest_of
+from funcnet.text import Corpus
+
+__all__ = [
+    "EXAMPLES",
+    "FORMAT",
+    "VOCABULARY",
+    "DataFiles",
+    "Manifest",
+    "Progress",
+    "SourceFile",
+    "describe_file",
+    "describe_source",
+    "describe_sources",
+    "lock_build",
+    "read_manifest",
+    "refuse_changes",
+    "refuse_changes_meanwhile",
+    "write_manifest",
+]
+
+FORMAT = 3  # of the files and of how pairs are drawn; with another number, a directory must be built again
+EXAMPLES = "examples"  # the layout of imported examples, whose documents are not known
+VOCABULARY = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+REPORTS = ("report.json", "report.txt")
+MOST_LISTED = 5  # changes that a message lists
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of the corpus, as it was when it was read: place, size, time of its last change, SHA-256."""
+
+    path: str
+    name: str
+    bytes: int
+    mtime_ns: int
+    sha256: str
+
+
+@dataclass
+class Manifest:
+    """What a data directory is made from, and how far its build is.
+
+    Attributes:
+        settings: by name, as `DataSettings.recorded` gives them.
+        layout: how plain text is divided into documents (see `Corpus`), or `EXAMPLES`.
+        sources: the files of the corpus.
+        vocabulary: digest of the vocabulary; None before there is one.
+        shards: how many there are; None before the text is read.
+        files: size and, where the file itself does not contain it, digest of every file; None before the build ends.
+    """
+
+    settings: dict[str, Any]
+    layout: str
+    sources: list[SourceFile]
+    vocabulary: str | None = None
+    shards: int | None = None
+    files: dict[str, Any] | None = None
+
+    @functools.cached_property
+    def plan(self) -> str:
+        """A digest of everything that determines the bytes of the directory, except for a trained vocabulary."""
+        names = [(source.name, source.sha256) for source in self.sources]
+        return digest_of({"format": FORMAT, "settings": self.settings, "sources": names, "layout": self.layout})
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """The paths of the files in a data directory."""
+
+    folder: Path
+
+    @property
+    def work(self) -> Path:
+        return self.folder / "work"
+
+    @property
+    def counts(self) -> Path:
+        return self.folder / "counts.arrow"
+
+    @property
+    def held_out_tokens(self) -> Path:
+        return self.folder / "held-out-tokens.arrow"
+
+    @property
+    def held_out_sentences(self) -> Path:
+        return self.work / "held-out.txt"
+
+    def held_out_pairs(self, seq_len: int) -> Path:
+        return self.folder / f"held-out-pairs-{seq_len}.arrow"
+
+    def shard(self, kind: str, number: int) -> Path:
+        """The shard of "documents", "tokens" or "sentences" with this number."""
+        return self.folder / f"{kind}-{number:05}.arrow"
+
+    def pairs(self, seq_len: int, number: int, shard: int) -> Path:
+        """The pairs that pass `number` makes from a shard."""
+        return self.folder / f"pairs-{seq_len}-{number:02}-{shard:05}.arrow"
+
+    def text(self, shard: int) -> Path:
+        return self.work / f"text-{shard:05}.txt"
+
+    def cuts(self, seq_len: int, number: int, shard: int) -> Path:
+        return self.work / f"cuts-{seq_len}-{number:02}-{shard:05}.arrow"
+
+    def all(self, manifest: Manifest) -> list[Path]:
+        """Every file of a complete directory with this manifest, except the manifest."""
+        settings, shards = manifest.settings, range(manifest.shards or 0)
+        kinds = ["tokens"] if manifest.layout == EXAMPLES else ["tokens", "documents", "sentences"]
+        passes = [(seq_len, number) for seq_len in settings["seq_len"] for number in range(settings["passes"])]
+        held_out = [self.held_out_tokens, *map(self.held_out_pairs, settings["seq_len"])]
+        return [
+            *(self.shard(kind, shard) for shard in shards for kind in kinds),
+            *(self.pairs(seq_len, number, shard) for seq_len, number in passes for shard in shards),
+            *(held_out if settings["held_out"] else []),
+            self.counts,
+            *(self.folder / name for name in (*VOCABULARY, *REPORTS)),
+        ]
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a folder, or None if there is none.
+
+    Raises:
+        ValueError: the file is not a manifest of this format, or it was changed.
+    """
+    path = folder / "manifest.json"
+    if not path.exists():
+        return None
+    found = read_json(path)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        got = found.get("format") if isinstance(found, dict) else "no JSON object"
+        raise ValueError(
+            f"data: {path} is no manifest of this version; expected format {FORMAT}, got {got}. Build the data again "
+            "in another folder."
+        )
+    try:
+        plan = found["plan"]
+        values = {field.name: found[field.name] for field in dataclasses.fields(Manifest)}
+        manifest = Manifest(**{**values, "sources": [SourceFile(**source) for source in found["sources"]]})
+        is_whole = manifest.plan == plan
+    except (KeyError, TypeError):
+        is_whole = False
+    if not is_whole:
+        raise ValueError(
+            f"data: {path} was changed by hand or by another program; expected it as it was written, got settings or "
+            "sources that do not match its digest. Restore it, or build the data again in another folder."
+        )
+    return manifest
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replace the manifest in one step."""
+    values = dataclasses.asdict(manifest)
+    order = ("settings", "layout", "vocabulary", "shards", "files", "sources")
+    written = {"format": FORMAT, "plan": manifest.plan, **{name: values[name] for name in order}}
+    write_json(folder / "manifest.json", written)
+
+
+@contextlib.contextmanager
+def lock_build(folder: Path, progress: Progress | None) -> Iterator[None]:
+    """Create the folder, and wait until no other process builds in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock_folder(folder, lambda: progress and progress("waiting for another build", 0, 1)):
+        yield
+
+
+def describe_file(path: Path) -> dict[str, Any]:
+    """The size of a file, and the SHA-256 of a file that does not contain its own."""
+    size = {"bytes": path.stat().st_size}
+    return size if path.suffix == ".arrow" else {**size, "sha256": file_digest(path)}
+
+
+def describe_source(path: Path, known: Mapping[tuple[str, int, int], str] | None = None) -> SourceFile:
+    """A file of the corpus as it is now.
+
+    Args:
+        path: the file.
+        known: digests by path, size and time; a file with a known digest is not read.
+    """
+    status, name = path.stat(), str(path.absolute())
+    digest = (known or {}).get((name, status.st_size, status.st_mtime_ns)) or file_digest(path)
+    return SourceFile(name, path.name, status.st_size, status.st_mtime_ns, digest)
+
+
+def describe_sources(corpus: Corpus, before: Manifest | None, progress: Progress | None) -> list[SourceFile]:
+    """All files of a corpus as they are now; a file with the path, size and time of an earlier manifest is not read."""
+    known = {(one.path, one.bytes, one.mtime_ns): one.sha256 for one in before.sources} if before else {}
+    progress = progress or (lambda *_: None)
+    found: list[SourceFile] = []
+    for source in corpus.sources:
+        progress("reading", len(found), len(corpus.sources))
+        found.append(describe_source(source.path, known))
+    progress("reading", len(found), len(found))
+    return found
+
+
+def refuse_changes(folder: Path, before: Manifest, now: Manifest) -> None:
+    """Refuse to continue in a directory that was begun from something else.
+
+    Raises:
+        ValueError: the settings or the corpus differ; the message lists how.
+    """
+    old, new = ({**one.settings, "layout": one.layout} for one in (before, now))
+    changed = [f"{name} was {old.get(name)!r}, now {new[name]!r}" for name in new if old.get(name) != new[name]]
+    if changed:
+        raise ValueError(
+            f"data build: {folder} was built with other settings; expected the same, got other values: "
+            f"{'; '.join(changed)}. Use the first ones, or build into another --out."
+        )
+    lines = _changes(before.sources, now.sources)
+    if lines:
+        more = f"; and {len(lines) - MOST_LISTED} more" if len(lines) > MOST_LISTED else ""
+        raise ValueError(
+            f"data build: the corpus changed since {folder} was begun; expected the same files, got: "
+            f"{'; '.join(lines[:MOST_LISTED])}{more}. Restore it, or build into another --out."
+        )
+
+
+def refuse_changes_meanwhile(manifest: Manifest) -> None:
+    """Refuse text that was changed while it was read: its digest belongs to other bytes.
+
+    Raises:
+        ValueError: names the first such file.
+    """
+    for source in manifest.sources:
+        path = Path(source.path)
+        status = path.stat() if path.exists() else None
+        if status is None or (status.st_size, status.st_mtime_ns) != (source.bytes, source.mtime_ns):
+            got = "no file" if status is None else f"{status.st_size:,}, changed since"
+            raise ValueError(
+                f"data build: {path} changed while it was read; expected its {source.bytes:,} bytes to stay, got "
+                f"{got}. Run the command again when nothing writes to the file."
+            )
+
+
+def _changes(before: Sequence[SourceFile], now: Sequence[SourceFile]) -> list[str]:
+    """A line for each file that is gone, new or changed; none if the same files are in another place."""
+    if [(one.name, one.sha256) for one in before] == [(one.name, one.sha256) for one in now]:
+        return []
+    old, new = {one.path: one for one in before}, {one.path: one for one in now}
+    lines = [f"{path} is gone" for path in old if path not in new]
+    lines += [f"{path} is new" for path in new if path not in old]
+    lines += [
+        f"{path} has other text ({old[path].bytes:,} bytes, now {new[path].bytes:,})"
+        for path in old
+        if path in new and old[path].sha256 != new[path].sha256
+    ]
+    return lines or ["the files are in another order"]

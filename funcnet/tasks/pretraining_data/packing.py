@@ -1,0 +1,221 @@
+"""Short examples together in one row, none of which sees another: which share a row, and their batches.
+
+Which do is settled when pairs are made (`row` in their files), since it needs all lengths; a batch is then put together
+from a few neighbours. Each keeps its own positions from 0, its own masks and its own next-sentence label, and attention
+stays within it, so what the model says of it, and its loss, are those that it has alone.
+
+B rows, T tokens, P examples at most in a row, M slots for hidden words, N examples of a batch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from funcnet.tasks.pretraining_data.dataset import IGNORE, PretrainingDataset
+
+SHORTEST = 5  # tokens of an example: [CLS] a [SEP] b [SEP]
+
+
+def most_examples(seq_len: int) -> int:
+    """P: a row of examples of 16 tokens is full.
+
+    Example:
+        >>> most_examples(128), most_examples(8)
+        (8, 1)
+    """
+    return max(seq_len // 16, 1)
+
+
+def share_rows(lengths: NDArray[Any], seq_len: int, random: np.random.Generator) -> NDArray[np.int32]:
+    """Puts examples into rows: the longest first, each where it leaves the least room (best fit).
+
+    Args:
+        lengths: (N,) tokens of each, special ones included, 5 to `seq_len`.
+        seq_len: T.
+        random: of the numbers of the rows.
+
+    Returns:
+        (N,) the row of each; rows are numbered from 0 in random order.
+
+    Example:
+        >>> rows = share_rows(np.array([20, 64, 30, 44]), 64, np.random.default_rng(0))
+        >>> bool(rows[0] == rows[3]), len(set(rows.tolist()))
+        (True, 3)
+
+    Reference: Krell et al. 2021, arXiv:2107.02027
+    """
+    most = most_examples(seq_len)
+    order = np.argsort(-lengths, kind="stable")
+    alone = int((lengths > seq_len - SHORTEST).sum())
+    rows = np.empty(len(lengths), np.int32)
+    rows[order[:alone]] = np.arange(alone)
+    free: list[list[tuple[int, int]]] = [[] for _ in range(seq_len + 1)]  # by free tokens: (row, examples in it)
+    spaces = 0  # bit s: a row has s free tokens
+    number = alone
+    for place, length in zip(order[alone:].tolist(), lengths[order[alone:]].tolist(), strict=True):
+        fitting = spaces >> length
+        if fitting:
+            space = length + (fitting & -fitting).bit_length() - 1
+            row, held = free[space].pop()
+            if not free[space]:
+                spaces ^= 1 << space
+        else:
+            row, held, space = number, 0, seq_len
+            number += 1
+        rows[place] = row
+        left = space - length
+        if left >= SHORTEST and held + 1 < most:
+            free[left].append((row, held + 1))
+            spaces |= 1 << left
+    return random.permutation(number).astype(np.int32)[rows]
+
+
+def number_of_rows(row: NDArray[np.int32]) -> int:
+    """How many rows there are, from an ascending column of their numbers."""
+    return int(row[-1]) + 1 if len(row) else 0
+
+
+@dataclass(frozen=True)
+class PackedDataset:
+    """Indexed by (B,) rows, it gives a batch of packed rows; epochs, masks and seeds are those of the examples.
+
+    Attributes:
+        examples: with a `row` in its pairs, ascending in each shard, and as many rows in each pass.
+
+    Example:
+        >>> from funcnet.data import Joined
+        >>> from funcnet.tasks.pretraining_data.masking import Masking
+        >>> pairs = {"a_start": [0, 2], "b_start": [1, 5], "a_length": [1, 3], "b_length": [1, 2], "row": [0, 0]}
+        >>> pairs = {name: Joined([np.array(v)]) for name, v in (pairs | {"is_random_next": [0, 1]}).items()}
+        >>> hide = Masking(mask_id=4, never=(0, 1, 2, 3, 4), vocab_size=50, max_predictions=3)
+        >>> tokens = Joined([np.arange(10, 20)])
+        >>> data = PackedDataset(PretrainingDataset(tokens, [pairs], 32, hide, cls_id=2, sep_id=3, pad_id=0, seed=0))
+        >>> data[np.array([0])]["sequence_ids"][:, :16]
+        array([[1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0]], dtype=int32)
+    """
+
+    examples: PretrainingDataset
+
+    def __len__(self) -> int:
+        """R, rows in an epoch; the same in every epoch."""
+        return int(self._first_row[-1])
+
+    @property
+    def seq_len(self) -> int:
+        return self.examples.seq_len
+
+    @property
+    def slots(self) -> int:
+        """M. An example of n words hides max(1, round(0.15 n)), at most 0.15 n + 0.7 (where n = 2); as P of them in T
+        tokens have T - 3 P words, that is 0.15 T + 0.25 P in all."""
+        masking, most = self.examples.masking, most_examples(self.seq_len)
+        return min(math.ceil(round(masking.share * self.seq_len + most / 4, 6)), most * masking.max_predictions)
+
+    def at_epoch(self, epoch: int) -> _Epoch:
+        """The dataset of one epoch."""
+        return _Epoch(self, epoch)
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """The batch of some rows in epoch 0.
+
+        Args:
+            rows: (B,) integers in [0, R).
+
+        Returns:
+            As `PretrainingDataset`, but `next_sentence_label` (B, P) int32, -100 where there is no example; and
+            `sequence_ids` (B, T) int32, the number of the example in its row from 1, 0 at padding; `position_ids`
+            (B, T) int32, from 0 in each; `pooled_positions` (B, P) int32, where each begins.
+        """
+        return self.at_epoch(0)[rows]
+
+    @cached_property
+    def _first_row(self) -> NDArray[np.int64]:
+        """(shards + 1,) the number of each shard's first row; last, of all rows."""
+        columns = self.examples.pairs[0]["row"].arrays
+        return np.concatenate([[0], np.cumsum([number_of_rows(column) for column in columns])])
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    data: PackedDataset
+    epoch: int
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        first, count = self._examples(np.asarray(rows))
+        before = np.cumsum(count) - count
+        owner = np.repeat(np.arange(len(count)), count)  # (N,) row of the batch
+        number = np.arange(len(owner)) - before[owner]  # (N,) place in that row
+        batch = self.data.examples.at_epoch(self.epoch)[first[owner] + number]
+        return _pack(batch, owner, number, len(count), self.data)
+
+    def _examples(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of each row its first example and how many it has: (B,) each."""
+        data = self.data
+        columns = data.examples.pairs[self.epoch % data.examples.passes]["row"].arrays
+        shards = np.searchsorted(data._first_row, rows, "right") - 1
+        sizes = np.array([len(column) for column in columns])
+        before = np.cumsum(sizes) - sizes
+        first, last = np.empty_like(rows), np.empty_like(rows)
+        for shard in np.unique(shards).tolist():
+            here = shards == shard
+            wanted = (rows[here] - data._first_row[shard]).astype(columns[shard].dtype)
+            first[here] = before[shard] + np.searchsorted(columns[shard], wanted, "left")
+            last[here] = before[shard] + np.searchsorted(columns[shard], wanted, "right")
+        return first, last - first
+
+
+def _pack(
+    batch: dict[str, NDArray[Any]],
+    owner: NDArray[np.int64],
+    number: NDArray[np.int64],
+    rows: int,
+    data: PackedDataset,
+) -> dict[str, NDArray[Any]]:
+    """A batch of N examples -> one of B rows. Example n is the `number[n]`-th of row `owner[n]`."""
+    length, most = data.seq_len, most_examples(data.seq_len)
+    real = batch["attention_mask"].astype(np.bool_)  # (N, T)
+    lengths = real.sum(1)
+    ends = np.cumsum(lengths)
+    start = ends - lengths
+    start = start - start[number == 0][owner]  # (N,) where it begins in its row
+    target = (owner * length + start)[:, None] + np.arange(length)
+
+    def spread(values: NDArray[Any], fill: int = 0) -> NDArray[np.int32]:
+        out = np.full(rows * length, fill, np.int32)
+        out[target[real]] = np.broadcast_to(values, real.shape)[real]
+        return out.reshape(rows, length)
+
+    used = batch["masked_weights"] == 1  # (N, M of one example)
+    counts = used.sum(1)
+    slot = np.arange(counts.sum()) - (np.cumsum(counts) - counts)[number == 0][np.repeat(owner, counts)]
+
+    def gather(values: NDArray[Any]) -> NDArray[Any]:
+        out = np.zeros((rows, data.slots), values.dtype)
+        out[np.repeat(owner, counts), slot] = values[used]
+        return out
+
+    labels = np.full((rows, most), IGNORE, np.int32)
+    labels[owner, number] = batch["next_sentence_label"]
+    begins = np.zeros((rows, most), np.int32)
+    begins[owner, number] = start
+    return {
+        "input_ids": spread(batch["input_ids"], data.examples.pad_id),
+        "token_type_ids": spread(batch["token_type_ids"]),
+        "attention_mask": spread(np.ones((), np.int32)),
+        "sequence_ids": spread(number[:, None] + 1),
+        "position_ids": spread(np.arange(length)),
+        "masked_positions": gather(batch["masked_positions"] + start[:, None].astype(np.int32)),
+        "masked_ids": gather(batch["masked_ids"]),
+        "masked_weights": gather(batch["masked_weights"]),
+        "pooled_positions": begins,
+        "next_sentence_label": labels,
+    }

@@ -1,0 +1,131 @@
+"""Shards of tokens -> shards of pairs. All shards of a pass are cut into pairs first; then each draws partners from
+all."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from funcnet.tasks.pretraining_data.build_state import BuildState
+from funcnet.tasks.pretraining_data.manifest import DataFiles
+from funcnet.tasks.pretraining_data.pairs import AllCuts, Cuts, check_enough_documents, cut_documents, join_partners
+from funcnet.tasks.pretraining_data.shard import is_whole, read_shard, write_shard
+from funcnet.tasks.pretraining_data.token_shards import read_tokens
+
+__all__ = ["write_pair_shards"]
+
+
+@dataclass(frozen=True)
+class PairTask:
+    """One shard in one pass.
+
+    Attributes:
+        folder: the data directory.
+        origin: what its files are made from.
+        seq_len, number, seed, short_share: of the pass; see `build_pairs`.
+        shard, shards: its number, and how many there are.
+        first_token, first_document: how many are in the shards before it.
+    """
+
+    folder: Path
+    origin: Mapping[str, str]
+    seq_len: int
+    number: int
+    seed: int
+    short_share: float
+    shard: int
+    shards: int
+    first_token: int
+    first_document: int
+
+    @property
+    def cuts(self) -> Path:
+        return DataFiles(self.folder).cuts(self.seq_len, self.number, self.shard)
+
+    @property
+    def pairs(self) -> Path:
+        return DataFiles(self.folder).pairs(self.seq_len, self.number, self.shard)
+
+
+def write_pair_shards(build: BuildState) -> None:
+    """Write the pairs of every length, pass and shard that are not complete.
+
+    Raises:
+        ValueError: fewer than two documents give a pair.
+    """
+    tasks = _tasks(build)
+    open_passes: set[Any] = set()
+    build.pool.run(_open_pass, ((task,) for task in tasks), done=open_passes.add)
+    tasks = [task for task in tasks if (task.seq_len, task.number) in open_passes]
+    count = len(tasks)
+    build.run("pairs", _write_cuts, [(task,) for task in tasks], total=2 * count)
+    _check_documents(build, tasks)
+    build.run("pairs", _write_pairs, [(task,) for task in tasks], done=count, total=2 * count)
+
+
+def _tasks(build: BuildState) -> list[PairTask]:
+    settings, origin, shards = build.settings, build.origin("pairs"), range(build.manifest.shards or 0)
+    documents = [read_shard(build.files.shard("sentences", shard))[1]["documents"] for shard in shards]
+    tokens = [len(read_shard(build.files.shard("tokens", shard))[0]["token"]) for shard in shards]
+    first_token, first_document = (np.cumsum([0, *counts]).tolist() for counts in (tokens, documents))
+    return [
+        PairTask(
+            *(build.folder, origin, seq_len, number, settings.seed, settings.short_share),
+            *(shard, len(shards), first_token[shard], first_document[shard]),
+        )
+        for seq_len in settings.seq_len
+        for number in range(settings.pairs.passes)
+        for shard in shards
+    ]
+
+
+def _check_documents(build: BuildState, tasks: list[PairTask]) -> None:
+    usable: set[int] = set()
+    for task in tasks:
+        usable |= set(np.unique(read_shard(task.cuts)[0]["document"]).tolist())
+        if len(usable) > 1:
+            return
+    if tasks:
+        last = read_shard(build.files.shard("sentences", tasks[-1].shard))[1]["documents"]
+        check_enough_documents(len(usable), tasks[-1].first_document + last)
+
+
+def _open_pass(task: PairTask) -> tuple[int, int] | None:
+    """The pass of a task whose pairs are not complete, as (seq_len, number)."""
+    return None if is_whole(task.pairs, task.origin) else (task.seq_len, task.number)
+
+
+def _write_cuts(task: PairTask) -> None:
+    if not is_whole(task.cuts, task.origin):
+        cuts = cut_documents(
+            read_tokens(task.folder, task.shard),
+            seq_len=task.seq_len,
+            seed=task.seed,
+            number=task.number,
+            short_share=task.short_share,
+            shard=task.shard,
+            first_token=task.first_token,
+            first_document=task.first_document,
+        )
+        facts = {"lengths": cuts.lengths.tolist(), "counts": cuts.counts.tolist(), "draws": cuts.draws}
+        write_shard(task.cuts, cuts.columns, task.origin, facts)
+
+
+def _write_pairs(task: PairTask) -> None:
+    if not is_whole(task.pairs, task.origin):
+        cuts = _read_cuts(task.folder, tuple(task.origin.values()), task.shards, task.seq_len, task.number)
+        pairs = join_partners(cuts, task.shard, seq_len=task.seq_len, seed=task.seed, number=task.number)
+        write_shard(task.pairs, pairs, task.origin)
+
+
+@functools.lru_cache(maxsize=1)  # all shards of a pass need it
+def _read_cuts(folder: Path, made_from: tuple[str, ...], shards: int, seq_len: int, number: int) -> AllCuts:
+    """What `_write_cuts` wrote for all shards of a pass."""
+    found = [read_shard(DataFiles(folder).cuts(seq_len, number, shard)) for shard in range(shards)]
+    int64 = lambda values: np.array(values, np.int64)
+    return AllCuts([Cuts(one, int64(had["lengths"]), int64(had["counts"]), had["draws"]) for one, had in found])

@@ -1,0 +1,262 @@
+"""A data directory -> what a pretraining run reads, memory-mapped. P passes, T tokens, V vocabulary."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from funcnet.data import DataLoader, Joined
+from funcnet.tasks.pretraining_data.dataset import Masks, PretrainingDataset
+from funcnet.tasks.pretraining_data.manifest import (
+    EXAMPLES,
+    FORMAT,
+    VOCABULARY,
+    DataFiles,
+    Manifest,
+    describe_file,
+    read_manifest,
+)
+from funcnet.tasks.pretraining_data.masking import Masking, default_predictions, word_pieces
+from funcnet.tasks.pretraining_data.packing import PackedDataset, number_of_rows
+from funcnet.tasks.pretraining_data.shard import digest_of, is_whole, origin_of, read_shard
+from funcnet.text import load_tokenizer, special_ids
+
+__all__ = ["PretrainingData", "check_data", "joined_pairs", "open_data", "open_datasets", "unigram_log_probabilities"]
+
+SMALL = (*VOCABULARY, "report.json")  # files that every run reads completely
+
+
+@dataclass(frozen=True)
+class PretrainingData:
+    """What a pretraining run reads.
+
+    Attributes:
+        tokenizer: trained on the training documents, or the given one.
+        train: the training examples; see `PretrainingDataset`.
+        evaluation: the held-out examples with fixed masks; None if nothing is held out.
+        statistics: facts about corpus, documents, tokens and pairs, as JSON has them.
+        fingerprint: digests of corpus and vocabulary, and the settings: what a run records.
+        directory: the folder that contains all of it.
+    """
+
+    tokenizer: Tokenizer
+    train: PretrainingDataset
+    evaluation: PretrainingDataset | None
+    statistics: dict[str, Any]
+    fingerprint: dict[str, Any]
+    directory: Path
+
+    def train_batches(self, batch_size: int, *, packed: bool = False) -> DataLoader:
+        """The shuffled training batches; read them with `Prefetcher(data.train_batches(32).batches(step))`.
+
+        Args:
+            batch_size: rows of a batch.
+            packed: put several short examples into a row, see `PackedDataset`.
+
+        Raises:
+            ValueError: there are fewer rows than one batch, or the data for packed rows were not built from text.
+        """
+        rows = self.packed() if packed else self.train
+        if len(rows) < batch_size:
+            raise ValueError(
+                f"train_batches: the corpus is smaller than one batch; expected at least {batch_size} training "
+                f"examples, got {len(rows)}{' packed rows' if packed else ''}. Lower the batch size, or give more text."
+            )
+        return DataLoader(rows, batch_size, shuffle=True, seed=self.train.seed, drop_last=True)
+
+    def packed(self) -> PackedDataset:
+        """The training examples, several in a row.
+
+        Raises:
+            ValueError: the data were not built from text.
+        """
+        if "row" not in self.train.pairs[0]:
+            raise ValueError(
+                f"data: {self.directory} was imported as rows; expected data built from text for packed rows, got "
+                "Google's examples. Leave --packed out."
+            )
+        manifest = read_manifest(self.directory)
+        assert manifest is not None
+        pairs = joined_pairs(DataFiles(self.directory), manifest, self.train.seq_len, packed=True)
+        return PackedDataset(replace(self.train, pairs=pairs))
+
+    def unigram(self) -> NDArray[np.float32]:
+        """(V,) float32 log-probabilities of the training documents' tokens; see `unigram_log_probabilities`."""
+        return unigram_log_probabilities(read_shard(DataFiles(self.directory).counts)[0]["count"])
+
+
+def open_data(folder: str | Path, *, seq_len: int | None = None, seed: int = 0) -> PretrainingData:
+    """Open a data directory that `build` made, without reading it into memory.
+
+    Args:
+        folder: the data directory.
+        seq_len: T, one of the lengths that it was built for; None if there is only one.
+        seed: of masks and order.
+
+    Raises:
+        FileNotFoundError: there is no such folder, or no manifest in it.
+        ValueError: the directory is not complete or has no rows of this length; or a file is cut short, missing, made
+            with another vocabulary, or, of the vocabulary and the report, changed. The message names it.
+    """
+    folder = Path(folder)
+    manifest = check_data(folder)
+    lengths = manifest.settings["seq_len"]
+    if seq_len is None and len(lengths) == 1:
+        seq_len = lengths[0]
+    if seq_len is None or seq_len not in lengths:
+        raise ValueError(
+            f"data: {folder} has no rows of {seq_len} tokens; expected one of {lengths}, got {seq_len}. Give such a "
+            "--seq-len, or build with this one."
+        )
+    tokenizer = load_tokenizer(folder)
+    train, evaluation = open_datasets(folder, manifest, tokenizer, seq_len, seed)
+    statistics, fingerprint = _statistics(folder, seq_len), _fingerprint(manifest, seq_len)
+    return PretrainingData(tokenizer, train, evaluation, statistics, fingerprint, folder)
+
+
+def check_data(folder: Path, *, every_byte: bool = False) -> Manifest:
+    """The manifest of a complete data directory, whose files all have their sizes and were made for each other.
+
+    Args:
+        folder: the data directory.
+        every_byte: read all files and compare their digests; otherwise only small files that every run reads.
+
+    Raises:
+        FileNotFoundError, ValueError: as `open_data`.
+    """
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise FileNotFoundError(
+            f"data: {folder} holds no data; expected a folder that `funcnet data build` made, got no manifest.json."
+        )
+    if manifest.files is None:
+        raise ValueError(
+            f"data: {folder} is not complete; expected a finished build, got one that was stopped. Run the same "
+            "`funcnet data build` again: it continues."
+        )
+    again = "Run the same `funcnet data build` again: it repairs what is damaged."
+    if manifest.layout == EXAMPLES:
+        again = "Run `funcnet data import` again, into another folder."
+    for name, described in manifest.files.items():
+        problem = _problem(folder, name, described, manifest, every_byte or name in SMALL)
+        if problem is not None:
+            raise ValueError(f"data: {folder / name} {problem}. {again}")
+    return manifest
+
+
+def _problem(folder: Path, name: str, described: dict[str, Any], manifest: Manifest, every_byte: bool) -> str | None:
+    """What is wrong with a file; None if nothing is."""
+    path, size = folder / name, described["bytes"]
+    found = path.stat().st_size if path.is_file() else None
+    if found is None:
+        return f"is missing; expected {size:,} bytes, got no file"
+    if found != size:
+        return f"is cut short or changed; expected {size:,} bytes, got {found:,}"
+    origin = origin_of(path) if path.suffix == ".arrow" else {}
+    for what, expected in (("plan", manifest.plan), ("vocabulary", manifest.vocabulary)):
+        if (got := origin.get(what, expected)) != expected:
+            what = "corpus" if what == "plan" else what
+            return f"was made with another {what} than {folder}'s; expected {expected:.12}, got {got:.12}"
+    if every_byte and (describe_file(path) != described or (origin and not is_whole(path, origin))):
+        return "is damaged or changed; expected the bytes that were written, got others (its digest differs)"
+    return None
+
+
+def open_datasets(
+    folder: Path, manifest: Manifest, tokenizer: Tokenizer, seq_len: int, seed: int
+) -> tuple[PretrainingDataset, PretrainingDataset | None]:
+    """The (training, held-out) examples for rows of one length; None if nothing is held out.
+
+    Args:
+        folder: a data directory with all its shards.
+        manifest: of the directory.
+        tokenizer: of the vocabulary in it.
+        seq_len: T.
+        seed: of the masks.
+    """
+    files, settings, special = DataFiles(folder), manifest.settings, special_ids(tokenizer)
+    masking = Masking(
+        mask_id=special["[MASK]"],
+        never=tuple(special[token] for token in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")),
+        vocab_size=tokenizer.get_vocab_size(),
+        max_predictions=settings["max_predictions"] or default_predictions(seq_len),
+        pieces=word_pieces(tokenizer) if settings["whole_words"] else None,
+    )
+
+    def dataset(tokens: Joined, pairs: list[dict[str, Joined]], masks: Masks) -> PretrainingDataset:
+        ids = {"cls_id": special["[CLS]"], "sep_id": special["[SEP]"], "pad_id": special["[PAD]"]}
+        return PretrainingDataset(tokens, pairs, seq_len, masking, **ids, seed=seed, masks=masks)
+
+    shards = range(manifest.shards or 0)
+    tokens = Joined([read_shard(files.shard("tokens", shard))[0]["token"] for shard in shards])
+    masks: Masks = "of the pass" if settings["static_masks"] else "of the visit"
+    train = dataset(tokens, joined_pairs(files, manifest, seq_len), masks)
+    if not settings["held_out"]:
+        return train, None
+    tokens = Joined([read_shard(files.held_out_tokens)[0]["token"]])
+    columns = read_shard(files.held_out_pairs(seq_len))[0]
+    return train, dataset(tokens, [{name: Joined([values]) for name, values in columns.items()}], "of the pass")
+
+
+def joined_pairs(
+    files: DataFiles, manifest: Manifest, seq_len: int, *, packed: bool = False
+) -> list[dict[str, Joined]]:
+    """The columns of all shards for each pass. Every pass is cut to the shortest one, shard by shard, which is at most
+    a percent, so that all epochs have one length: the same number of pairs, or of packed rows."""
+    shards, passes = range(manifest.shards or 0), range(manifest.settings["passes"])
+    columns = [[read_shard(files.pairs(seq_len, p, shard))[0] for shard in shards] for p in passes]
+    size = (lambda one: number_of_rows(one["row"])) if packed else (lambda one: len(one["a_start"]))
+    fewest = [min(map(size, of_shard)) for of_shard in zip(*columns, strict=True)]
+
+    def cut(one: dict[str, NDArray[Any]], most: int) -> dict[str, NDArray[Any]]:
+        end = int(np.searchsorted(one["row"], np.int32(most))) if packed else most
+        return {name: values[:end] for name, values in one.items()}
+
+    cuts = [[cut(*one) for one in zip(found, fewest, strict=True)] for found in columns]
+    return [{name: Joined([one[name] for one in found]) for name in found[0]} for found in cuts]
+
+
+def unigram_log_probabilities(counts: NDArray[Any]) -> NDArray[np.float32]:
+    """The logarithm of each token's frequency, where every token counts once more than it occurs (Laplace).
+
+    `-log_probabilities[masked_ids]`, averaged over the masked positions, is the loss that a model reaches without
+    using context.
+
+    Args:
+        counts: (V,) how often each token occurs in the training documents.
+
+    Returns:
+        (V,) float32, the logarithms of numbers that sum to 1.
+
+    Example:
+        >>> np.exp(unigram_log_probabilities(np.array([2, 1, 0]))).round(3).tolist()
+        [0.5, 0.333..., 0.16...]
+    """
+    counts = counts + 1.0
+    return np.log(counts / counts.sum()).astype(np.float32)
+
+
+def _statistics(folder: Path, seq_len: int) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text("utf-8"))
+    pairs = report["pairs"][str(seq_len)]
+    parts = [name for name in ("train", "evaluation") if name in report]
+    return {"corpus": report["corpus"], **{name: {**report[name], **pairs[name]} for name in parts}}
+
+
+def _fingerprint(manifest: Manifest, seq_len: int) -> dict[str, Any]:
+    settings = manifest.settings
+    return {
+        "format": FORMAT,
+        "corpus": digest_of([source.sha256 for source in manifest.sources]),
+        **{name: settings[name] for name in sorted(settings) if name not in ("vocab", "vocab_size")},
+        "seq_len": seq_len,
+        "max_predictions": settings["max_predictions"] or default_predictions(seq_len),
+        "layout": manifest.layout,
+        "vocabulary": manifest.vocabulary,
+    }

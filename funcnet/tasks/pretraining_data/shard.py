@@ -1,0 +1,77 @@
+"""Shards: files of columns that are complete or absent, and that contain a digest of themselves and of their origin."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from funcnet.data import read_columns, write_columns
+
+__all__ = ["Columns", "digest_of", "is_whole", "origin_of", "read_shard", "write_shard"]
+
+Columns = dict[str, NDArray[Any]]
+
+
+def write_shard(path: Path, columns: Mapping[str, NDArray[Any]], origin: Mapping[str, str], facts: Any = None) -> None:
+    """Write columns, the digests of what they were made from, and facts about them, in one step.
+
+    Args:
+        path: the file.
+        columns: of one length; see `write_columns`.
+        origin: name -> digest; another build uses the file only if it has the same.
+        facts: any JSON value.
+    """
+    metadata = {"made_from": dict(origin), "facts": facts}
+    write_columns(path, columns, {**metadata, "digest": _digest(columns, metadata)})
+
+
+def read_shard(path: Path) -> tuple[Columns, Any]:
+    """The (columns, facts) of a shard, memory-mapped; its digest is not checked.
+
+    Raises:
+        FileNotFoundError, ValueError: as `read_columns`.
+    """
+    columns, metadata = read_columns(path)
+    return columns, metadata["facts"]
+
+
+def is_whole(path: Path, origin: Mapping[str, str]) -> bool:
+    """Whether a shard exists, has this origin, and has the bytes that were written."""
+    try:
+        columns, metadata = read_columns(path)
+        return metadata["made_from"] == dict(origin) and metadata.pop("digest") == _digest(columns, metadata)
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def origin_of(path: Path) -> dict[str, str]:
+    """The digests of what a shard was made from, as `write_shard` was given them.
+
+    Raises:
+        FileNotFoundError, ValueError: as `read_columns`; also for a file of columns that is not a shard.
+    """
+    metadata = read_columns(path)[1]
+    if "made_from" not in metadata:
+        raise ValueError(f"origin_of: {path} is not a shard; expected the key 'made_from', got {sorted(metadata)}.")
+    return metadata["made_from"]
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of a value as JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _digest(columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> str:
+    sha = hashlib.sha256(digest_of(metadata).encode())
+    for name, values in columns.items():
+        stored = np.ascontiguousarray(values)
+        sha.update(f"{name} {stored.dtype} {stored.shape}".encode())
+        if stored.size:
+            sha.update(stored.view(np.uint8).reshape(-1).data)
+    return sha.hexdigest()

@@ -1,0 +1,177 @@
+"""The corpus -> shards of text, one sentence a line, and what is known of every document. D documents."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from funcnet.files import replacing
+from funcnet.tasks.pretraining_data.build_state import BuildState
+from funcnet.tasks.pretraining_data.held_out import split_documents
+from funcnet.tasks.pretraining_data.manifest import DataFiles
+from funcnet.tasks.pretraining_data.shard import is_whole, read_shard, write_shard
+from funcnet.text import Document, empty_corpus, plain_text, split_sentences
+
+__all__ = ["HELD_OUT", "TRAIN", "DocumentTable", "read_documents", "read_text", "write_text_shards"]
+
+SHARD = 16_000_000  # characters of text, plus or minus one document: what a process has in memory at once
+TRAIN, HELD_OUT = 1, 2  # the role of a document; 0 is a duplicate, which is left out
+
+
+@dataclass(frozen=True)
+class DocumentTable:
+    """What is known of every document of the corpus.
+
+    Attributes:
+        characters, sentences: (D,) int64, its length.
+        digest: (D,) uint64, of its words: equal for copies.
+        shard: (D,) int64, the shard that contains it.
+        role: (D,) uint8, `TRAIN`, `HELD_OUT`, or 0 for a copy of an earlier document.
+    """
+
+    characters: NDArray[np.int64]
+    sentences: NDArray[np.int64]
+    digest: NDArray[np.uint64]
+    shard: NDArray[np.int64]
+    role: NDArray[np.uint8]
+
+    def texts(self, folder: Path, chosen: NDArray[np.bool_]) -> Iterator[list[str]]:
+        """The chosen documents of a data directory, in order, each as its sentences.
+
+        Args:
+            folder: with the shards of text.
+            chosen: (D,).
+        """
+        for shard in np.unique(self.shard[chosen]).tolist():
+            marks = chosen[self.shard == shard].tolist()
+            yield from (text for text, mark in zip(read_text(folder, shard), marks, strict=True) if mark)
+
+
+def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None:
+    """Read the corpus and write shards of text; the manifest then has their number.
+
+    Args:
+        build: the build.
+        wanted: the shards to write if they are not complete; None for all.
+
+    Raises:
+        OSError, ValueError: see `Corpus.documents`; the corpus has no text.
+    """
+    total = sum(source.bytes for source in build.manifest.sources)
+    position = count = 0
+
+    def note(step: str, done: int, _: int) -> None:
+        nonlocal position
+        position = done
+
+    def tasks() -> Iterator[tuple[object, ...]]:
+        nonlocal count
+        origin, language = build.origin("documents"), build.settings.text.language
+        for shard, documents in enumerate(_in_shards(build.corpus.documents(note))):
+            count = shard + 1
+            build.report("sentences", position, total)
+            if (wanted is None or shard in wanted) and not _has_text(build.folder, shard, origin):
+                # UTF-8 takes half of the memory that a str of many alphabets takes
+                texts = [(document.text.encode(), document.wikitext) for document in documents]
+                documents.clear()
+                yield build.folder, shard, origin, language, texts
+
+    build.pool.run(_write_text, tasks(), done=lambda _: build.report("sentences", position, total))
+    build.report("sentences", total, total)
+    if not count:
+        raise empty_corpus([source.path for source in build.corpus.sources])
+    build.manifest.shards = count
+    build.save()
+
+
+def read_documents(build: BuildState) -> DocumentTable:
+    """The documents of all shards. Copies of earlier documents are left out, some are held out, the others train.
+
+    Raises:
+        ValueError: there are too few.
+    """
+    columns = [read_shard(build.files.shard("documents", n))[0] for n in range(build.manifest.shards or 0)]
+    found = {name: np.concatenate([one[name] for one in columns]) for name in columns[0]}
+    if not len(found["digest"]):
+        raise empty_corpus([source.path for source in build.corpus.sources])
+    first = np.sort(np.unique(found["digest"], return_index=True)[1])
+    train, held_out = split_documents(
+        found["characters"][first],
+        build.settings.text.held_out,
+        seed=build.settings.seed,
+        usable=found["sentences"][first] > 1,
+    )
+    role = np.zeros(len(found["digest"]), np.uint8)
+    role[first[train]], role[first[held_out]] = TRAIN, HELD_OUT
+    shard = np.repeat(np.arange(len(columns)), [len(one["digest"]) for one in columns])
+    return DocumentTable(**found, shard=shard, role=role)
+
+
+def read_text(folder: Path, shard: int) -> Iterator[list[str]]:
+    """The documents of a shard, each as its sentences."""
+    sentences: list[str] = []
+    with DataFiles(folder).text(shard).open(encoding="utf-8", newline="\n") as file:
+        for line in file:
+            if line != "\n":
+                sentences.append(line[:-1])
+            else:
+                yield sentences
+                sentences = []
+
+
+def _write_text(
+    folder: Path, shard: int, origin: Mapping[str, str], language: str, documents: Sequence[tuple[bytes, bool]]
+) -> None:
+    """Split documents, given as (UTF-8, whether it is wikitext), into sentences.
+
+    `text` has one sentence a line and a blank line after each document (Google's format); `documents` has the number of
+    characters, a digest and the number of sentences of each document.
+    """
+    files, whole = DataFiles(folder), hashlib.sha256()
+    columns: dict[str, list[int]] = {"characters": [], "digest": [], "sentences": []}
+    with replacing(files.text(shard)) as part, part.open("wb") as file:
+        for encoded, is_wikitext in documents:
+            text = encoded.decode()
+            text = (plain_text(text) if is_wikitext else text).strip()
+            sentences = split_sentences(text, language=language)
+            if not sentences:  # the document is markup alone
+                continue
+            data = "".join(f"{sentence}\n" for sentence in [*sentences, ""]).encode()
+            file.write(data)
+            whole.update(data)
+            digest = hashlib.sha256(" ".join(text.split()).encode()).digest()
+            columns["characters"].append(len(text))
+            columns["digest"].append(int.from_bytes(digest[:8], "little"))
+            columns["sentences"].append(len(sentences))
+    arrays = {name: np.array(values, np.uint64 if name == "digest" else np.int64) for name, values in columns.items()}
+    write_shard(files.shard("documents", shard), arrays, origin, whole.hexdigest())
+
+
+def _has_text(folder: Path, shard: int, origin: Mapping[str, str]) -> bool:
+    """Whether both files of `_write_text` are complete."""
+    files = DataFiles(folder)
+    path = files.shard("documents", shard)
+    try:
+        digest = hashlib.sha256(files.text(shard).read_bytes()).hexdigest()
+        return is_whole(path, origin) and read_shard(path)[1] == digest
+    except (OSError, ValueError):
+        return False
+
+
+def _in_shards(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Documents in lists of about `SHARD` characters."""
+    found: list[Document] = []
+    size = 0
+    for document in documents:
+        found.append(document)
+        size += len(document.text)
+        if size >= SHARD:
+            yield found
+            found, size = [], 0
+    if found:
+        yield found

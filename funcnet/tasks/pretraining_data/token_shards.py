@@ -1,0 +1,141 @@
+"""Shards of text -> shards of token ids. S sentences, D documents."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from funcnet.tasks.pretraining_data.build_state import BuildState
+from funcnet.tasks.pretraining_data.held_out import HEAD, plain_head, plain_sentences
+from funcnet.tasks.pretraining_data.manifest import DataFiles
+from funcnet.tasks.pretraining_data.shard import is_whole, read_shard, write_shard
+from funcnet.tasks.pretraining_data.text_shards import TRAIN, DocumentTable, read_text
+from funcnet.text import BulkTokenizer, load_tokenizer
+
+__all__ = ["TokenizedDocuments", "missing_tokens", "read_tokens", "tokenize_documents", "write_token_shards"]
+
+GROUP = 4000  # sentences that are tokenised at a time
+
+
+@dataclass(frozen=True)
+class TokenizedDocuments:
+    """Documents as token ids in one array.
+
+    Attributes:
+        tokens: (sum of lengths,) uint16 or int32, one sentence after the other.
+        sentences: (S + 1,) int64, where each sentence starts in `tokens`, and where the last one ends.
+        documents: (D + 1,) int64, where each document starts in `sentences`, and where the last one ends.
+    """
+
+    tokens: NDArray[Any]
+    sentences: NDArray[np.int64]
+    documents: NDArray[np.int64]
+
+
+def tokenize_documents(documents: Sequence[Sequence[str]], tokenizer: BulkTokenizer) -> TokenizedDocuments:
+    """Tokenise documents that are given as lists of sentences; sentences without a token (of control characters alone)
+    are left out.
+
+    Example:
+        >>> from funcnet.text import train_wordpiece
+        >>> tokenizer = BulkTokenizer(train_wordpiece(["a b c"] * 2, vocab_size=8))
+        >>> tokenized = tokenize_documents([["a b", "c"], ["b"]], tokenizer)
+        >>> tokenized.tokens.tolist(), tokenized.sentences.tolist(), tokenized.documents.tolist()
+        ([5, 6, 7, 6], [0, 2, 3, 4], [0, 2, 3])
+    """
+    tokens, lengths = tokenizer([sentence for document in documents for sentence in document])
+    document_of = np.repeat(np.arange(len(documents)), [len(document) for document in documents])[lengths > 0]
+    sentences = np.concatenate([[0], np.cumsum(lengths[lengths > 0])])
+    return TokenizedDocuments(tokens, sentences, np.searchsorted(document_of, np.arange(len(documents) + 1)))
+
+
+def missing_tokens(build: BuildState) -> list[int]:
+    """The shards whose files of tokens are not complete."""
+    origin, shards = build.origin("tokens"), range(build.manifest.shards or 0)
+    kinds = ("tokens", "sentences")
+    return [n for n in shards if not all(is_whole(build.files.shard(kind, n), origin) for kind in kinds)]
+
+
+def write_token_shards(build: BuildState, documents: DocumentTable) -> set[int]:
+    """Write the tokens of every shard; returns which held-out sentences training documents contain too, as numbers of
+    lines in `held_out_sentences`."""
+    origin, missing, shards = build.origin("tokens"), missing_tokens(build), build.manifest.shards or 0
+    tasks = [(build.folder, shard, origin, documents.role[documents.shard == shard]) for shard in missing]
+    build.run("tokens", _write_tokens, tasks, done=shards - len(missing), total=shards)
+    facts = (read_shard(build.files.shard("sentences", shard))[1] for shard in range(shards))
+    return {number for one in facts for number in one["shared"]}
+
+
+def read_tokens(folder: Path, shard: int) -> TokenizedDocuments:
+    """The training documents of a shard, memory-mapped."""
+    files = DataFiles(folder)
+    columns, facts = read_shard(files.shard("sentences", shard))
+    tokens = read_shard(files.shard("tokens", shard))[0]["token"]
+    bounds = np.searchsorted(columns["document"], np.arange(facts["documents"] + 1))
+    return TokenizedDocuments(tokens, np.concatenate([[0], np.cumsum(columns["length"], dtype=np.int64)]), bounds)
+
+
+def _write_tokens(folder: Path, shard: int, origin: Mapping[str, str], roles: NDArray[np.uint8]) -> None:
+    """Tokenise the training documents of a shard, and note which held-out sentences they contain.
+
+    Args:
+        folder, shard, origin: where the files go, and what they are made from.
+        roles: of each document in the shard.
+    """
+    files, made_from = DataFiles(folder), tuple(origin.values())
+    tokenizer = _bulk_tokenizer(folder, made_from)
+    known, heads = _held_out_sentences(folder, made_from)
+    parts: list[TokenizedDocuments] = []
+    shared: set[int] = set()
+    for documents in _groups(folder, shard, roles):
+        parts.append(tokenize_documents(documents, tokenizer))
+        alike = [sentence for sentences in documents for sentence in sentences if plain_head(sentence) in heads]
+        shared.update(known[plain] for plain in plain_sentences(alike) if plain in known)
+    counts = [np.diff(part.documents) for part in parts]  # sentences of each document
+    lengths = [np.diff(part.sentences).astype(np.int32) for part in parts]
+    number = sum(map(len, counts))
+    document_of = np.repeat(np.arange(number, dtype=np.int32), _joined(counts, np.int64))
+    tokens = _joined([part.tokens for part in parts], tokenizer.dtype)
+    write_shard(files.shard("tokens", shard), {"token": tokens}, origin)
+    columns = {"length": _joined(lengths, np.int32), "document": document_of}
+    write_shard(files.shard("sentences", shard), columns, origin, {"documents": number, "shared": sorted(shared)})
+
+
+def _groups(folder: Path, shard: int, roles: NDArray[np.uint8]) -> Iterator[list[list[str]]]:
+    """The training documents of a shard, about `GROUP` sentences at a time."""
+    found: list[list[str]] = []
+    size = 0
+    for sentences, role in zip(read_text(folder, shard), roles.tolist(), strict=True):
+        if role == TRAIN:
+            found.append(sentences)
+            size += len(sentences)
+        if size > GROUP:
+            yield found
+            found, size = [], 0
+    if found:
+        yield found
+
+
+def _joined(arrays: Sequence[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
+    return np.concatenate([np.empty(0, dtype), *arrays])
+
+
+@functools.lru_cache(maxsize=1)  # a tokenizer is faster with the words that it has met
+def _bulk_tokenizer(folder: Path, made_from: tuple[str, ...]) -> BulkTokenizer:
+    return BulkTokenizer(load_tokenizer(folder))
+
+
+@functools.lru_cache(maxsize=1)
+def _held_out_sentences(folder: Path, made_from: tuple[str, ...]) -> tuple[dict[str, int], frozenset[str]]:
+    """The long sentences of the held-out documents as `plain_sentences` gives them, with their line numbers; and how
+    they begin."""
+    file = DataFiles(folder).held_out_sentences
+    lines = file.read_text("utf-8").split("\n") if file.exists() else []
+    known = {line: number for number, line in enumerate(lines) if line}
+    return known, frozenset(line[:HEAD] for line in known)

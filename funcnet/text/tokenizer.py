@@ -1,0 +1,277 @@
+"""Tokenizers read from and written to disk, and what is asked of them.
+
+What is written opens in Hugging Face's `BertTokenizerFast` with the same ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from funcnet.files import replacing
+from funcnet.text.tokenizer_config import add_tokens, apply_settings, read_settings
+from funcnet.text.wordpiece import SPECIAL_TOKENS, bert_tokenizer
+
+__all__ = [
+    "is_lower_case",
+    "load_tokenizer",
+    "require_fit",
+    "save_tokenizer",
+    "special_ids",
+    "truncating",
+    "vocabulary",
+    "vocabulary_digest",
+]
+
+MOST_PADDING = 127  # rows: real tables are padded to multiples of 8 (NVIDIA), 64 (MosaicBERT) and 128 (Megatron)
+
+
+def load_tokenizer(path: str | Path, *, lower_case: bool | None = None) -> Tokenizer:
+    """Read a BERT tokenizer from a directory or from a vocabulary file.
+
+    Args:
+        path: a directory with `tokenizer.json` or `vocab.txt`, or such a file itself (a vocabulary has one token a
+            line, and its id is the number of the line, from 0). In a directory, `tokenizer_config.json` decides on
+            `do_lower_case`, `strip_accents` and `tokenize_chinese_chars`, also against `tokenizer.json`, and the tokens
+            of `added_tokens.json` follow the vocabulary.
+        lower_case: how a vocabulary is read; a `tokenizer.json`, which has its own setting, must agree. None: as
+            `tokenizer_config.json` says, else as `tokenizer.json` says, else cased exactly if a token of the vocabulary
+            has a capital letter (transformers lower-cases if `tokenizer_config.json` says nothing).
+
+    Returns:
+        A `tokenizers.Tokenizer` that neither pads nor truncates, whatever the file says.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a special token is missing or has another name, a token occurs twice, an added token does not follow
+            the vocabulary, a file is not what its name says, or a `tokenizer.json` without a vocabulary beside it
+            contradicts `lower_case`.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "vocab.txt")
+        ...     _ = file.write_text("\\n".join([*SPECIAL_TOKENS, "play", "##ing"]))
+        ...     load_tokenizer(folder).encode("Playing").ids
+        [2, 5, 6, 3]
+    """
+    path = Path(path)
+    if path.is_dir():
+        fast, vocab, settings = path / "tokenizer.json", path / "vocab.txt", read_settings(path)
+        if fast.is_file() and (lower_case is None or not vocab.is_file()):
+            tokenizer = _load_json(fast, lower_case, settings)
+        elif vocab.is_file():
+            tokenizer = _load_vocab(vocab, lower_case, settings)
+        else:
+            raise FileNotFoundError(
+                f"load_tokenizer: no vocabulary in {path}; expected vocab.txt or tokenizer.json there, got neither."
+            )
+        add_tokens(tokenizer, settings, str(path))
+        return tokenizer
+    if not path.is_file():
+        raise FileNotFoundError(f"load_tokenizer: {path} does not exist; expected a directory or a vocabulary file.")
+    return _load_json(path, lower_case, {}) if path.suffix == ".json" else _load_vocab(path, lower_case, {})
+
+
+def save_tokenizer(tokenizer: Tokenizer, directory: str | Path, *, max_length: int = 512) -> None:
+    """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, which `BertTokenizerFast.from_pretrained` opens.
+
+    Args:
+        tokenizer: as `train_wordpiece` or `load_tokenizer` returns it.
+        directory: created if needed; each file is replaced in one step.
+        max_length: longest sequence that the model accepts, for Hugging Face's truncation.
+
+    Raises:
+        OSError: the directory cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> tokenizer = train_wordpiece(["low lower lowest"] * 3, vocab_size=20)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_tokenizer(tokenizer, folder)
+        ...     load_tokenizer(folder).encode("low").ids == tokenizer.encode("low").ids
+        True
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    normalizer = json.loads(tokenizer.to_str())["normalizer"] or {}
+    config = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": is_lower_case(tokenizer),
+        "strip_accents": normalizer.get("strip_accents"),
+        "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
+        "model_max_length": max_length,
+        **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS},
+    }
+    texts = {
+        "vocab.txt": "".join(f"{token}\n" for token in vocabulary(tokenizer)),
+        "tokenizer.json": tokenizer.to_str(pretty=True),
+        "tokenizer_config.json": json.dumps(config, indent=2) + "\n",
+    }
+    for name, text in texts.items():
+        with replacing(directory / name) as part:
+            part.write_text(text, "utf-8")
+
+
+def vocabulary(tokenizer: Tokenizer) -> list[str]:
+    """The tokens in the order of their ids.
+
+    Example:
+        >>> vocabulary(train_wordpiece(["aa ab"] * 2, vocab_size=9))[:7]
+        ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a', 'b']
+    """
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    return sorted(ids, key=lambda token: ids[token])
+
+
+def vocabulary_digest(tokenizer: Tokenizer) -> str:
+    """SHA-256 of the tokens and of whether capitals are kept: a run or a build that continues must find the same.
+
+    Example:
+        >>> vocabulary_digest(train_wordpiece(["aa ab"] * 2, vocab_size=9))[:8]
+        '873afaff'
+    """
+    content = {"tokens": vocabulary(tokenizer), "lower_case": is_lower_case(tokenizer)}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def truncating(tokenizer: Tokenizer, length: int) -> Tokenizer:
+    """A copy that truncates to a number of tokens, the longer of two texts first, and does not pad.
+
+    Args:
+        tokenizer: as `load_tokenizer` returns it; it is not changed.
+        length: largest number of tokens, special ones included.
+
+    Example:
+        >>> cutting = truncating(train_wordpiece(["low lower lowest"] * 3, vocab_size=24), 4)
+        >>> cutting.encode("low low low").tokens
+        ['[CLS]', 'low', 'low', '[SEP]']
+    """
+    cutting = Tokenizer.from_str(tokenizer.to_str())
+    cutting.enable_truncation(length, strategy="longest_first")
+    cutting.no_padding()
+    return cutting
+
+
+def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    """The ids of the five special tokens.
+
+    Raises:
+        ValueError: one is missing.
+
+    Example:
+        >>> special_ids(train_wordpiece(["aa ab"] * 2, vocab_size=9))
+        {'[PAD]': 0, '[UNK]': 1, '[CLS]': 2, '[SEP]': 3, '[MASK]': 4}
+    """
+    found = {token: tokenizer.token_to_id(token) for token in SPECIAL_TOKENS}
+    _require_special({token for token, index in found.items() if index is not None}, "special_ids")
+    return found
+
+
+def require_fit(tokenizer: Tokenizer, rows: int, *, where: str) -> None:
+    """Check that a model's word table has a row for every token; a padded table has up to 127 more.
+
+    Args:
+        tokenizer: of the vocabulary.
+        rows: of the table.
+        where: the beginning of the message, with the directory or file.
+
+    Raises:
+        ValueError: the vocabulary is larger than the table.
+
+    Warns:
+        UserWarning: the vocabulary is smaller than padding explains.
+
+    Example:
+        >>> require_fit(train_wordpiece(["aa ab"] * 2, vocab_size=9), 16, where="here")
+    """
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    last = max(ids, key=lambda token: ids[token])
+    if ids[last] >= rows:
+        raise ValueError(
+            f"{where}: the vocabulary does not fit the model's word table; expected ids below {rows}, got up to "
+            f"{ids[last]}, {last!r}. Use the vocabulary that the model was trained with."
+        )
+    if rows - ids[last] - 1 > MOST_PADDING:
+        warnings.warn(
+            f"{where}: the vocabulary has {ids[last] + 1:,} tokens and the model's word table {rows:,} rows, more than "
+            "padding explains. Check that it is the vocabulary that the model was trained with.",
+            stacklevel=3,
+        )
+
+
+def is_lower_case(tokenizer: Tokenizer) -> bool:
+    """Whether the tokenizer lower-cases text.
+
+    Example:
+        >>> is_lower_case(train_wordpiece(["aa ab"] * 2, vocab_size=9, lower_case=False))
+        False
+    """
+    return tokenizer.normalizer is not None and tokenizer.normalizer.normalize_str("A") == "a"
+
+
+def _load_json(file: Path, lower_case: bool | None, settings: Mapping[str, object]) -> Tokenizer:
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # tokenizers raises bare Exception
+        raise ValueError(
+            f"load_tokenizer: {file} is no tokenizer; expected the JSON of Hugging Face's tokenizers, got '{error}'."
+        ) from error
+    _require_special(tokenizer.get_vocab(with_added_tokens=True), f"load_tokenizer: {file}")
+    apply_settings(tokenizer, settings)
+    if lower_case is not None and is_lower_case(tokenizer) != lower_case:
+        does, should = ("keeps capitals", "lower-case") if lower_case else ("lower-cases", "keep capitals")
+        raise ValueError(
+            f"load_tokenizer: {file} {does}; expected it to {should}, got its own setting. Give a vocabulary "
+            "(vocab.txt), or use the setting of the file."
+        )
+    tokenizer.no_padding()  # sentence encoders are published with both, and long lines would lose ids
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _load_vocab(file: Path, lower_case: bool | None, settings: Mapping[str, object]) -> Tokenizer:
+    try:
+        text = file.read_text("utf-8").removeprefix("\ufeff")  # a byte-order mark
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"load_tokenizer: {file} is not UTF-8; expected one token a line, got byte "
+            f"0x{error.object[error.start]:02x} at byte {error.start}."
+        ) from None
+    vocab: dict[str, int] = {}
+    for index, token in enumerate(text.removesuffix("\n").split("\n")):
+        if token in vocab:
+            raise ValueError(
+                f"load_tokenizer: {file} contains {token!r} twice; expected each token once, got it on lines "
+                f"{vocab[token] + 1} and {index + 1}."
+            )
+        vocab[token] = index
+    _require_special(vocab, f"load_tokenizer: {file}")
+    if lower_case is None:
+        setting = settings.get("do_lower_case")
+        capitals = any(
+            token not in SPECIAL_TOKENS and token != token.lower() and not token.startswith("[") for token in vocab
+        )
+        lower_case = setting if isinstance(setting, bool) else not capitals
+    accents = settings.get("strip_accents")
+    return bert_tokenizer(
+        vocab,
+        lower_case=lower_case,
+        strip_accents=accents if isinstance(accents, bool) else None,
+        chinese=bool(settings.get("tokenize_chinese_chars", True)),
+    )
+
+
+def _require_special(present: Iterable[str], where: str) -> None:
+    known = set(present)
+    missing = [token for token in SPECIAL_TOKENS if token not in known]
+    if missing:
+        raise ValueError(
+            f"{where}: the vocabulary lacks special tokens; expected {' '.join(SPECIAL_TOKENS)}, got none of "
+            f"{' '.join(missing)}. Add them, each on its own line, or train a vocabulary."
+        )
