@@ -6,7 +6,7 @@ from typing import Annotated
 
 import pytest
 
-from funcnet.settings import Range, check_ranges, compose, defaults, flag, flat, recorded
+from funcnet.settings import Range, check_ranges, compose, defaults, flag, flat, from_record, recorded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +30,16 @@ def test_flat_and_compose_are_opposites():
     assert recorded(made, leave_out=("out",)) == {"language": "de", "share": 0.1, "rate": 1.0, "lengths": [128]}
     assert defaults(Command) == {"language": "en", "share": 0.1, "rate": None, "lengths": (128,)}
     assert flag("batch_size") == "--batch-size"
+
+
+def test_a_record_is_read_back():
+    made = compose(Command, out=Path("a"), language="de", lengths=(8, 16))
+    assert from_record(Command, recorded(made, leave_out=("out",)), out=Path("a")) == made
+    older = {"language": "de"}
+    assert from_record(Command, older, out=Path("a")) == compose(Command, out=Path("a"), language="de")
+    for edited in ({"laguage": "de"}, {"out": 5}):
+        with pytest.raises(TypeError):
+            from_record(Command, edited)
 
 
 def test_unknown_and_doubled_names_are_refused():
@@ -62,4 +72,4 @@ def test_numbers_outside_their_range_are_refused(values, message):
 
 def test_what_a_range_says():
     said = [str(Range(1)), str(Range(0, 1, above=True)), str(Range(1, 4096)), str(Range(0, 2**63 - 1))]
-    assert said == ["at least 1", "above 0 and at most 1", "1 to 4096", f"0 to {2**63 - 1}"]
+    assert said == ["at least 1", "above 0 and at most 1", "1 to 4096", "0 to 2**63 - 1"]

@@ -14,14 +14,14 @@ from typing import Annotated, Any, TextIO
 import tyro
 
 from funcnet.cli.data import Data, run_data
-from funcnet.cli.features import FeaturesArguments, run_features
 from funcnet.cli.fill_mask import FillMask, run_fill_mask
 from funcnet.cli.predict import Evaluate, Predict, run_evaluate, run_predict
-from funcnet.cli.serving import BenchServe, run_bench
 from funcnet.cli.training import moved_path, remembered, run_finetune, run_pretrain, run_train_images
+from funcnet.tasks.features.command import FeaturesArguments, features
 from funcnet.tasks.finetuning.settings import FinetuningSettings
 from funcnet.tasks.images.settings import ImageSettings
 from funcnet.tasks.pretraining.settings import PretrainingSettings
+from funcnet.tasks.serving.bench import BenchServe, bench_serve
 
 __all__ = ["main"]
 
@@ -33,9 +33,9 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "train-images": (ImageSettings, run_train_images),
     "predict": (Predict, run_predict),
     "evaluate": (Evaluate, run_evaluate),
-    "features": (FeaturesArguments, run_features),
+    "features": (FeaturesArguments, features),
     "fill-mask": (FillMask, run_fill_mask),
-    "bench": (BenchServe, run_bench),
+    "bench": (BenchServe, bench_serve),
 }
 
 

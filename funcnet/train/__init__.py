@@ -8,7 +8,7 @@ from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
 from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.report import Matrix, Panel, draw_report
-from funcnet.train.run import run
+from funcnet.train.run import run_task
 from funcnet.train.run_directory import abandon, began_in, configuration, finish, is_finished, lock_run, open_run, pin
 from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings, open_layout
 from funcnet.train.state import TrainState, create
@@ -57,6 +57,6 @@ __all__ = [
     "pin",
     "read_metrics",
     "resume",
-    "run",
+    "run_task",
     "train",
 ]

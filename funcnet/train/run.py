@@ -33,7 +33,7 @@ from funcnet.train.state import TrainState, create
 from funcnet.train.step import make_step
 from funcnet.train.task import Best, Context, Ended, Task
 
-__all__ = ["NOT_RECORDED", "TrainingSettings", "run"]
+__all__ = ["NOT_RECORDED", "TrainingSettings", "run_task"]
 
 MODEL = "model.safetensors"
 WRITES = (MODEL, "metrics.jsonl", "checkpoints", "eval.json", "config.json", "tokenizer.json")
@@ -60,7 +60,7 @@ class TrainingSettings(Protocol):
 Settings = TypeVar("Settings", bound=TrainingSettings)
 
 
-def run(open_task: Callable[[Settings, Context], Task], settings: Settings, *, where: str) -> int:
+def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings, *, where: str) -> int:
     """Runs a task, or goes on with it.
 
     Args:

@@ -1,8 +1,8 @@
-"""What a run trains: the value that `run` is given, and what it hands over and gets back.
+"""What a run trains: the value that `run_task` is given, and what it hands over and gets back.
 
 A *task* says what to initialise, what is learnt (objective and counts, see `funcnet.train.step`), from which batches,
 how the model is evaluated, and what stands in the run's directory at the end. It knows nothing of devices, checkpoints
-or signals; `run` knows nothing of models.
+or signals; `run_task` knows nothing of models.
 """
 
 import dataclasses

@@ -12,7 +12,7 @@ from funcnet import functional as F
 from funcnet import nn, optim, weights
 from funcnet.data import ArrayDataset, DataLoader, Prefetcher
 from funcnet.parallel import parallelize
-from funcnet.train import Cadence, Conclusion, Panel, Task, evaluate, make_eval_step, run
+from funcnet.train import Cadence, Conclusion, Panel, Task, evaluate, make_eval_step, run_task
 from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
 
 TEXT = "it was the best of times, it was the worst of times, it was the age of wisdom. " * 40
@@ -23,9 +23,9 @@ CHARACTERS, LENGTH = sorted(set(TEXT)), 32
 class Settings:
     run: RunSettings
     steps: int = 12
-    loop: LoopSettings = LoopSettings(batch_size=16, log_every=1)  # noqa: RUF009
-    checkpoint: CheckpointSettings = CheckpointSettings(evaluate_every=4, save_every=2)  # noqa: RUF009
-    device: DeviceSettings = DeviceSettings()  # noqa: RUF009
+    loop: LoopSettings = LoopSettings(batch_size=16, log_every=1)
+    checkpoint: CheckpointSettings = CheckpointSettings(evaluate_every=4, save_every=2)
+    device: DeviceSettings = DeviceSettings()
 
 
 class CharacterModel(nn.Module):
@@ -41,7 +41,7 @@ class CharacterModel(nn.Module):
 
 
 class CharacterTask(Task):
-    name, unit, shown = "character model", "characters", {"loss": "loss", "right": "next_accuracy"}  # noqa: RUF012
+    name, unit, shown = "character model", "characters", {"loss": "loss", "right": "next_accuracy"}
 
     def __init__(self, settings, context):
         ids = np.array([CHARACTERS.index(c) for c in TEXT], np.int32)
@@ -91,4 +91,4 @@ class CharacterTask(Task):
 
 if __name__ == "__main__":
     settings = tyro.cli(Settings, config=(tyro.conf.OmitArgPrefixes,))
-    sys.exit(run(CharacterTask, settings, where="character_model"))
+    sys.exit(run_task(CharacterTask, settings, where="character_model"))

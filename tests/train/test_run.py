@@ -29,7 +29,7 @@ def finished(folder, *arguments):
 
 
 def run(folder, **values):
-    return train.run(CharacterTask, compose(Settings, out=folder, **values), where="character_model")
+    return train.run_task(CharacterTask, compose(Settings, out=folder, **values), where="character_model")
 
 
 def model(folder):

@@ -1,112 +1,159 @@
-"""What the six tasks have in common: a model's head, its loss, and the way from a file to figures and back.
+"""Fine-tuning as a task for `funcnet.train.run`: a head of `funcnet.heads` on a pretrained BERT."""
 
-file --read--> examples --encode--> rows --model--> outputs --predictions--> dicts --scores--> figures
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from numpy.typing import NDArray
-from tokenizers import Tokenizer
-
-from funcnet import nn
+from funcnet import optim, tree
 from funcnet.models import bert
-from funcnet.tasks.finetuning.encoding import Encoded
+from funcnet.tasks.finetuning import directory
+from funcnet.tasks.finetuning.batches import BucketLoader
+from funcnet.tasks.finetuning.data import EncodedExamples, read_data
+from funcnet.tasks.finetuning.optimizer import make_optimizer, trainable_names
+from funcnet.tasks.finetuning.outputs import Runner, make_objective
+from funcnet.tasks.finetuning.report_panels import describe_constant, finetuning_panels
+from funcnet.tasks.finetuning.rows import answers
+from funcnet.tasks.finetuning.settings import FinetuningSettings
+from funcnet.text import special_ids, vocabulary_digest
+from funcnet.train import Best, Cadence, Conclusion, Context, Ended, Task, TrainState, run_task
+from funcnet.train.best import goodness
 
-__all__ = ["Task", "make_forward", "make_objective", "right"]
+__all__ = ["FinetuningTask", "finetune"]
 
-Batch = Mapping[str, jax.Array]
-Sums = dict[str, dict[str, jax.Array]]
-
-
-class Task(Protocol):
-    """One way of using BERT. What it holds are settings, which a directory keeps beside the model."""
-
-    @property
-    def name(self) -> str:
-        """As the command line calls it."""
-
-    @property
-    def metric(self) -> str:
-        """Which of the figures tells the best model; larger is better."""
-
-    @property
-    def figures(self) -> tuple[str, ...]:
-        """Names of the figures of `scores` that may tell the best model."""
-
-    @property
-    def model(self) -> Callable[[bert.BertConfig], nn.Module]:
-        """The class of the model."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of the classes; empty where there are none."""
-
-    def read(self, path: Path, *, labelled: bool) -> list[Any]:
-        """The examples of a file."""
-
-    def learn(self, examples: Sequence[Any]) -> "Task":
-        """The task with what the training examples alone tell: the classes."""
-
-    def config(self) -> dict[str, Any]:
-        """The fields of BertConfig that the head needs."""
-
-    def encode(self, examples: Sequence[Any], tokenizer: Tokenizer, seq_len: int, *, labelled: bool) -> Encoded:
-        """The rows that the model reads. A row is an example, but for questions, whose contexts may take several."""
-
-    def counts(self, batch: Batch) -> dict[str, jax.Array]:
-        """See `train.step`."""
-
-    def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
-        """See `train.step`."""
-
-    def predictions(
-        self, outputs: Sequence[NDArray[np.float32]], examples: Sequence[Any], rows: Encoded
-    ) -> list[dict[str, Any]]:
-        """For each example what the model says, as JSON. `outputs`: of each row."""
-
-    def scores(self, examples: Sequence[Any], predictions: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        """The figures."""
+SAVE_EVERY = 50  # steps at the least: a checkpoint is three times the model, and takes as long as several steps
+LOSSES = ("loss", "mse")  # metrics of which less is better
 
 
-def make_forward(net: nn.Module) -> Callable[..., tuple[jax.Array, Any]]:
-    """`forward(params, state, batch, training, rng) -> (outputs, state)`, one array: of two ends stacked last."""
-
-    def forward(params: Any, state: Any, batch: Batch, training: bool, rng: Any) -> tuple[jax.Array, Any]:
-        out, state = net.apply(
-            params,
-            state,
-            batch["input_ids"],
-            attention_mask=batch["attention_mask"],
-            token_type_ids=batch["token_type_ids"],
-            training=training,
-            rng=rng,
-        )
-        return jnp.stack(out, axis=-1) if isinstance(out, tuple) else out, state
-
-    return forward
+def finetune(settings: FinetuningSettings) -> int:
+    """Runs, or resumes, a fine-tuning run; returns the exit code. Raises as `funcnet.train.run`."""
+    settings.check()
+    return run_task(FinetuningTask, settings, where="finetune")
 
 
-def make_objective(net: nn.Module, task: Task) -> Callable[..., tuple[Sums, Any]]:
-    """The objective of `train.make_step`."""
-    forward = make_forward(net)
+class FinetuningTask(Task):
+    """A head on labelled examples.
 
-    def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
-        outputs, state = forward(params, state, batch, training, rng)
-        return task.sums(outputs, batch), state
+    Args:
+        settings: checked.
+        context: of the run.
 
-    return objective
-
-
-def right(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """How many labels (…) have the largest of their logits (…, C); those of -100 do not count.
-
-    >>> right(jnp.array([[0.0, 1.0], [2.0, 1.0]]), jnp.array([1, -100]))
-    Array(1., dtype=float32)
+    Raises:
+        OSError, ValueError: see `read_data`, and `bert.from_pretrained`.
     """
-    best = jnp.argmax(logits, axis=-1).astype(labels.dtype)
-    return jnp.sum((best == labels).astype(jnp.float32))
+
+    unit = "tokens"
+    keep = 1
+    keeps_checkpoints = False  # three times the model, and of no use when the run has finished
+
+    def __init__(self, settings: FinetuningSettings, context: Context):
+        self.settings, self.context = settings, context
+        self.data = read_data(settings)
+        update, evaluation = settings.update, settings.evaluation
+        self.net, params, state = self._start(settings.run.seed)
+        self._started = {settings.run.seed: (params, state)}
+        config: bert.BertConfig = self.net.config
+        epoch = len(self._loader(self.data.train))
+        steps = max(1, round(update.epochs * epoch))
+        self.learning_rate = update.learning_rate
+        if self.learning_rate is None:
+            self.learning_rate = min(2e-4, 5e-5 * 768 / config.hidden_size)
+        self.schedule = optim.warmup_linear_decay(self.learning_rate, round(update.warmup * steps), steps)
+        self.trainable = trainable_names(list(tree.flatten(params)), update.freeze)
+        self.optimizer = make_optimizer(
+            self.schedule,
+            self.trainable,
+            config.num_hidden_layers,
+            update.layer_decay,
+            weight_decay=update.weight_decay,
+        )
+        self.objective = make_objective(self.net, self.data.head)  # type: ignore[method-assign]
+        self.counts = self.data.head.counts  # type: ignore[method-assign]
+        metric = evaluation.metric or self.data.head.metric
+        self.best = Best(metric, largest=metric not in LOSSES, patience=evaluation.patience)
+        self.shown = {"loss": "loss", metric: metric}
+        every = max(1, epoch // evaluation.evaluations)
+        validated = every if self.data.validation is not None else 0
+        self.cadence = Cadence(steps, settings.loop.log_every, validated, max(every, SAVE_EVERY))
+        self.seeds = range(settings.run.seed, settings.run.seed + evaluation.seeds)
+        self.facts = [{"vocabulary": vocabulary_digest(self.data.tokenizer)}, self.data.fingerprint()]
+        self.sources = {"vocabulary": str(settings.model), **self.data.sources(settings)}
+        lengths = ", ".join(map(str, self.data.lengths))
+        self.name = f"{self.data.head.name} on {settings.model.name}, rows of {lengths} tokens"
+        self._runner = Runner(self.net, self.data.head, context.layout, context.precision)
+
+    def _start(self, seed: int) -> tuple[Any, Any, Any]:
+        """(net, params, state) before the first step."""
+        dropout = self.settings.update.dropout
+        return directory.start(self.settings.model, self.data.head, dropout=dropout, seed=seed)
+
+    def init(self, seed: int) -> tuple[Any, Any]:
+        return self._started.pop(seed) if seed in self._started else self._start(seed)[1:]
+
+    def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
+        return self._loader(self.data.train, seed=seed).batches
+
+    def size(self, batch: Any) -> int:
+        return int(batch["attention_mask"].sum())
+
+    def _loader(self, examples: EncodedExamples, *, train: bool = True, seed: int | None = None) -> BucketLoader:
+        size, parts = self.settings.loop.batch_size, self.context.layout.batch_parts
+        return BucketLoader(
+            examples.rows,
+            size if train else -(-size // parts) * parts,
+            self.data.lengths,
+            pad_id=special_ids(self.data.tokenizer)["[PAD]"],
+            shuffle=train,
+            seed=self.settings.run.seed if seed is None else seed,
+        )
+
+    def evaluator(self) -> Callable[[TrainState], dict[str, float]] | None:
+        validation = self.data.validation
+        if validation is None:
+            return None
+        return lambda state: self._measure((state.params, state.state), validation)[0]
+
+    def _measure(
+        self, model: tuple[Any, Any], examples: EncodedExamples
+    ) -> tuple[dict[str, float], Sequence[Mapping[str, Any]]]:
+        """(figures, answers) of a model; empty after a signal."""
+        stop = self.context.stop
+        outputs, loss = self._runner(model, self._loader(examples, train=False), lambda: stop.requested)
+        if stop.requested:
+            return {}, []
+        said = answers(self.data.head, outputs, examples.examples, examples.rows)
+        figures = self.data.head.scores(examples.examples, said)
+        return ({} if loss is None else {"loss": loss}) | figures, said
+
+    def save(self, folder: Path, params: Any, state: Any) -> None:
+        head, tokenizer, seq_len = self.data.head, self.data.tokenizer, self.settings.input.seq_len
+        directory.save(folder, directory.FineTuned(head, tokenizer, self.net, params, state, seq_len))
+
+    def conclude(self, ended: Ended) -> Conclusion | None:
+        """Measures the kept model, read back from its files, on the validation and the test examples."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # shown when the model that this one comes from was opened
+            kept = directory.load(ended.folder)
+        model = self.context.layout.place((kept.params, kept.state))
+        values: dict[str, Any] = {"seed": ended.seed, "steps": ended.rows[-1]["step"]}
+        classes: tuple[list[str], list[str]] | None = None
+        for prefix, examples in {"": self.data.validation, "test_": self.data.test}.items():
+            if examples is not None:
+                figures, said = self._measure(model, examples)
+                if self.context.stop.requested:
+                    return None
+                values |= {f"{prefix}{name}": value for name, value in figures.items()}
+                classes = classes or self.data.head.classes(examples.examples, said)
+        assert self.best is not None
+        best, settings = self.best, self.settings
+        if self.data.validation is not None:
+            evaluated = [row for row in ended.rows if f"eval_{best.metric}" in row]
+            values["best_step"] = max(evaluated, key=lambda row: goodness(best, row, "eval_"))["step"]
+        panels = finetuning_panels(self.data.head, best.metric, values, classes)
+        subtitle = (
+            f"{values['steps']:,} steps of {settings.loop.batch_size} rows, learning rate {self.learning_rate:g}, "
+            f"seed {ended.seed}"
+        )
+        hint = describe_constant(classes)
+        title = f"{self.data.head.name}: {settings.train.name}"
+        return Conclusion(values, panels, title, subtitle, [hint] if hint else [])

@@ -18,7 +18,18 @@ from funcnet.models import resnet
 from funcnet.parallel import parallelize
 from funcnet.tasks.images.data import open_images, padded_batches
 from funcnet.tasks.images.settings import ImageSettings
-from funcnet.train import Cadence, Conclusion, Context, Ended, Panel, Task, TrainState, evaluate, make_eval_step, run
+from funcnet.train import (
+    Cadence,
+    Conclusion,
+    Context,
+    Ended,
+    Panel,
+    Task,
+    TrainState,
+    evaluate,
+    make_eval_step,
+    run_task,
+)
 
 __all__ = ["ImageTask", "train_images"]
 
@@ -26,7 +37,7 @@ __all__ = ["ImageTask", "train_images"]
 def train_images(settings: ImageSettings) -> int:
     """Runs, or resumes, the training; returns the exit code. Raises as `funcnet.train.run`."""
     settings.check()
-    return run(ImageTask, settings, where="train-images")
+    return run_task(ImageTask, settings, where="train-images")
 
 
 class ImageTask(Task):

@@ -19,7 +19,7 @@ from funcnet.tasks.pretraining.report_panels import example_guesses, pretraining
 from funcnet.tasks.pretraining.settings import PretrainingSettings
 from funcnet.tasks.pretraining_data import PretrainingData, PretrainingDataset, evaluation_batches
 from funcnet.text import save_tokenizer
-from funcnet.train import Cadence, Conclusion, Context, Ended, Task, TrainState, evaluate, make_eval_step, run
+from funcnet.train import Cadence, Conclusion, Context, Ended, Task, TrainState, evaluate, make_eval_step, run_task
 
 __all__ = ["PretrainingTask", "add_shows_mask", "pretrain"]
 
@@ -27,7 +27,7 @@ __all__ = ["PretrainingTask", "add_shows_mask", "pretrain"]
 def pretrain(settings: PretrainingSettings) -> int:
     """Runs, or resumes, a pretraining run; returns the exit code. Raises as `funcnet.train.run`."""
     settings.check()
-    return run(PretrainingTask, settings, where="pretrain")
+    return run_task(PretrainingTask, settings, where="pretrain")
 
 
 class PretrainingTask(Task):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from funcnet.settings import compose
-from funcnet.tasks.pretraining.configuration import PretrainingConfig
+from funcnet.tasks.pretraining.settings import PretrainingSettings
 from funcnet.tasks.pretraining.phases import Phase, Phases, boundary, open_phases
 from funcnet.tasks.pretraining_data import DataSettings, build, open_data
 from funcnet.train import Interruption
 from tests.tasks.command import SMALL, metrics, run_here, write_corpus, write_short_documents
-from tests.tasks.test_pretrain_command import interrupt
+from tests.tasks.pretraining.test_task import interrupt
 
 TRAINING = ["--batch-size", "8", "--log-every", "1", "--devices", "1"]
 
@@ -52,8 +52,8 @@ def test_batches_from_data_are_those_from_text(corpus, data, tmp_path):
     small = {"seq_len": 32, "batch_size": 8, "out": tmp_path / "no"}
     options = {"corpus": (corpus,), "vocab_size": 200, "passes": 2}
     with Interruption() as stop:
-        text = open_phases(PretrainingConfig(**small, **options), stop)
-        built = open_phases(PretrainingConfig(**small, data=data), stop)
+        text = open_phases(compose(PretrainingSettings, **small, **options), stop)
+        built = open_phases(compose(PretrainingSettings, **small, data=data), stop)
     for _, ours, theirs in zip(range(40), text.batches(), built.batches(), strict=False):
         jax.tree.map(np.testing.assert_array_equal, ours, theirs)
     ours, theirs = (phases.phases[0].data for phases in (text, built))
@@ -103,7 +103,7 @@ def whole(short, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [4, 6, 7])
 def test_two_phases_cut_off_before_on_and_after_the_boundary(short, whole, tmp_path, monkeypatch, last):
-    import funcnet.tasks.pretraining.run as run_module
+    import funcnet.train.run as run_module
 
     cut = tmp_path / "cut"
     with monkeypatch.context() as patch:
