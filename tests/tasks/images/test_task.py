@@ -1,10 +1,7 @@
-"""scripts/train_images.py: the same losses by all three ways, its data, and one line for what is wrong."""
+"""Image classification: the same losses by all three ways, resume, and one line for what is wrong."""
 
-import gzip
-import importlib.util
 import json
 import signal
-import sys
 from pathlib import Path
 
 import jax
@@ -13,17 +10,21 @@ import optax
 import pytest
 from sklearn.datasets import load_digits
 
-from funcnet import nn, optim, tree, weights
+from funcnet import nn, optim, train, tree, weights
 from funcnet.data import DataLoader
 from funcnet.models import resnet
 from funcnet.parallel import make_layout, parallelize
-from funcnet.train import Precision, create, make_step
+from funcnet.settings import compose
+from funcnet.tasks.images.data import open_images
+from funcnet.tasks.images.settings import ImageSettings
+from funcnet.tasks.images.task import ImageTask
+from funcnet.train import Context, Interruption, Precision, create, make_step
+from tests.tasks.command import run_here
 
 WIDE = Precision(params="float64", compute="float64")
-SCRIPT = Path(__file__).parent.parent / "scripts" / "train_images.py"
 
 
-def small(config):
+def small(*args):
     """A stem, a residual block and a head: ResNet in little."""
     return nn.Sequential(
         *(nn.Conv2d(1, 8, 3, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU(), resnet.BasicBlock(8, 8)),
@@ -31,42 +32,31 @@ def small(config):
     )
 
 
-@pytest.fixture
-def script(monkeypatch):
-    """The script as a module, with a small network and no compilation cache of the user's."""
-    spec = importlib.util.spec_from_file_location("train_images", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "train_images", module)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "network", small)
-    monkeypatch.setattr(module.compilation_cache, "enable", lambda: None)
-    return module
+@pytest.fixture(autouse=True)
+def small_network(monkeypatch):
+    """A small network, and no compilation cache of the user's."""
+    monkeypatch.setattr(ImageTask, "_network", small)
+    monkeypatch.setattr(train.compilation_cache, "enable", lambda: None)
 
 
-def code_of(script, *arguments):
-    with pytest.raises(SystemExit) as stopped:
-        script.main([str(argument) for argument in arguments])
-    return stopped.value.code
-
-
-def short(script, folder, *arguments, steps=4):
+def short(folder, *arguments, steps=4):
     common = ("--steps", steps, "--batch-size", 32, "--learning-rate", 0.01, "--log-every", 1)
-    assert code_of(script, "--out", folder, *common, *arguments) == 0
+    assert run_here("train-images", "--out", folder, *common, *arguments) == 0
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.parametrize(
     "net", [small, pytest.param(resnet.resnet18, marks=pytest.mark.slow)], ids=["small", "resnet18"]
 )
-def test_eight_devices_train_as_one(script, tmp_path, monkeypatch, net):
+def test_eight_devices_train_as_one(tmp_path, monkeypatch, net):
     if net is not small:
-        monkeypatch.setattr(script, "network", lambda config: net(num_classes=10, in_channels=1, small_images=True))
+        monkeypatch.setattr(ImageTask, "_network", lambda task: net(num_classes=10, in_channels=1, small_images=True))
     # In float32 ResNet-18's first gradient from random weights jumps: on one device, 1.2e-7 in the output of one
     # convolution took the loss after it from 2.263 to 2.268. So it is compared before it here, and below in float64.
     steps, names = (4, ("loss", "eval_loss", "eval_image_accuracy")) if net is small else (1, ("loss",))
-    alone = short(script, tmp_path / "alone", "--devices", 1, steps=steps)
+    alone = short(tmp_path / "alone", "--devices", 1, steps=steps)
     for kind in ("jit", "shard_map", "pmap"):
-        together = short(script, tmp_path / kind, "--devices", 8, "--parallel", kind, steps=steps)
+        together = short(tmp_path / kind, "--devices", 8, "--parallel", kind, steps=steps)
         for name in names:
             ours, theirs = ([row[name] for row in rows if name in row] for rows in (together, alone))
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, err_msg=f"{kind}, {name}")
@@ -79,7 +69,7 @@ def test_eight_devices_train_as_one(script, tmp_path, monkeypatch, net):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["jit", "shard_map", "pmap"])
-def test_three_steps_of_a_resnet_on_eight_devices_are_those_of_one(script, kind):
+def test_three_steps_of_a_resnet_on_eight_devices_are_those_of_one(kind):
     """In float64: losses, parameters and running statistics."""
     images, labels = load_digits(return_X_y=True)
     batches = [
@@ -89,11 +79,10 @@ def test_three_steps_of_a_resnet_on_eight_devices_are_those_of_one(script, kind)
 
     def trained(plan):
         net = resnet.resnet18(num_classes=10, in_channels=1, small_images=True)
-        if plan.axis_name is not None:
-            net = nn.SyncBatchNorm.convert_sync_batchnorm(net, plan.axis_name)
         params, state = (tree.cast(part, "float64") for part in jax.jit(net.init)(jax.random.key(0)))
         optimizer = optax.sgd(0.01, momentum=0.9)
-        step = make_step(script.make_objective(net), script.counts, optimizer, precision=WIDE, buffers="synced")
+        task = ImageTask(compose(ImageSettings, out=Path("unused")), Context(plan, WIDE, Interruption()), net)
+        step = make_step(task.objective, task.counts, optimizer, precision=WIDE, buffers="synced")
         step = parallelize(step, plan, donate=True)
         now, key, losses = plan.place(create(params, state, optimizer)), plan.place(jax.random.key(1)), []
         for batch in batches:
@@ -110,48 +99,50 @@ def test_three_steps_of_a_resnet_on_eight_devices_are_those_of_one(script, kind)
         )
 
 
-def test_a_stopped_run_resumes_to_the_same_bytes(script, tmp_path, monkeypatch):
+def test_a_stopped_run_resumes_to_the_same_bytes(tmp_path, monkeypatch):
     """Stopped after two of four steps and resumed: the same bytes as a run that was not."""
-    whole = short(script, tmp_path / "whole", "--save-every", 2)
+    whole = short(tmp_path / "whole", "--save-every", 2)
 
-    class AfterTwo(script.TrainingProgress):
-        def after_step(self, step):
-            super().after_step(step)
-            if step == 2:
-                signal.raise_signal(signal.SIGTERM)
+    after_step = train.TrainingProgress.after_step
+
+    def stop_after_two(self, step):
+        after_step(self, step)
+        if step == 2:
+            signal.raise_signal(signal.SIGTERM)
 
     with monkeypatch.context() as patched:
-        patched.setattr(script, "TrainingProgress", AfterTwo)
+        patched.setattr(train.TrainingProgress, "after_step", stop_after_two)
         common = ("--steps", 4, "--batch-size", 32, "--learning-rate", 0.01, "--log-every", 1, "--save-every", 2)
-        assert code_of(script, "--out", tmp_path / "cut", *common) == 143
+        assert run_here("train-images", "--out", tmp_path / "cut", *common) == 143
     assert not (tmp_path / "cut" / "model.safetensors").exists()
-    resumed = short(script, tmp_path / "cut", "--save-every", 2, "--resume")
+    resumed = short(tmp_path / "cut", "--save-every", 2, "--resume")
     assert [row["loss"] for row in resumed] == [row["loss"] for row in whole]
     cut, uncut = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("cut", "whole"))
     assert cut == uncut
 
 
 @pytest.mark.slow
-def test_accuracy_of_a_full_run_here_and_in_torch(script, tmp_path, monkeypatch):
+def test_accuracy_of_a_full_run_here_and_in_torch(tmp_path, monkeypatch):
     """The default run, and the same recipe in torch from the same start with the same batches."""
     torch = pytest.importorskip("torch")  # the other tests of this file need none
     from tests.models import torch_resnet
 
-    config = script.Config(out=tmp_path / "run")
+    config = compose(ImageSettings, out=tmp_path / "run")
     net = resnet.resnet18(num_classes=10, in_channels=1, small_images=True)
-    monkeypatch.setattr(script, "network", lambda config: net)
-    assert code_of(script, "--out", config.out) == 0
-    ours = json.loads((config.out / "eval.json").read_text())["accuracy"]
+    monkeypatch.setattr(ImageTask, "_network", lambda task: net)
+    assert run_here("train-images", "--out", config.run.out) == 0
+    ours = json.loads((config.run.out / "eval.json").read_text())["accuracy"]
 
     theirs = torch_resnet.resnet18(num_classes=10, in_channels=1, small_images=True)
-    start = net.state_dict(*net.init(jax.random.key(config.seed)))
+    start = net.state_dict(*net.init(jax.random.key(config.run.seed)))
     theirs.load_state_dict({name: torch.tensor(np.array(value)) for name, value in start.items()})
     decayed, plain = ([p for p in theirs.parameters() if (p.ndim > 1) is wanted] for wanted in (True, False))
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": plain}]
     optimizer = torch.optim.SGD(groups, lr=config.learning_rate, momentum=0.9, nesterov=True)
     schedule = optim.warmup_linear_decay(config.learning_rate, round(config.warmup * config.steps), config.steps)
-    training, test = script.load(config)
-    loader = DataLoader(training, config.batch_size, shuffle=True, seed=config.seed, drop_last=True)
+    data = open_images(None)
+    training, test = data.train, data.test
+    loader = DataLoader(training, config.loop.batch_size, shuffle=True, seed=config.run.seed, drop_last=True)
     theirs.train()
     for number, batch in enumerate(loader.batches(0, config.steps)):
         for group in optimizer.param_groups:
@@ -168,46 +159,22 @@ def test_accuracy_of_a_full_run_here_and_in_torch(script, tmp_path, monkeypatch)
     assert ours > 0.97 and torchs > 0.97
 
 
-def test_local_statistics_come_out_averaged(script, tmp_path):
-    local = short(script, tmp_path / "run", "--devices", 8, "--parallel", "shard_map", "--local-statistics")
+def test_local_statistics_come_out_averaged(tmp_path):
+    local = short(tmp_path / "run", "--devices", 8, "--parallel", "shard_map", "--local-statistics")
     assert all(np.isfinite(row["loss"]) for row in local)
     assert (weights.load(tmp_path / "run" / "model.safetensors")["1.num_batches_tracked"][()]) == 4
 
 
-def test_wrong_arguments_are_one_line_and_code_2(script, tmp_path, capsys):
+def test_wrong_arguments_are_one_line_and_code_2(tmp_path, capsys):
     for arguments, expected in [
         (("--local-statistics",), "expected --parallel shard_map or pmap, got jit"),
         (("--devices", 8, "--batch-size", 12), "expected a multiple of 8, got 12"),
-        (("--data", "fashion-mnist", "--data-dir", tmp_path), "expected train-images-idx3-ubyte or"),
+        (("--data", tmp_path / "none"), "expected a folder of images, got no such folder"),
+        (("--data", tmp_path), "expected a subfolder with images for each of two classes or more"),
         (("--batch-size", 5000), "smaller than one batch"),
         (("--resume",), "none ever started there"),
     ]:
-        assert code_of(script, "--out", tmp_path / "run", *arguments) == 2
+        assert run_here("train-images", "--out", tmp_path / "run", *arguments) == 2
         said = capsys.readouterr().err
         assert expected in said and said.count("\n") == 1, said
     assert not (tmp_path / "run").exists()
-
-
-def test_idx_files_are_read_packed_or_not_and_broken_ones_refused(script, tmp_path):
-    images = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
-    content = bytes([0, 0, 8, 3]) + np.array(images.shape, ">i4").tobytes() + images.tobytes()
-    (tmp_path / "plain").write_bytes(content)
-    (tmp_path / "packed.gz").write_bytes(gzip.compress(content))
-    for name in ("plain", "packed"):
-        np.testing.assert_array_equal(script.read_idx(tmp_path / name), images)
-    (tmp_path / "short").write_bytes(content[:-1])
-    (tmp_path / "torn.gz").write_bytes(gzip.compress(content)[:-9])
-    (tmp_path / "empty").write_bytes(b"")
-    for name in ("short", "torn", "empty"):
-        with pytest.raises(script.RunError, match=r"expected an idx file of bytes, got a broken one"):
-            script.read_idx(tmp_path / name)
-
-
-def test_the_digits_are_divided_once_and_standardised(script):
-    train, test = script.load(script.Config(out=Path("unused")))
-    assert (len(train), len(test)) == (1437, 360)
-    assert train.columns["image"].shape == (1437, 1, 8, 8) and train.columns["image"].dtype == np.float32
-    assert abs(train.columns["image"].mean()) < 1e-5 and abs(train.columns["image"].std() - 1) < 1e-5
-    batches = list(script.test_batches(test, 64))
-    assert {len(batch["label"]) for batch in batches} == {64}
-    assert sum((batch["label"] >= 0).sum() for batch in batches) == 360

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from funcnet.settings import compose
-from funcnet.tasks.pretraining.settings import PretrainingSettings
 from funcnet.tasks.pretraining.phases import Phase, Phases, boundary, open_phases
+from funcnet.tasks.pretraining.settings import PretrainingSettings
 from funcnet.tasks.pretraining_data import DataSettings, build, open_data
 from funcnet.train import Interruption
 from tests.tasks.command import SMALL, metrics, run_here, write_corpus, write_short_documents

@@ -1,0 +1,87 @@
+"""Labelled images: digits, idx files, folders of image files."""
+
+import gzip
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from funcnet.tasks.images.data import ImageFolder, open_images, padded_batches, read_idx
+from funcnet.train import RunError
+
+
+def test_idx_files_are_read_packed_or_not_and_broken_ones_refused(tmp_path):
+    images = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    content = bytes([0, 0, 8, 3]) + np.array(images.shape, ">i4").tobytes() + images.tobytes()
+    (tmp_path / "plain").write_bytes(content)
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(content))
+    for name in ("plain", "packed"):
+        np.testing.assert_array_equal(read_idx(tmp_path / name), images)
+    (tmp_path / "short").write_bytes(content[:-1])
+    (tmp_path / "torn.gz").write_bytes(gzip.compress(content)[:-9])
+    (tmp_path / "empty").write_bytes(b"")
+    for name in ("short", "torn", "empty"):
+        with pytest.raises(RunError, match=r"expected an idx file of bytes, got a broken one"):
+            read_idx(tmp_path / name)
+
+
+def test_the_digits_are_divided_once_and_standardised():
+    found = open_images(None)
+    train, test = found.train, found.test
+    assert (len(train), len(test)) == (1437, 360)
+    assert train.columns["image"].shape == (1437, 1, 8, 8) and train.columns["image"].dtype == np.float32
+    assert abs(train.columns["image"].mean()) < 1e-5 and abs(train.columns["image"].std() - 1) < 1e-5
+    batches = list(padded_batches(test, 64))
+    assert {len(batch["label"]) for batch in batches} == {64}
+    assert sum((batch["label"] >= 0).sum() for batch in batches) == 360
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three classes of ten pictures, coloured each in its way."""
+    random = np.random.default_rng(0)
+    for label, name in enumerate(("cat", "dog", "owl")):
+        (tmp_path / name).mkdir()
+        for number in range(10):
+            pixels = random.integers(0, 60, (20, 30, 3), np.uint8)
+            pixels[..., label] += 150
+            Image.fromarray(pixels).save(tmp_path / name / f"{number}.png")
+    return tmp_path
+
+
+def test_a_folder_of_classes_is_divided_or_read_as_it_is_divided(folder):
+    found = open_images(folder, 16)
+    assert (found.classes, len(found.train), len(found.test)) == (("cat", "dog", "owl"), 24, 6)
+    batch = found.train[np.arange(24)]
+    assert batch["image"].shape == (24, 3, 16, 16) and batch["image"].dtype == np.float32
+    assert abs(batch["image"].mean()) < 1e-4 and abs(batch["image"].std() - 1) < 1e-4
+    assert (batch["image"].mean((2, 3)).argmax(1) == batch["label"]).all()
+    for part in ("train", "val"):
+        (folder / part).mkdir()
+    for name in found.classes:
+        (folder / name).rename(folder / "train" / name)
+        (folder / "val" / name).mkdir()
+        (folder / "train" / name / "0.png").rename(folder / "val" / name / "0.png")
+    found = open_images(folder, 16)
+    assert (len(found.train), len(found.test)) == (27, 3)
+
+
+def test_a_broken_image_is_named(folder):
+    (folder / "cat" / "0.png").write_bytes(b"no image")
+    with pytest.raises(RunError, match=r"cat/0.png; expected an image, got a broken one"):
+        ImageFolder([folder / "cat" / "0.png"], [0], 8)[np.arange(1)]
+
+
+def test_idx_files_in_a_folder(tmp_path):
+    random = np.random.default_rng(0)
+    for part, count in (("train", 12), ("t10k", 4)):
+        images, labels = random.integers(0, 256, (count, 8, 8), np.uint8), np.arange(count, dtype=np.uint8) % 4
+        for name, array in ((f"{part}-images-idx3-ubyte", images), (f"{part}-labels-idx1-ubyte", labels)):
+            content = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes() + array.tobytes()
+            (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
+    found = open_images(tmp_path)
+    assert (found.classes, found.channels, found.size) == (("0", "1", "2", "3"), 1, 8)
+    assert (len(found.train), len(found.test)) == (12, 4)
+    (tmp_path / "train-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(RunError, match=r"expected train-labels-idx1-ubyte or train-labels-idx1-ubyte.gz beside"):
+        open_images(tmp_path)
