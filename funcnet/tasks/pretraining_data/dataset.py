@@ -1,4 +1,4 @@
-"""Pairs of segments + masking -> batches, gathered by whole arrays.
+"""Pairs of segments and masking -> batches, with one array operation for all rows.
 
 B batch, T sequence, M slots, P passes, N examples of an epoch.
 """
@@ -15,27 +15,28 @@ from numpy.typing import NDArray
 from funcnet.data import DataLoader, Joined
 from funcnet.tasks.pretraining_data.masking import Masking, given_masks
 
+__all__ = ["IGNORE", "Masks", "PretrainingDataset", "evaluation_batches", "fill_batch"]
+
 Masks = Literal["of the visit", "of the pass"]
-IGNORE = -100  # a label that counts for nothing; that of `bert.losses`, which a builder's workers need not import
+IGNORE = -100  # a label that is not counted; equal to that of `bert.losses`, which workers of a build need not import
 
 
 @dataclass(frozen=True)
 class PretrainingDataset:
-    """Indexed by (B,) indices, it gives a batch of BERT's pretraining.
+    """A dataset that returns a batch for (B,) indices.
 
-    Epoch e takes the pairs of pass e modulo P, so the text is paired in another way each epoch, and draws its masks
-    from (seed, e, index): the same example has other masks at its next visit, and the same ones in a run that was
-    resumed.
+    Epoch e uses the pairs of pass e modulo P, so each epoch pairs the text in another way, and draws its masks from
+    (seed, e, index): an example has other masks at its next visit, and the same masks in a resumed run.
 
     Attributes:
-        tokens: all documents' ids, one after the other.
-        pairs: of each of P passes the columns of `build_pairs`, each (N,). Imported ones have their masks too: (N, M)
-            `masked_positions`, -1 in unused slots, and `masked_shown`, what stands there.
+        tokens: ids of all documents, one after the other.
+        pairs: for each of P passes the columns of `build_pairs`, each (N,). Imported pairs have masks too: (N, M)
+            `masked_positions`, -1 in unused slots, and `masked_shown`, the ids that are shown there.
         seq_len: T.
         masking: how words are hidden.
         cls_id, sep_id, pad_id: ids of `[CLS]`, `[SEP]` and `[PAD]`.
         seed: of the masks.
-        masks: "of the visit": drawn anew in each epoch; "of the pass": the same whenever a pass comes again, as in
+        masks: "of the visit": drawn again in each epoch; "of the pass": the same whenever a pass is repeated, as in
             Google's files.
     """
 
@@ -50,12 +51,12 @@ class PretrainingDataset:
     masks: Masks = "of the visit"
 
     def __len__(self) -> int:
-        """N, examples in an epoch; the same in every epoch."""
+        """N, the number of examples in every epoch."""
         return len(self.pairs[0]["a_start"])
 
     @property
     def passes(self) -> int:
-        """P, how many pairings of the text there are."""
+        """P, the number of passes."""
         return len(self.pairs)
 
     def at_epoch(self, epoch: int) -> _Epoch:
@@ -63,14 +64,14 @@ class PretrainingDataset:
         return _Epoch(self, epoch % self.passes if self.masks == "of the pass" else epoch)
 
     def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """The batch of some examples in epoch 0.
+        """The batch of the chosen examples in epoch 0.
 
         Args:
             indices: (B,) integers in [0, N).
 
         Returns:
-            Hugging Face's names. `input_ids`, `token_type_ids` (0 up to the first `[SEP]`, 1 up to the second, 0
-            after), `attention_mask` (1 at tokens, 0 at padding): (B, T) int32. `masked_positions`, `masked_ids` (B, M)
+            A batch with Hugging Face's names. `input_ids`, `token_type_ids` (0 up to the first `[SEP]`, 1 up to the
+            second, 0 after), `attention_mask` (1 at tokens, 0 at padding): (B, T) int32. `masked_positions`, `masked_ids` (B, M)
             int32 and `masked_weights` (B, M) float32: see `Masking`. `next_sentence_label` (B,) int32: 0 if B follows
             A, 1 if it is random.
         """
@@ -90,10 +91,10 @@ class _Epoch:
         column = {name: values[indices] for name, values in pairs.items()}
         try:
             return self._batch(indices, column)
-        except IndexError as error:  # opening a folder looks at the sizes of its files, not at every byte
+        except IndexError as error:  # opening a folder checks the sizes of its files, not every byte
             raise ValueError(
                 f"data: a shard has damaged bytes; expected words of the vocabulary and places in the text, got "
-                f"'{error}'. Run the same `funcnet data build` again: it makes what is damaged; or import it again."
+                f"'{error}'. Run the same `funcnet data build` again: it repairs what is damaged; or import it again."
             ) from error
 
     def _batch(self, indices: NDArray[np.int64], column: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -125,9 +126,9 @@ class _Epoch:
 
 
 def evaluation_batches(dataset: PretrainingDataset, batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """Every held-out example once, all batches of one size: the last is filled with copies that count for nothing.
+    """Every held-out example once, in batches of one size: the last one is filled with copies that are not counted.
 
-    A copy has `masked_weights` 0 and `next_sentence_label` -100, so losses and metrics must leave out negative labels.
+    A copy has `masked_weights` 0 and `next_sentence_label` -100, so losses and metrics must ignore negative labels.
 
     Args:
         dataset: any `PretrainingDataset`.
@@ -142,7 +143,7 @@ def evaluation_batches(dataset: PretrainingDataset, batch_size: int) -> Iterator
 
 
 def fill_batch(batch: Mapping[str, NDArray[Any]], size: int) -> dict[str, NDArray[Any]]:
-    """Fills a batch up to `size` examples with copies of its first that count for nothing.
+    """Fill a batch up to `size` examples with copies of its first example that are not counted.
 
     Example:
         >>> batch = {"masked_weights": np.ones((1, 2), np.float32), "next_sentence_label": np.zeros(1, np.int32)}

@@ -448,7 +448,7 @@ def test_a_worker_that_is_killed():
             match=r"a worker was killed; expected 2 to stay alive, got one less .* fewer --processes need less",
         ),
     ):
-        workers.run(end_this_process, [1], done=print)
+        workers.run(end_this_process, [(1,)], done=print)
 
 
 def test_the_command(corpus, tmp_path, capsys):
@@ -477,7 +477,7 @@ def test_what_the_system_refuses_is_said_in_words(built, corpus, tmp_path, capsy
     said = capsys.readouterr().err
     assert f"{name}: the system refuses it; expected a path that can be used so, got 'File name too long" in said
     assert run_here("data", "export", built, "--seq-len", 32, "--out", tmp_path / "no" / "x.tfrecord") == 2
-    assert "data export: --out" in (said := capsys.readouterr().err) and "in a folder that is there, got none" in said
+    assert "data export: --out" in (said := capsys.readouterr().err) and "expected a file in an existing folder" in said
     folder = tmp_path / "data"
     shutil.copytree(built, folder)
     assert run_here("pretrain", "--data", folder, "--seq-len", 32, "--out", folder, "--devices", 1) == 2
