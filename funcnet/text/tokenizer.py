@@ -14,7 +14,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from funcnet.files import replacing
-from funcnet.text.tokenizer_config import add_tokens, apply_settings, read_settings
+from funcnet.text.tokenizer_config import add_tokens, apply_tokenizer_config, read_tokenizer_config
 from funcnet.text.wordpiece import SPECIAL_TOKENS, bert_tokenizer
 
 __all__ = [
@@ -62,7 +62,7 @@ def load_tokenizer(path: str | Path, *, lower_case: bool | None = None) -> Token
     """
     path = Path(path)
     if path.is_dir():
-        fast, vocab, settings = path / "tokenizer.json", path / "vocab.txt", read_settings(path)
+        fast, vocab, settings = path / "tokenizer.json", path / "vocab.txt", read_tokenizer_config(path)
         if fast.is_file() and (lower_case is None or not vocab.is_file()):
             tokenizer = _load_json(fast, lower_case, settings)
         elif vocab.is_file():
@@ -230,7 +230,7 @@ def _load_json(file: Path, lower_case: bool | None, settings: Mapping[str, objec
             f"load_tokenizer: {file} is no tokenizer; expected the JSON of Hugging Face's tokenizers, got '{error}'."
         ) from error
     _require_special(tokenizer.get_vocab(with_added_tokens=True), f"load_tokenizer: {file}")
-    apply_settings(tokenizer, settings)
+    apply_tokenizer_config(tokenizer, settings)
     if lower_case is not None and is_lower_case(tokenizer) != lower_case:
         does, should = ("keeps capitals", "lower-case") if lower_case else ("lower-cases", "keep capitals")
         raise ValueError(

@@ -35,7 +35,7 @@ from funcnet.tasks.pretraining_data.process_pool import ProcessPool
 from funcnet.tasks.pretraining_data.report import write_report
 from funcnet.tasks.pretraining_data.settings import DataSettings
 from funcnet.tasks.pretraining_data.shard import is_whole, read_shard, write_shard
-from funcnet.tasks.pretraining_data.text_shards import HELD_OUT, DocumentTable, read_documents, write_text_shards
+from funcnet.tasks.pretraining_data.text_shards import HELD_OUT, DocumentTable, read_document_table, write_text_shards
 from funcnet.tasks.pretraining_data.token_shards import missing_tokens, tokenize_documents, write_token_shards
 from funcnet.tasks.pretraining_data.vocabulary import digest_in, given_vocabulary, write_vocabulary
 from funcnet.text import BulkTokenizer, Corpus, load_tokenizer, open_corpus, vocabulary_digest
@@ -68,8 +68,7 @@ def build(
     Raises:
         OSError: a file of the corpus is missing or cannot be read; the folder cannot be written.
         ValueError: the corpus is empty, is not what its names say, or has too few documents; the vocabulary lacks
-            special tokens; a setting is out of range; the folder was built from another corpus or with other settings,
-            which are listed.
+            special tokens; a setting is out of range; the folder was built from something else, which is listed.
 
     Example:
         >>> import tempfile
@@ -83,15 +82,13 @@ def build(
         ([], True)
     """
     settings.check()
-    if processes < 1:
-        raise ValueError(f"data build: --processes; expected at least 1, got {processes}.")
-    folder, text = Path(folder), settings.text
+    folder, text, pool = Path(folder), settings.text, ProcessPool(processes)
     if folder.is_file():
         raise NotADirectoryError(f"data build: --out {folder}; expected a folder, got a file.")
     given = given_vocabulary(text)
     corpus = corpus or open_corpus(text.corpus, documents=text.documents, field=text.field)
     created = not folder.exists()
-    with lock_build(folder, progress), ProcessPool(processes) as pool:
+    with lock_build(folder, progress), pool:
         begun = read_manifest(folder) is not None
         manifest = _manifest(folder, settings, corpus, given, progress)
         state = BuildState(folder, settings, corpus, manifest, pool, progress)
@@ -162,7 +159,7 @@ def _run_stages(build: BuildState) -> None:
             shutil.rmtree(files.work)
             raise
     _return_memory()
-    documents = read_documents(build)
+    documents = read_document_table(build)
     write_vocabulary(build, documents)
     _return_memory()
     held_out = _held_out_text(build, documents) if has_text else []
@@ -195,7 +192,7 @@ def _wanted_text(build: BuildState) -> set[int] | None:
         return None
     wanted = set(missing_tokens(build))
     if wanted or not _has_held_out(build):  # tokens are compared with what is held out
-        documents = read_documents(build)
+        documents = read_document_table(build)
         wanted |= set(documents.shard[documents.role == HELD_OUT].tolist())
     return wanted
 

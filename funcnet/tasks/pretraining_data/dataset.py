@@ -6,7 +6,7 @@ B batch, T sequence, M slots, P passes, N examples of an epoch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -38,6 +38,7 @@ class PretrainingDataset:
         seed: of the masks.
         masks: "of the visit": drawn again in each epoch; "of the pass": the same whenever a pass is repeated, as in
             Google's files.
+        epoch: e.
     """
 
     tokens: Joined
@@ -49,6 +50,7 @@ class PretrainingDataset:
     pad_id: int
     seed: int
     masks: Masks = "of the visit"
+    epoch: int = 0
 
     def __len__(self) -> int:
         """N, the number of examples in every epoch."""
@@ -59,35 +61,23 @@ class PretrainingDataset:
         """P, the number of passes."""
         return len(self.pairs)
 
-    def at_epoch(self, epoch: int) -> _Epoch:
+    def at_epoch(self, epoch: int) -> PretrainingDataset:
         """The dataset of one epoch."""
-        return _Epoch(self, epoch % self.passes if self.masks == "of the pass" else epoch)
+        return replace(self, epoch=epoch % self.passes if self.masks == "of the pass" else epoch)
 
     def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """The batch of the chosen examples in epoch 0.
+        """The batch of the chosen examples.
 
         Args:
             indices: (B,) integers in [0, N).
 
         Returns:
             A batch with Hugging Face's names. `input_ids`, `token_type_ids` (0 up to the first `[SEP]`, 1 up to the
-            second, 0 after), `attention_mask` (1 at tokens, 0 at padding): (B, T) int32. `masked_positions`, `masked_ids` (B, M)
-            int32 and `masked_weights` (B, M) float32: see `Masking`. `next_sentence_label` (B,) int32: 0 if B follows
-            A, 1 if it is random.
+            second, 0 after), `attention_mask` (1 at tokens, 0 at padding): (B, T) int32. `masked_positions`,
+            `masked_ids` (B, M) int32 and `masked_weights` (B, M) float32: see `Masking`. `next_sentence_label` (B,)
+            int32: 0 if B follows A, 1 if it is random.
         """
-        return self.at_epoch(0)[indices]
-
-
-@dataclass(frozen=True)
-class _Epoch:
-    dataset: PretrainingDataset
-    epoch: int
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        pairs = self.dataset.pairs[self.epoch % self.dataset.passes]
+        pairs = self.pairs[self.epoch % self.passes]
         column = {name: values[indices] for name, values in pairs.items()}
         try:
             return self._batch(indices, column)
@@ -98,24 +88,23 @@ class _Epoch:
             ) from error
 
     def _batch(self, indices: NDArray[np.int64], column: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        data = self.dataset
         a_length, b_length = column["a_length"][:, None].astype(np.int64), column["b_length"][:, None].astype(np.int64)
-        place = np.arange(data.seq_len)[None]
+        place = np.arange(self.seq_len)[None]
         b_place = a_length + 2  # where B starts: after [CLS] A [SEP]
         end = b_place + b_length
         in_a = (place >= 1) & (place <= a_length)
         in_b = (place >= b_place) & (place < end)
         source = np.where(in_a, column["a_start"][:, None] + place - 1, 0)  # (B, T)
         source = np.where(in_b, column["b_start"][:, None] + place - b_place, source)
-        ids = np.where(in_a | in_b, data.tokens[source].astype(np.int32), np.int32(data.pad_id))
-        ids = np.where((place == a_length + 1) | (place == end), np.int32(data.sep_id), ids)
-        ids[:, 0] = data.cls_id
-        if ids.max() >= data.masking.vocab_size:
-            raise IndexError(f"the word {ids.max()} of {data.masking.vocab_size}")
+        ids = np.where(in_a | in_b, self.tokens[source].astype(np.int32), np.int32(self.pad_id))
+        ids = np.where((place == a_length + 1) | (place == end), np.int32(self.sep_id), ids)
+        ids[:, 0] = self.cls_id
+        if ids.max() >= self.masking.vocab_size:
+            raise IndexError(f"the word {ids.max()} of {self.masking.vocab_size}")
         if "masked_positions" in column:
             hidden = given_masks(ids, column["masked_positions"], column["masked_shown"])
         else:
-            hidden = data.masking(ids, in_a | in_b, seed=data.seed, epoch=self.epoch, examples=np.asarray(indices))
+            hidden = self.masking(ids, in_a | in_b, seed=self.seed, epoch=self.epoch, examples=np.asarray(indices))
         return {
             "input_ids": hidden.pop("input_ids"),
             "token_type_ids": ((place >= b_place) & (place <= end)).astype(np.int32),

@@ -25,7 +25,7 @@ from funcnet.settings import compose
 from funcnet.tasks.pretraining_data import DataSettings, build, open_data, text_shards
 from funcnet.tasks.pretraining_data.google_examples import export_examples
 from funcnet.tasks.pretraining_data.process_pool import ProcessPool
-from funcnet.tasks.pretraining_data.token_shards import read_tokens
+from funcnet.tasks.pretraining_data.token_shards import read_token_shard
 from funcnet.text import SPECIAL_TOKENS
 from tests.tasks.command import run_here, start, write_corpus
 
@@ -154,7 +154,7 @@ def test_the_same_text_elsewhere_is_the_same_corpus(built, corpus, tmp_path):
 
 def test_shards_hold_every_training_document_once(built, corpus):
     data, told = open_data(built, seq_len=64), json.loads((built / "manifest.json").read_text())
-    shards = [read_tokens(built, shard) for shard in range(told["shards"])]
+    shards = [read_token_shard(built, shard) for shard in range(told["shards"])]
     assert sum(len(shard.documents) - 1 for shard in shards) == data.statistics["train"]["documents"]
     np.testing.assert_array_equal(np.asarray(data.train.tokens), np.concatenate([shard.tokens for shard in shards]))
     report = json.loads((built / "report.json").read_text())

@@ -78,7 +78,7 @@ def test_what_is_refused(built, tmp_path):
     def changed(name, values):
         return [*rows[:2], rows[2] | {name: np.asarray(values, rows[2][name].dtype)}]
 
-    assert "is not there" in refused(None, error=FileNotFoundError)
+    assert "does not exist" in refused(None, error=FileNotFoundError)
     assert "x.tfrecord is empty; expected examples, got none" in refused([])
     assert "record 3 lacks input_mask" in refused([*rows[:2], {"input_ids": rows[0]["input_ids"]}])
     assert "record 3 differs in length from the first; expected {" in refused(changed("input_ids", [1, 2]))
