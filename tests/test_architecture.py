@@ -14,6 +14,7 @@ RANKS = {
     "random": 0,
     "files": 0,
     "table": 0,
+    "settings": 0,
     "functional": 1,
     "text": 1,
     "data": 1,

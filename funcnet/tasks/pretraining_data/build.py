@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from funcnet.tasks.pretraining_data.build_state import BuildState, remove_damaged
 from funcnet.tasks.pretraining_data.held_out import drop_shared_sentences, plain_sentences
 from funcnet.tasks.pretraining_data.manifest import (
+    SILENT,
     Manifest,
     Progress,
     describe_file,
@@ -51,7 +52,7 @@ def build(
     *,
     corpus: Corpus | None = None,
     processes: int = 1,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> list[str]:
     """Build the data of pretraining runs, continue a build that was stopped, or check and repair a complete one.
 
@@ -126,7 +127,7 @@ def require_new_folder(folder: Path, where: str) -> None:
 
 
 def _manifest(
-    folder: Path, settings: DataSettings, corpus: Corpus, given: Tokenizer | None, progress: Progress | None
+    folder: Path, settings: DataSettings, corpus: Corpus, given: Tokenizer | None, progress: Progress
 ) -> Manifest:
     """The manifest of the folder, or a new one; refuses a folder that contains something else."""
     before = read_manifest(folder)
@@ -175,9 +176,9 @@ def _run_stages(build: BuildState) -> None:
         "duplicates_dropped": int((documents.role == 0).sum()),
         "shared_sentences_dropped": dropped,
     }
-    build.report("report", 0, 1)
-    write_report(build.folder, manifest, facts, build.origin("counts"))
-    build.report("report", 1, 1)
+    build.progress("report", 0, 1)
+    write_report(build.folder, manifest, facts, build.manifest.origin("counts"))
+    build.progress("report", 1, 1)
     manifest.files = {path.name: describe_file(path) for path in files.all(manifest)}
     build.save()
     shutil.rmtree(files.work)
@@ -185,7 +186,7 @@ def _run_stages(build: BuildState) -> None:
 
 def _wanted_text(build: BuildState) -> set[int] | None:
     """The shards whose text is needed, because a file that follows from it is not complete; None for all."""
-    manifest, origin = build.manifest, build.origin("documents")
+    manifest, origin = build.manifest, build.manifest.origin("documents")
     if manifest.shards is None or manifest.vocabulary is None or digest_in(build.folder) is None:
         return None
     if not all(is_whole(build.files.shard("documents", shard), origin) for shard in range(manifest.shards)):
@@ -209,7 +210,7 @@ def _return_memory() -> None:
 def _has_held_out(build: BuildState) -> bool:
     """Whether the files of the held-out documents are complete; True if nothing is held out."""
     paths = [build.files.held_out_tokens, *map(build.files.held_out_pairs, build.settings.seq_len)]
-    return not build.settings.text.held_out or all(is_whole(path, build.origin(path.name)) for path in paths)
+    return not build.settings.text.held_out or all(is_whole(path, build.manifest.origin(path.name)) for path in paths)
 
 
 def _held_out_text(build: BuildState, documents: DocumentTable) -> list[list[str]]:
@@ -222,7 +223,7 @@ def _held_out_text(build: BuildState, documents: DocumentTable) -> list[list[str
 
 def _write_held_out(build: BuildState, held_out: list[list[str]], shared: set[int]) -> int:
     """Write tokens and pairs of the held-out documents; returns how many sentences were dropped."""
-    settings, files, origin = build.settings, build.files, build.origin("held-out")
+    settings, files, origin = build.settings, build.files, build.manifest.origin("held-out")
     if not settings.text.held_out:
         return 0
     if _has_held_out(build):

@@ -69,7 +69,7 @@ def write_pair_shards(build: BuildState) -> None:
 
 
 def _tasks(build: BuildState) -> list[_PairTask]:
-    settings, origin, shards = build.settings, build.origin("pairs"), range(build.manifest.shards or 0)
+    settings, origin, shards = build.settings, build.manifest.origin("pairs"), range(build.manifest.shards or 0)
     documents = [read_shard(build.files.shard("sentences", shard))[1]["documents"] for shard in shards]
     tokens = [len(read_shard(build.files.shard("tokens", shard))[0]["token"]) for shard in shards]
     first_token, first_document = (np.cumsum([0, *counts]).tolist() for counts in (tokens, documents))

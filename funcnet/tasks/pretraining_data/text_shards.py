@@ -71,18 +71,18 @@ def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None
 
     def tasks() -> Iterator[tuple[object, ...]]:
         nonlocal count
-        origin, language = build.origin("documents"), build.settings.text.language
+        origin, language = build.manifest.origin("documents"), build.settings.text.language
         for shard, documents in enumerate(_in_shards(build.corpus.documents(note))):
             count = shard + 1
-            build.report("sentences", position, total)
+            build.progress("sentences", position, total)
             if (wanted is None or shard in wanted) and not _has_text(build.folder, shard, origin):
                 # UTF-8 takes half of the memory that a str of many alphabets takes
                 texts = [(document.text.encode(), document.wikitext) for document in documents]
                 documents.clear()
                 yield build.folder, shard, origin, language, texts
 
-    build.pool.run(_write_text, tasks(), done=lambda _: build.report("sentences", position, total))
-    build.report("sentences", total, total)
+    build.pool.run(_write_text, tasks(), done=lambda _: build.progress("sentences", position, total))
+    build.progress("sentences", total, total)
     if not count:
         raise empty_corpus([source.path for source in build.corpus.sources])
     build.manifest.shards = count

@@ -57,7 +57,7 @@ def tokenize_documents(documents: Sequence[Sequence[str]], tokenizer: BulkTokeni
 
 def missing_tokens(build: BuildState) -> list[int]:
     """The shards whose files of tokens are not complete."""
-    origin, shards = build.origin("tokens"), range(build.manifest.shards or 0)
+    origin, shards = build.manifest.origin("tokens"), range(build.manifest.shards or 0)
     kinds = ("tokens", "sentences")
     return [n for n in shards if not all(is_whole(build.files.shard(kind, n), origin) for kind in kinds)]
 
@@ -65,7 +65,7 @@ def missing_tokens(build: BuildState) -> list[int]:
 def write_token_shards(build: BuildState, documents: DocumentTable) -> set[int]:
     """Write the tokens of every shard; returns which held-out sentences training documents contain too, as numbers of
     lines in `held_out_sentences`."""
-    origin, missing, shards = build.origin("tokens"), missing_tokens(build), build.manifest.shards or 0
+    origin, missing, shards = build.manifest.origin("tokens"), missing_tokens(build), build.manifest.shards or 0
     tasks = [(build.folder, shard, origin, documents.role[documents.shard == shard]) for shard in missing]
     build.run("tokens", _write_tokens, tasks, done=shards - len(missing), total=shards)
     facts = (read_shard(build.files.shard("sentences", shard))[1] for shard in range(shards))

@@ -24,7 +24,6 @@ from funcnet.data import Joined, read_examples
 from funcnet.settings import compose
 from funcnet.tasks.pretraining_data import DataSettings, build, open_data, text_shards
 from funcnet.tasks.pretraining_data.google_examples import export_examples
-from funcnet.tasks.pretraining_data.process_pool import ProcessPool
 from funcnet.tasks.pretraining_data.token_shards import read_token_shard
 from funcnet.text import SPECIAL_TOKENS
 from tests.tasks.command import run_here, start, write_corpus
@@ -313,17 +312,6 @@ def test_a_shard_of_another_vocabulary(corpus, tmp_path):
         open_data(tmp_path / "first")
 
 
-def test_a_vocabulary_has_its_own_size(tmp_path, corpus):
-    with pytest.raises(ValueError, match="--vocab-size 300 together with --vocab; expected one of them, got both"):
-        build(tmp_path / "data", settings_of(corpus, vocab=tmp_path / "vocab.txt"))
-
-
-def test_a_language_is_a_code(tmp_path, corpus):
-    assert "--language; expected an ISO 639 code, such as en or de, got 'english'" in refused(
-        tmp_path / "data", settings_of(corpus, language="english")
-    )
-
-
 def test_bad_input_leaves_nothing(tmp_path, corpus):
     one = tmp_path / "one.txt"
     one.write_text("The only document. It has two sentences.")
@@ -434,21 +422,6 @@ def test_damaged_bytes_that_no_size_shows(built, tmp_path):
     lost = dataclasses.replace(data, tokens=Joined([data.tokens.arrays[0]]))
     with pytest.raises(ValueError, match=r"got 'index .* Run the same `funcnet data build` again: it repairs what"):
         lost[np.arange(len(data))]
-
-
-def end_this_process(_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_worker_that_is_killed():
-    with (
-        ProcessPool(2) as workers,
-        pytest.raises(
-            ChildProcessError,
-            match=r"a worker was killed; expected 2 to stay alive, got one less .* fewer --processes need less",
-        ),
-    ):
-        workers.run(end_this_process, [(1,)], done=print)
 
 
 def test_the_command(corpus, tmp_path, capsys):
