@@ -29,8 +29,8 @@ class Range:
         note: what a special value means, for the message: "0: only at the end".
 
     Example:
-        >>> print(Range(1), Range(0, 1, below=True), Range(0, note="0: never"), sep="; ")
-        at least 1; from 0 to below 1; at least 0 (0: never)
+        >>> print(Range(1), Range(0, 1, below=True), Range(0, note="0: never"), Range(0, 2**63 - 1), sep="; ")
+        at least 1; from 0 to below 1; at least 0 (0: never); 0 to 2**63 - 1
     """
 
     low: float
@@ -49,9 +49,18 @@ class Range:
         elif self.above:
             text = f"above {self.low:g} and {'below' if self.below else 'at most'} {self.high:g}"
         else:
-            high = self.high if isinstance(self.high, int) else f"{self.high:g}"
+            high = _bound(self.high)
             text = f"{'from ' if self.below else ''}{self.low:g} to {'below ' if self.below else ''}{high}"
         return f"{text} ({self.note})" if self.note else text
+
+
+def _bound(number: float) -> str:
+    """A bound as a person writes it: 2**63 - 1, not 9223372036854775807."""
+    for minus in (0, 1):
+        power = int(number) + minus
+        if power >= 2**31 and power & (power - 1) == 0:
+            return f"2**{power.bit_length() - 1}{' - 1' * minus}"
+    return f"{number:g}"
 
 
 def flag(name: str) -> str:

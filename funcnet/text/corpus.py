@@ -131,7 +131,7 @@ def open_corpus(
         raise ValueError(f"read_corpus: unknown documents; expected 'auto', 'blank-line' or 'file', got {documents!r}.")
     given = [default_corpus()] if paths is None else [paths] if isinstance(paths, str | Path) else list(paths)
     if not given:
-        raise ValueError("read_corpus: no paths; expected None or at least one file or folder, got an empty list.")
+        raise ValueError("read_corpus: no paths; expected at least one file or folder, got an empty list.")
     found = [_sources_of(Path(path), field) for path in given]
     sources = tuple(source for taken, _ in found for source in taken)
     if not sources:
