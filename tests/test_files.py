@@ -36,9 +36,9 @@ def test_a_file_is_as_it_was_when_the_writer_fails(tmp_path):
 
 
 def test_where_no_file_can_be(tmp_path):
-    with pytest.raises(IsADirectoryError, match=r"predict: --out .*; expected a file, got a folder. Name a file"):
+    with pytest.raises(IsADirectoryError, match=r"predict: --out .*; expected a file, got a folder."):
         require_folder(tmp_path, "predict: --out")
-    with pytest.raises(FileNotFoundError, match=r"a.csv; expected a file in a folder that is there, got none. Make"):
+    with pytest.raises(FileNotFoundError, match=r"a.csv; expected a file in an existing folder. Create"):
         require_folder(tmp_path / "no" / "a.csv", "predict: --out")
     require_folder(tmp_path / "a.csv", "predict: --out")
 

@@ -1,9 +1,8 @@
-"""Anything indexable -> batches of numpy arrays, in an order that (seed, step) alone decides. Knows no text and no
-model.
+"""Datasets -> batches of numpy arrays, in an order that (seed, step) alone determines.
 
-torch users: `DataLoader` and its dataset are where you expect them. What differs is that a dataset is asked for a
-whole batch at once (`dataset[indices]` with an array of indices), so no Python runs per example, and that no loader
-remembers where it is: `batch(step)` is a pure function, so a run resumes from its step number.
+torch users find `DataLoader` and its dataset where they expect them. There are two differences. A dataset is asked for
+a whole batch at once (`dataset[indices]` with an array of indices), so no Python runs for each example. And a loader
+has no position: `batch(step)` is a pure function, so a run resumes from the number of its step.
 """
 
 from funcnet.data.arrow import read_columns, write_columns

@@ -1,7 +1,7 @@
 """Columns of numbers in one Arrow IPC file, read back as memory-mapped numpy arrays.
 
-A column is an array of one or two dimensions, the first of the same length in all columns of a file; two-dimensional
-ones are Arrow's fixed-size lists. Reading takes no memory: pages come from the file when they are touched, and
+A column is an array of one or two dimensions; the first has the same length in all columns of a file. Two-dimensional
+columns are Arrow's fixed-size lists. Reading takes no memory: pages are loaded from the file when they are used, and
 processes share them.
 """
 
@@ -18,21 +18,23 @@ from numpy.typing import NDArray
 
 from funcnet.files import replacing
 
+__all__ = ["read_columns", "write_columns"]
+
 KEY = b"funcnet"
 
 
 def write_columns(
     path: str | Path, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes columns to a file, whole or not at all.
+    """Write columns to a file in one step.
 
     Args:
-        path: the file; its directory must be there.
-        columns: name to array (N,) or (N, K) of integers or floats; booleans are stored as uint8.
-        metadata: anything JSON can say, read back with the columns.
+        path: the file; its directory must exist.
+        columns: name -> array (N,) or (N, K) of integers or floats; booleans are stored as uint8.
+        metadata: JSON values, which are read back with the columns.
 
     Raises:
-        ValueError: the columns differ in length, or have other numbers of dimensions.
+        ValueError: the columns differ in length, or have neither one nor two dimensions.
         OSError: the file cannot be written; nothing of it is left.
 
     Example:
@@ -45,9 +47,7 @@ def write_columns(
     """
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise ValueError(
-            f"write_columns: columns differ in length; expected one length, got {lengths}. Pad or split them."
-        )
+        raise ValueError(f"write_columns: columns differ in length; expected one length, got {lengths}.")
     arrays = {name: _to_arrow(name, np.asarray(column)) for name, column in columns.items()}
     schema = pa.schema(
         {name: array.type for name, array in arrays.items()}, metadata={KEY: json.dumps(dict(metadata or {}))}
@@ -62,25 +62,22 @@ def write_columns(
 
 
 def read_columns(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Opens a file of `write_columns`: (name -> read-only array over the memory-mapped file, metadata).
+    """Open a file of `write_columns`: (name -> read-only array over the memory-mapped file, metadata).
 
     Raises:
-        FileNotFoundError: it is not there.
-        ValueError: it is no such file, or cut short.
+        FileNotFoundError: the file does not exist.
+        ValueError: it is no such file, or is cut short.
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(
-            f"read_columns: {path} is not there; expected an Arrow file, got nothing. Check the path."
-        )
+        raise FileNotFoundError(f"read_columns: {path} does not exist; expected an Arrow file.")
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         columns = {name: _to_numpy(table.column(name)) for name in table.column_names}
         return columns, json.loads((table.schema.metadata or {})[KEY])
     except (pa.ArrowException, KeyError, OSError) as error:
         raise ValueError(
-            f"read_columns: {path} cannot be read; expected an Arrow file of write_columns, got '{error}'. Make it "
-            "again."
+            f"read_columns: {path} cannot be read; expected an Arrow file of write_columns, got '{error}'."
         ) from error
 
 
@@ -92,12 +89,12 @@ def _to_arrow(name: str, column: NDArray[Any]) -> pa.Array:
     if column.ndim == 2:
         return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(column).reshape(-1)), column.shape[1])
     raise ValueError(
-        f"write_columns: column '{name}' has {column.ndim} dimensions; expected 1 or 2, got {column.shape}. Reshape it."
+        f"write_columns: column '{name}' has {column.ndim} dimensions; expected 1 or 2, got {column.shape}."
     )
 
 
 def _to_numpy(column: pa.ChunkedArray) -> NDArray[Any]:
-    """The one chunk, over the mapped file (`combine_chunks` would copy it); an empty column may have none."""
+    """The only chunk, over the mapped file (`combine_chunks` would copy it); an empty column may have none."""
     array = column.chunk(0) if column.num_chunks else pa.array([], column.type)
     if pa.types.is_fixed_size_list(array.type):
         return array.flatten().to_numpy(zero_copy_only=True).reshape(-1, array.type.list_size)

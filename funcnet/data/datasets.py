@@ -1,7 +1,7 @@
-"""What a loader reads from: anything with a length that takes an array of indices.
+"""What a loader reads: anything that has a length and accepts an array of indices.
 
-A dataset may also have `at_epoch(epoch)`, which gives the dataset of one epoch: what is drawn anew at each visit
-(masks, crops, pairs) comes from there, so that it follows from the epoch and not from a counter.
+A dataset may also have `at_epoch(epoch)`, which returns the dataset of one epoch. Everything that is drawn at each
+visit (masks, crops, pairs) comes from it, so that it depends on the epoch and not on a counter.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["ArrayDataset", "Dataset"]
+
 
 @runtime_checkable
 class Dataset(Protocol):
-    """Indexed by an int64 array of shape (B,), it gives a batch: an array, or a dict, list or tuple of arrays of first
-    size B."""
+    """What returns a batch for an int64 array of shape (B,): an array, or a dict, list or tuple of arrays whose first
+    size is B."""
 
     def __len__(self) -> int: ...
 
@@ -24,10 +26,10 @@ class Dataset(Protocol):
 
 
 class ArrayDataset:
-    """Named arrays of one length, as torch's `TensorDataset`, but a batch is a dict.
+    """Named arrays of one length, like torch's `TensorDataset`, with dicts as batches.
 
     Args:
-        columns: name to array of shape (N, ...).
+        columns: name -> array of shape (N, ...).
 
     Raises:
         ValueError: the arrays differ in length.
@@ -41,9 +43,7 @@ class ArrayDataset:
     def __init__(self, columns: Mapping[str, NDArray[Any]]):
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
-            raise ValueError(
-                f"ArrayDataset: arrays differ in length; expected one length, got {lengths}. Cut or pad them."
-            )
+            raise ValueError(f"ArrayDataset: arrays differ in length; expected one length, got {lengths}.")
         self.columns = dict(columns)
 
     def __len__(self) -> int:

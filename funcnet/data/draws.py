@@ -1,9 +1,8 @@
-"""Random numbers that are a function of what they are for: (seed, epoch, example, position), not of what was drawn
-before.
+"""Random numbers that are a function of their purpose (seed, epoch, example, position), not of earlier draws.
 
-A counter goes in, a hash comes out (splitmix64's finaliser), whole arrays at a time. So a draw does not depend on the
-batch an example is in, on the number of processes, or on where a run was resumed; and numpy's streams may change
-without changing a run.
+They are hashes of counters (splitmix64's finaliser), computed for whole arrays. So a draw does not depend on the batch
+of an example, on the number of processes, or on where a run was resumed; and changes of numpy's random streams do not
+change a run.
 """
 
 from __future__ import annotations
@@ -11,8 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-ROUNDS = 6  # of add, multiply, xor-shift in a permutation; tests/data/test_draws.py says what fewer would show
-SMALLEST_BITS = 6  # fewer bits have too few permutations; what lies beyond `size` is walked over
+__all__ = ["draw_bits", "permute", "to_integers", "to_uniform"]
+
+ROUNDS = 6  # of add, multiply, xor-shift in a permutation; tests/data/test_draws.py says what fewer rounds would show
+SMALLEST_BITS = 6  # fewer bits have too few permutations; values beyond `size` are skipped
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -52,7 +53,7 @@ def to_uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def to_integers(bits: NDArray[np.uint64], size: int) -> NDArray[np.int64]:
-    """Bits -> integers in [0, size), size below 2**32; of each value as many as of any other up to one in 2**32 / size.
+    """Bits -> integers in [0, size), size below 2**32; all values are equally frequent up to one part in 2**32 / size.
 
     Example:
         >>> to_integers(np.array([0, 2**63, 2**64 - 1], np.uint64), 10).tolist()
@@ -62,14 +63,14 @@ def to_integers(bits: NDArray[np.uint64], size: int) -> NDArray[np.int64]:
 
 
 def permute(places: ArrayLike, size: int, *, seed: int, epoch: int) -> NDArray[np.int64]:
-    """What stands at some places of a random permutation of `range(size)`, without making the permutation.
+    """The values at some places of a random permutation of `range(size)`, without making the permutation.
 
-    A keyed hash that is one-to-one on the numbers of so many bits, applied again until it lands below `size` (1.5
-    times on average): constant time and memory a place, however large the dataset.
+    A keyed hash, which is one-to-one on the numbers with a given number of bits, is applied until its result is below
+    `size` (1.5 times on average). So time and memory for a place are constant, however large the dataset is.
 
     Args:
         places: integers in [0, size), any shape.
-        size: the length of what is permuted.
+        size: length of the permutation.
         seed, epoch: choose the permutation.
 
     Returns:

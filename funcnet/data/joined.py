@@ -1,4 +1,4 @@
-"""Arrays that lie in several files, indexed as if they were one."""
+"""Arrays from several files, indexed as if they were one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["Joined"]
+
 
 class Joined:
-    """Arrays (N, …) of one type, end to end, without copying them.
+    """Arrays (N, …) of one type, one after the other, without copying them.
 
     Args:
-        arrays: at least one; memory-mapped ones stay on the disk until they are touched.
+        arrays: at least one; memory-mapped arrays stay on the disk until they are used.
 
     Attributes:
         arrays, dtype: as given; their common type.
@@ -31,7 +33,7 @@ class Joined:
         types = sorted({str(array.dtype) for array in arrays})
         if len(types) != 1:
             got = ", ".join(types) or "no array"
-            raise ValueError(f"Joined: the arrays have no one type; expected one, got {got}. Cast them.")
+            raise ValueError(f"Joined: the arrays have several types or there is none; expected one type, got {got}.")
         self.arrays = tuple(arrays)
         self.dtype = arrays[0].dtype
         self._ends = np.cumsum([len(array) for array in arrays])
@@ -40,7 +42,7 @@ class Joined:
         return int(self._ends[-1])
 
     def __getitem__(self, indices: NDArray[np.int64]) -> NDArray[Any]:
-        """The entries at integers in [0, len), of any shape; further dimensions follow."""
+        """The entries at integers in [0, len), of any shape, followed by the other dimensions."""
         if len(self.arrays) == 1:
             return self.arrays[0][indices]
         which = np.searchsorted(self._ends, indices, "right")

@@ -1,5 +1,4 @@
-"""The next batch is made, and put on its device, while a step runs; and the time that a step waited for it is
-measured."""
+"""Batches that are made, and put on their devices, while a step runs; the time that steps wait is measured."""
 
 from __future__ import annotations
 
@@ -10,24 +9,25 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+__all__ = ["Prefetcher"]
+
 Item = TypeVar("Item")
-POLL = 0.1  # seconds; how soon a worker whose queue is full sees that it was closed
+POLL = 0.1  # seconds until a thread with a full queue notices that it was closed
 
 
 class Prefetcher(Generic[Item]):
-    """Iterates over batches that a thread makes ahead.
+    """An iterator over batches that a thread makes ahead.
 
     Args:
-        batches: made in the thread, one after the other.
+        batches: read in the thread, one after the other.
         transfer: called in the thread with each batch, for example `lambda batch: jax.device_put(batch, sharding)`.
-        depth: how many finished batches may wait.
+        depth: largest number of finished batches that wait.
 
     Attributes:
-        waited: seconds the consumer waited, the first batch (which nothing can hide) not counted.
+        waited: seconds that the consumer waited, without the first batch, for which it must wait.
 
     Raises:
-        Whatever `batches` or `transfer` raised, at the batch where it happened; after it, and after `close`, there are
-        no more.
+        Whatever `batches` or `transfer` raised, at that batch. After it, and after `close`, there are no more batches.
 
     Example:
         >>> with Prefetcher(iter(range(3)), transfer=lambda x: x * 10) as ahead:
@@ -37,13 +37,13 @@ class Prefetcher(Generic[Item]):
 
     def __init__(self, batches: Iterable[Any], *, transfer: Callable[[Any], Item] | None = None, depth: int = 2):
         if depth < 1:
-            raise ValueError(f"Prefetcher: depth is too small; expected at least 1, got {depth}. Raise it.")
+            raise ValueError(f"Prefetcher: depth is too small; expected at least 1, got {depth}.")
         self._queue: queue.Queue[tuple[str, Any]] = queue.Queue(depth)
         self._stop = threading.Event()
         self._ended = False
         self._begun = False
         self.waited = 0.0
-        # The thread knows the queue and not this object, so a forgotten Prefetcher is collected, and that stops its
+        # The thread refers to the queue and not to this object, so an unused Prefetcher is collected, which stops the
         # thread.
         self._thread = threading.Thread(
             target=_work, args=(batches, transfer, self._queue, self._stop), name="funcnet-prefetch", daemon=True
@@ -71,15 +71,15 @@ class Prefetcher(Generic[Item]):
         raise StopIteration
 
     def close(self) -> None:
-        """Ends the thread; what it had made ahead is dropped. Safe to call again.
+        """End the thread and drop the batches that it made ahead. Calling it again has no effect.
 
-        Waits until the thread has ended, but for no more than a second: a batch in the making may take its time, and
-        the thread ends by itself after it.
+        It waits until the thread has ended, for at most a second: if a batch takes longer, the thread ends by itself
+        after it.
         """
         self._ended = True
         self._stop.set()
         patience = time.monotonic() + 1
-        while self._thread.is_alive() and time.monotonic() < patience:  # it may be putting: make room
+        while self._thread.is_alive() and time.monotonic() < patience:  # it may be waiting for room in the queue
             _drain(self._queue)
             self._thread.join(POLL / 10)
         _drain(self._queue)
@@ -102,10 +102,10 @@ def _work(
             if stop.is_set() or not _put(ready, ("batch", batch if transfer is None else transfer(batch)), stop):
                 return
         _put(ready, ("end", None), stop)
-    except BaseException as error:  # also SystemExit: the consumer must not wait for ever
+    except BaseException as error:  # also SystemExit: otherwise the consumer would wait without end
         _put(ready, ("error", error), stop)
     finally:
-        if hasattr(batches, "close"):  # a generator: end it here and now, not when it is collected
+        if hasattr(batches, "close"):  # a generator ends now, not when it is collected
             batches.close()
 
 

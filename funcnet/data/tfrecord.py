@@ -1,8 +1,8 @@
 """TFRecord files of tf.train.Example, without TensorFlow: numbers in, numbers out.
 
-A record is its length (8 bytes), a checksum of that, the message and a checksum of it. The message is protobuf:
-`Example { Features { map<string, Feature> } }`, a Feature being a list of int64 or of floats (or of bytes, which are
-left out here).
+A record is its length (8 bytes), a checksum of the length, a message, and a checksum of the message. The message is
+protobuf: `Example { Features { map<string, Feature> } }`, where a Feature is a list of int64 or of floats (or of bytes,
+which are ignored here).
 """
 
 from __future__ import annotations
@@ -18,17 +18,22 @@ from numpy.typing import NDArray
 
 from funcnet.files import replacing
 
+__all__ = ["read_examples", "write_examples"]
+
 FLOATS, INTEGERS = 2, 3  # fields of a Feature
-VARINT, LENGTH_DELIMITED, FIXED = 0, 2, {1: 8, 5: 4}  # protobuf's wire types: numbers; strings and lists; so many bytes
-LONGEST = 1 << 31  # bytes of a record; what claims to be longer is damaged
+VARINT, LENGTH_DELIMITED, FIXED = 0, 2, {1: 8, 5: 4}  # protobuf's wire types; number of bytes
+LONGEST = 1 << 31  # bytes; a record with a greater length is damaged
 
 
 def write_examples(path: str | Path, rows: Iterable[Mapping[str, NDArray[Any]]]) -> int:
-    """Writes examples to a TFRecord file, whole or not at all; returns how many.
+    """Write examples to a TFRecord file in one step.
 
     Args:
         path: the file.
-        rows: of each example its features, arrays of one dimension: integers >= 0 become int64, floats float32.
+        rows: the features of each example, arrays of one dimension: integers >= 0 become int64, floats float32.
+
+    Returns:
+        How many examples there are.
 
     Raises:
         OSError: the file cannot be written.
@@ -57,12 +62,12 @@ def read_examples(path: str | Path) -> Iterator[dict[str, NDArray[Any]]]:
     """The examples of a TFRecord file, one after the other: int64 and float32 arrays.
 
     Raises:
-        FileNotFoundError: it is not there.
+        FileNotFoundError: the file does not exist.
         ValueError: a record is cut short, damaged, or no example; the message has the file and the record's number.
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"read_examples: {path} is not there; expected a TFRecord file. Check the path.")
+        raise FileNotFoundError(f"read_examples: {path} does not exist; expected a TFRecord file.")
     with path.open("rb") as file:
         number = 0
         while True:
@@ -74,8 +79,7 @@ def read_examples(path: str | Path) -> Iterator[dict[str, NDArray[Any]]]:
                 row = _features(data)
             except (ValueError, IndexError, UnicodeDecodeError) as error:
                 raise ValueError(
-                    f"read_examples: {path}, record {number} is damaged; expected a tf.train.Example, got "
-                    f"'{error}'. Fetch or make the file again."
+                    f"read_examples: {path}, record {number} is damaged; expected a tf.train.Example, got '{error}'."
                 ) from error
             yield row
 
@@ -101,7 +105,7 @@ def _record(file: IO[bytes]) -> bytes | None:
 
 
 def _checksum(data: bytes) -> bytes:
-    """CRC-32C, turned and shifted as TFRecord has it."""
+    """CRC-32C, rotated and shifted as in TFRecord."""
     crc = google_crc32c.value(data)
     return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
 
@@ -114,7 +118,7 @@ def _example(row: Mapping[str, NDArray[Any]]) -> bytes:
     for name, values in row.items():
         if np.issubdtype(values.dtype, np.integer):
             if values.size and values.min() < 0:
-                raise ValueError(f"write_examples: {name!r} has negative integers; expected 0 or more. Add to them.")
+                raise ValueError(f"write_examples: {name!r} has negative integers; expected 0 or more.")
             feature = _field(INTEGERS, _field(1, _varints(values)))
         else:
             feature = _field(FLOATS, _field(1, values.astype("<f4").tobytes()))
@@ -127,7 +131,7 @@ def _field(number: int, data: bytes) -> bytes:
 
 
 def _varints(values: NDArray[Any]) -> bytes:
-    """Seven bits a byte, the lowest first; the top bit says that more follow."""
+    """Seven bits in a byte, the lowest first; the top bit means that more follow."""
     values = values.astype(np.uint64)
     most = max(1, -(-int(values.max()).bit_length() // 7)) if values.size else 1
     groups = values[:, None] >> (np.arange(most, dtype=np.uint64) * np.uint64(7))  # (N, most)
@@ -151,13 +155,13 @@ def _features(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _list(data: bytes, kind: int) -> NDArray[Any]:
-    """A packed list, or what writers of old did: a field for each number."""
+    """A packed list, or the older form with a field for each number."""
     packed = b"".join(part for _, part in _fields(data))
     return np.frombuffer(packed, "<f4").astype(np.float32) if kind == FLOATS else _from_varints(packed)
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(number, bytes) of every field of a message; of a lone number its own bytes."""
+    """(number, bytes) of every field of a message; a number that is not in a list has its own bytes."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

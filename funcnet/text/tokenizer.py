@@ -14,7 +14,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from funcnet.files import replacing
-from funcnet.text.tokenizer_config import add_tokens, apply_settings, read_settings
+from funcnet.text.tokenizer_config import add_tokens, apply_tokenizer_config, read_tokenizer_config
 from funcnet.text.wordpiece import SPECIAL_TOKENS, bert_tokenizer
 
 __all__ = [
@@ -62,7 +62,7 @@ def load_tokenizer(path: str | Path, *, lower_case: bool | None = None) -> Token
     """
     path = Path(path)
     if path.is_dir():
-        fast, vocab, settings = path / "tokenizer.json", path / "vocab.txt", read_settings(path)
+        fast, vocab, settings = path / "tokenizer.json", path / "vocab.txt", read_tokenizer_config(path)
         if fast.is_file() and (lower_case is None or not vocab.is_file()):
             tokenizer = _load_json(fast, lower_case, settings)
         elif vocab.is_file():
@@ -90,6 +90,7 @@ def save_tokenizer(tokenizer: Tokenizer, directory: str | Path, *, max_length: i
         OSError: the directory cannot be written.
 
     Example:
+        >>> from funcnet.text import train_wordpiece
         >>> import tempfile
         >>> tokenizer = train_wordpiece(["low lower lowest"] * 3, vocab_size=20)
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -122,6 +123,7 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     """The tokens in the order of their ids.
 
     Example:
+        >>> from funcnet.text import train_wordpiece
         >>> vocabulary(train_wordpiece(["aa ab"] * 2, vocab_size=9))[:7]
         ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a', 'b']
     """
@@ -133,6 +135,7 @@ def vocabulary_digest(tokenizer: Tokenizer) -> str:
     """SHA-256 of the tokens and of whether capitals are kept: a run or a build that continues must find the same.
 
     Example:
+        >>> from funcnet.text import train_wordpiece
         >>> vocabulary_digest(train_wordpiece(["aa ab"] * 2, vocab_size=9))[:8]
         '873afaff'
     """
@@ -148,6 +151,7 @@ def truncating(tokenizer: Tokenizer, length: int) -> Tokenizer:
         length: largest number of tokens, special ones included.
 
     Example:
+        >>> from funcnet.text import train_wordpiece
         >>> cutting = truncating(train_wordpiece(["low lower lowest"] * 3, vocab_size=24), 4)
         >>> cutting.encode("low low low").tokens
         ['[CLS]', 'low', 'low', '[SEP]']
@@ -165,6 +169,7 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
         ValueError: one is missing.
 
     Example:
+        >>> from funcnet.text import train_wordpiece
         >>> special_ids(train_wordpiece(["aa ab"] * 2, vocab_size=9))
         {'[PAD]': 0, '[UNK]': 1, '[CLS]': 2, '[SEP]': 3, '[MASK]': 4}
     """
@@ -188,6 +193,7 @@ def require_fit(tokenizer: Tokenizer, rows: int, *, where: str) -> None:
         UserWarning: the vocabulary is smaller than padding explains.
 
     Example:
+        >>> from funcnet.text import train_wordpiece
         >>> require_fit(train_wordpiece(["aa ab"] * 2, vocab_size=9), 16, where="here")
     """
     ids = tokenizer.get_vocab(with_added_tokens=True)
@@ -209,6 +215,7 @@ def is_lower_case(tokenizer: Tokenizer) -> bool:
     """Whether the tokenizer lower-cases text.
 
     Example:
+        >>> from funcnet.text import train_wordpiece
         >>> is_lower_case(train_wordpiece(["aa ab"] * 2, vocab_size=9, lower_case=False))
         False
     """
@@ -223,7 +230,7 @@ def _load_json(file: Path, lower_case: bool | None, settings: Mapping[str, objec
             f"load_tokenizer: {file} is no tokenizer; expected the JSON of Hugging Face's tokenizers, got '{error}'."
         ) from error
     _require_special(tokenizer.get_vocab(with_added_tokens=True), f"load_tokenizer: {file}")
-    apply_settings(tokenizer, settings)
+    apply_tokenizer_config(tokenizer, settings)
     if lower_case is not None and is_lower_case(tokenizer) != lower_case:
         does, should = ("keeps capitals", "lower-case") if lower_case else ("lower-cases", "keep capitals")
         raise ValueError(

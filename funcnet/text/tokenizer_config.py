@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Tokenizer, normalizers
 
 from funcnet.files import parse_json
 
-__all__ = ["add_tokens", "apply_settings", "read_settings"]
+__all__ = ["add_tokens", "apply_tokenizer_config", "read_tokenizer_config"]
 
 GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that use tokenizer.json as it is
 SPECIAL = ("unk", "sep", "pad", "cls", "mask")
@@ -26,7 +26,7 @@ NORMALIZER = {  # field of the normaliser -> name of the setting
 }
 
 
-def read_settings(directory: Path) -> dict[str, object]:
+def read_tokenizer_config(directory: Path) -> dict[str, object]:
     """The settings of `tokenizer_config.json`, completed by those of older files; {} without any.
 
     Args:
@@ -39,7 +39,7 @@ def read_settings(directory: Path) -> dict[str, object]:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(folder, "tokenizer_config.json").write_text('{"do_lower_case": false}')
-        ...     read_settings(Path(folder))["do_lower_case"]
+        ...     read_tokenizer_config(Path(folder))["do_lower_case"]
         False
 
     Reference: `transformers.PreTrainedTokenizerBase.from_pretrained`
@@ -58,17 +58,17 @@ def read_settings(directory: Path) -> dict[str, object]:
     return settings
 
 
-def apply_settings(tokenizer: Tokenizer, settings: Mapping[str, object]) -> None:
+def apply_tokenizer_config(tokenizer: Tokenizer, settings: Mapping[str, object]) -> None:
     """Change the normaliser of a `tokenizer.json` as the settings say; what they do not mention stays.
 
     Args:
         tokenizer: changed in place, if its normaliser is BERT's.
-        settings: as `read_settings` returns them. Those of a generic class (`GENERIC`) change nothing.
+        settings: as `read_tokenizer_config` returns them. Those of a generic class (`GENERIC`) change nothing.
 
     Example:
         >>> from funcnet.text import train_wordpiece
         >>> tokenizer = train_wordpiece(["aa ab"] * 2, vocab_size=9)
-        >>> apply_settings(tokenizer, {"do_lower_case": False})
+        >>> apply_tokenizer_config(tokenizer, {"do_lower_case": False})
         >>> tokenizer.normalizer.normalize_str("Ab")
         'Ab'
 
@@ -90,7 +90,7 @@ def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str)
 
     Args:
         tokenizer: changed in place.
-        settings: as `read_settings` returns them.
+        settings: as `read_tokenizer_config` returns them.
         where: the directory, for the message.
 
     Raises:

@@ -26,7 +26,7 @@ from funcnet import table  # noqa: E402
 from funcnet.settings import compose  # noqa: E402
 from funcnet.tasks.pretraining_data import DataSettings, build, open_data  # noqa: E402
 from funcnet.tasks.pretraining_data.masking import word_pieces  # noqa: E402
-from funcnet.tasks.pretraining_data.token_shards import read_tokens  # noqa: E402
+from funcnet.tasks.pretraining_data.token_shards import read_token_shard  # noqa: E402
 from tests.tasks.pretraining_data.google_instances import google_masks, google_pairs  # noqa: E402
 
 ROWS = 4000  # whose masks are looked at
@@ -57,7 +57,7 @@ def main() -> None:
 
 def sizes_of(folder: Path, shard: int) -> list[list[int]]:
     """The lengths of the sentences of a shard's documents."""
-    found = read_tokens(folder, shard)
+    found = read_token_shard(folder, shard)
     sizes, bounds = np.diff(found.sentences), found.documents.tolist()
     return [sizes[a:b].tolist() for a, b in itertools.pairwise(bounds) if b > a]
 

@@ -39,7 +39,7 @@ def test_errors_name_the_file_and_leave_nothing(tmp_path):
     with pytest.raises(OSError):
         write_columns(tmp_path / "nowhere" / "x.arrow", {"a": np.zeros(2)})
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(FileNotFoundError, match=r"x\.arrow is not there"):
+    with pytest.raises(FileNotFoundError, match=r"x\.arrow does not exist"):
         read_columns(tmp_path / "x.arrow")
 
 

@@ -76,7 +76,7 @@ def test_damage_is_named_by_record(tmp_path):
     length = len(message).to_bytes(8, "little")
     nameless = length + tfrecord._checksum(length) + message + tfrecord._checksum(message)
     assert "record 1 is damaged; expected a tf.train.Example, got 'a feature without a name'" in refused(nameless)
-    with pytest.raises(FileNotFoundError, match=r"no\.tfrecord is not there; expected a TFRecord file"):
+    with pytest.raises(FileNotFoundError, match=r"no\.tfrecord does not exist; expected a TFRecord file"):
         list(read_examples(tmp_path / "no.tfrecord"))
     with pytest.raises(ValueError, match="'ids' has negative integers; expected 0 or more"):
         write_examples(file, [{"ids": np.array([-1])}])

@@ -282,7 +282,7 @@ def test_a_line_that_is_not_utf8_is_named(folder, tmp_path):
         ({"files": ["no.txt"]}, r"no.txt is no file; expected one, got nothing"),
         ({"files": ["."]}, r"is no file; expected one, got a folder"),
         ({"files": ["empty.txt"]}, r"empty.txt: no line; expected at least one"),
-        ({"out": "none/a.npy"}, r"features: --out .*none/a.npy; expected a file in a folder that is there"),
+        ({"out": "none/a.npy"}, r"features: --out .*none/a.npy; expected a file in an existing folder"),
         ({"layers": (-1, 0, -1)}, r"features: --layers; expected each once, got -1 0 -1"),
         ({"batch_tokens": 0}, r"features: --batch-tokens; expected at least 1, got 0"),
     ],

@@ -444,7 +444,7 @@ def test_a_directory_that_was_not_fine_tuned(model, tmp_path, capsys):
         (["--batch-size", "0"], "predict: --batch-size; expected at least 1, got 0"),
         (
             ["--out", "none/a.csv"],
-            "--out none/a.csv; expected a file in a folder that is there, got none. Make none first",
+            "--out none/a.csv; expected a file in an existing folder. Create none first",
         ),
         (["--out", "."], "--out .; expected a file, got a folder"),
         (["--null-threshold", "0"], "predict: --null-threshold; expected a model that answers questions, got one of"),

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from funcnet.text import default_corpus, open_corpus, read_corpus, readers, split_paragraphs, split_sentences
+from funcnet.text import (
+    compressed,
+    default_corpus,
+    open_corpus,
+    read_corpus,
+    readers,
+    split_paragraphs,
+    split_sentences,
+)
 from funcnet.text.sentences import BLANK_LINE
 
 
@@ -101,7 +109,7 @@ def test_links_are_followed_and_not_in_circles(tmp_path):
     (tmp_path / "corpus" / "self").symlink_to(tmp_path / "corpus" / "self")
     assert read_corpus(tmp_path / "corpus", documents="file") == ["A.", "C."]
     (tmp_path / "far" / "dead.txt").symlink_to(tmp_path / "nowhere.txt")
-    with pytest.raises(FileNotFoundError, match=r"dead\.txt is a link to nothing; expected a file of text, got none"):
+    with pytest.raises(FileNotFoundError, match=r"dead\.txt is a broken link; expected a file of text"):
         read_corpus(tmp_path / "corpus")
 
 
@@ -146,7 +154,7 @@ def test_utf16_is_told_from_latin1(tmp_path):
 
 
 def test_nothing_there_and_nothing_in_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"read_corpus: .*nowhere is not there; expected a file or a folder"):
+    with pytest.raises(FileNotFoundError, match=r"read_corpus: .*nowhere does not exist; expected a file or a folder"):
         read_corpus(tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"the corpus is empty; expected text, got 0 file\(s\)"):
         read_corpus(tmp_path)
@@ -186,7 +194,7 @@ def test_files_of_unknown_names_beside_known_ones_are_counted_and_named_once(tmp
     assert [str(one.message) for one in told] == [
         "read_corpus: left out 7 file(s) whose names end in none of .txt, .json, .jsonl, .ndjson, .parquet, .arrow, "
         ".xml, or .json without 'text' in the first line: sub/a.md, sub/b.md, sub/c.md, sub/d.md, sub/e.md and "
-        "2 more. Rename those that hold text."
+        "2 more. Rename those that contain text."
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -204,7 +212,7 @@ def test_json_about_the_texts_is_left_out_and_told(tmp_path, name):
     ):
         assert read_corpus(tmp_path) == ["A text."]
     (tmp_path / name).unlink()
-    with pytest.raises(ValueError, match=r"index\.json, line 1: no JSON object; .* or leave the file out"):
+    with pytest.raises(ValueError, match=r"index\.json, line 1: no JSON object; .* or omit the file"):
         read_corpus(tmp_path)
 
 
@@ -214,7 +222,7 @@ def test_unreadable_files_are_named(tmp_path, monkeypatch):
     def refuse(*arguments):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(readers, "_Counted", refuse)  # root may read everything
+    monkeypatch.setattr(compressed, "_Counted", refuse)  # root may read everything
     with pytest.raises(PermissionError, match=r"locked\.txt cannot be read; expected readable text, got 'Permission"):
         read_corpus(tmp_path)
 

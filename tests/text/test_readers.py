@@ -36,7 +36,7 @@ def test_json_lines_and_text_plain_and_compressed(tmp_path, suffix, opener):
     if suffix:
         file.write_bytes(file.read_bytes()[:-8])
         said = refused(file, field="body")
-        assert "rows.jsonl" in said and f"cannot be decompressed; expected a whole {suffix[1:]} file" in said
+        assert "rows.jsonl" in said and f"cannot be decompressed; expected a complete {suffix[1:]} file" in said
         file.write_bytes(b"no such thing as that at all")
         assert "cannot be decompressed" in refused(file, field="body")
 
@@ -54,7 +54,7 @@ def test_bad_json_lines_are_named_by_line(tmp_path):
         file
     )
     file.write_text('["a"]\n')
-    assert "line 1: no JSON object; expected one a line, got list. Write each object on one line" in refused(file)
+    assert "line 1: no JSON object; expected one a line, got list. Write each object on its own line" in refused(file)
     file.write_text("{}")
     assert "line 1 has no field 'text'; expected an object with the text there, got the fields (none). " in refused(
         file
@@ -72,7 +72,7 @@ def test_a_json_line_that_is_too_long_is_named_and_not_cut(tmp_path, monkeypatch
     file = tmp_path / "rows.jsonl"
     file.write_text('{"text": "a"}\n' + json.dumps({"text": "x" * length}) + "\n")
     said = refused(file)
-    assert "rows.jsonl, line 2 is too long; expected an object a line, of 800 characters at most, got more. " in said
+    assert "rows.jsonl, line 2 is too long; expected one object a line, of at most 800 characters, got more. " in said
     file.write_text(json.dumps({"text": "x" * 700}) + "\n" + json.dumps({"text": "y" * 788}))
     assert list(map(len, read_corpus(file))) == [700, 788]
 
@@ -85,7 +85,7 @@ def test_json_is_json_lines(tmp_path):
     assert read_corpus(tmp_path) == read_corpus(tmp_path / "c4-train.00000.json.gz") == ["First.", "Second."]
     (tmp_path / "prose.txt").write_text("Third.")
     file = tmp_path / "list.json"
-    advice = "Write each object on one line, without a list around them, or leave the file out."
+    advice = "Write each object on its own line, without a list around them, or omit the file."
     file.write_text(json.dumps(rows))
     assert (said := refused(file)).endswith(advice) and "list.json, line 1: no JSON object; expected one a" in said
     file.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
@@ -96,7 +96,7 @@ def test_json_is_json_lines(tmp_path):
     assert "list.json, line 1 has no field 'text'; expected an object with the text there, got the fields 'v" in (
         said := refused(file)
     )
-    assert said.endswith("Name the field: --field NAME, or leave the file out.")
+    assert said.endswith("Name the field with --field NAME, or omit the file.")
 
 
 def test_what_datasets_writes_beside_its_tables_is_no_text(tmp_path):
@@ -119,7 +119,7 @@ def test_parquet(tmp_path):
     )
     assert "row 1: 'id' is no text; expected a string, got int" in refused(file, field="id")
     file.write_bytes(file.read_bytes()[:-30])
-    assert "rows.parquet cannot be read; expected a whole Parquet file" in refused(file)
+    assert "rows.parquet cannot be read; expected a complete Parquet file" in refused(file)
 
 
 def save_to_disk(folder, table, shards=2):
@@ -152,9 +152,11 @@ def test_a_saved_dataset(tmp_path):
     lost = tmp_path / "many" / "test" / "data-00000-of-00001.arrow"
     whole = lost.read_bytes()
     lost.write_bytes(whole.replace(b"One.", b"On\xff."))
-    assert "data-00000-of-00001.arrow cannot be read; expected a whole Arrow file, got ''utf-8' codec" in refused(lost)
+    assert "data-00000-of-00001.arrow cannot be read; expected a complete Arrow file, got ''utf-8' codec" in refused(
+        lost
+    )
     lost.unlink()
-    assert "test is no whole dataset; expected the files that its state.json names, got no data-0" in refused(
+    assert "test is no complete dataset; expected the files that its state.json names, got no data-0" in refused(
         lost.parent
     )
     arrow = tmp_path / "many" / "train" / "data-00000-of-00002.arrow"
@@ -163,7 +165,7 @@ def test_a_saved_dataset(tmp_path):
     assert read_corpus(tmp_path / "file.arrow") == KEPT
     assert "has no column 'body'" in refused(arrow, field="body")
     arrow.write_bytes(arrow.read_bytes()[:200])
-    assert "data-00000-of-00002.arrow cannot be read; expected a whole Arrow file" in refused(arrow)
+    assert "data-00000-of-00002.arrow cannot be read; expected a complete Arrow file" in refused(arrow)
 
 
 # ------------------------------------------------------------------------------------------------------ Wikipedia
@@ -196,9 +198,9 @@ def test_a_wikipedia_dump(tmp_path):
         "Bob is short.",
     ]
     (tmp_path / "cut.xml").write_text(DUMP[:-60])
-    assert "cut.xml is no whole XML; expected a dump of pages-articles" in refused(tmp_path / "cut.xml")
+    assert "cut.xml is no complete XML; expected a dump of pages-articles" in refused(tmp_path / "cut.xml")
     file.write_bytes(file.read_bytes()[:-20])
-    assert "cannot be decompressed; expected a whole bz2 file" in refused(file)
+    assert "cannot be decompressed; expected a complete bz2 file" in refused(file)
 
 
 @pytest.mark.parametrize(

@@ -123,21 +123,21 @@ def test_an_additional_special_token_without_an_id_is_refused(directory):
 @pytest.mark.parametrize("told", [["[NEW]"], {"x": {"content": "[NEW]"}}, {"99": "[NEW]"}])
 def test_added_tokens_that_cannot_be(directory, told):
     tell(directory, added_tokens_decoder=told)
-    with pytest.raises(ValueError, match=r"tokens are not as they should be; expected ids and tokens, got [{\[]"):
+    with pytest.raises(ValueError, match=r"tokens have the wrong form; expected ids and tokens, got [{\[]"):
         load_tokenizer(directory)
 
 
 @pytest.mark.parametrize("index", [[40], {}, None, True, 1.5, "x"])
 def test_an_added_token_without_a_number(directory, index):
     (directory / "added_tokens.json").write_text(json.dumps({"[NEW]": index}))
-    with pytest.raises(ValueError, match=r"tokens are not as they should be; expected ids and tokens, got "):
+    with pytest.raises(ValueError, match=r"tokens have the wrong form; expected ids and tokens, got "):
         load_tokenizer(directory)
 
 
 def test_two_added_tokens_of_one_id(directory):
     size = load_tokenizer(directory).get_vocab_size()
     (directory / "added_tokens.json").write_text(json.dumps({"[NEW]": size, "CATS": size}))
-    said = rf"added_tokens\.json has two tokens of one id; expected an id for each, got {size} again for 'CATS'\. Put"
+    said = rf"added_tokens\.json has two tokens with the same id; expected an id for each, got {size} again for 'CATS'"
     with pytest.raises(ValueError, match=said):
         load_tokenizer(directory)
 

@@ -80,7 +80,7 @@ def test_a_padded_word_table_is_taken_without_a_word(rows):
 def test_a_vocabulary_much_smaller_than_the_word_table_is_told():
     tokenizer = train_wordpiece(["aa ab"] * 2, vocab_size=9)
     said = (
-        r"^here: the vocabulary has 9 tokens and the model's word table 1,137 rows, more than padding explains\. Look "
+        r"^here: the vocabulary has 9 tokens and the model's word table 1,137 rows, more than padding explains\. Check "
     )
     with pytest.warns(UserWarning, match=said):
         require_fit(tokenizer, 1137, where="here")
@@ -139,7 +139,7 @@ def test_casing_of_a_bare_vocabulary_is_seen_from_its_tokens(tmp_path):
 def test_a_tokenizer_that_does_otherwise_than_asked_is_refused(tmp_path, lower_case):
     save_tokenizer(train_wordpiece(["Low low"] * 2, 30, lower_case=lower_case), tmp_path)
     does = "lower-cases; expected it to keep capitals" if lower_case else "keeps capitals; expected it to lower-case"
-    with pytest.raises(ValueError, match=rf"tokenizer\.json {does}, got its own setting. Name a vocabulary"):
+    with pytest.raises(ValueError, match=rf"tokenizer\.json {does}, got its own setting. Give a vocabulary"):
         load_tokenizer(tmp_path / "tokenizer.json", lower_case=not lower_case)
     assert is_lower_case(load_tokenizer(tmp_path, lower_case=not lower_case)) is not lower_case  # by vocab.txt
     (tmp_path / "vocab.txt").unlink()
@@ -160,7 +160,7 @@ def test_errors(tmp_path):
         train_wordpiece(["a b c"], 6)
     with pytest.raises(ValueError, match="train_wordpiece: the documents are empty"):
         train_wordpiece([" "], 100)
-    with pytest.raises(FileNotFoundError, match=r"nowhere is not there"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere does not exist"):
         load_tokenizer(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match=r"no vocabulary in .*; expected vocab\.txt or tokenizer\.json"):
         load_tokenizer(tmp_path)
@@ -169,7 +169,7 @@ def test_errors(tmp_path):
     with pytest.raises(ValueError, match=r"lacks special tokens; .* got none of \[CLS\] \[SEP\] \[MASK\]\. Add them"):
         load_tokenizer(vocab)
     vocab.write_text("\n".join([*SPECIAL_TOKENS, "word", "other", "word"]))
-    with pytest.raises(ValueError, match=r"holds 'word' twice; .* on lines 6 and 8"):
+    with pytest.raises(ValueError, match=r"contains 'word' twice; .* on lines 6 and 8"):
         load_tokenizer(tmp_path)
     vocab.write_bytes(b"[PAD]\n\xff")
     with pytest.raises(ValueError, match=r"vocab\.txt is not UTF-8; .* got byte 0xff at byte 6"):

@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from funcnet.tasks.pretraining_data.build_state import BuildState, remove_damaged
 from funcnet.tasks.pretraining_data.held_out import drop_shared_sentences, plain_sentences
 from funcnet.tasks.pretraining_data.manifest import (
+    SILENT,
     Manifest,
     Progress,
     describe_file,
@@ -35,7 +36,7 @@ from funcnet.tasks.pretraining_data.process_pool import ProcessPool
 from funcnet.tasks.pretraining_data.report import write_report
 from funcnet.tasks.pretraining_data.settings import DataSettings
 from funcnet.tasks.pretraining_data.shard import is_whole, read_shard, write_shard
-from funcnet.tasks.pretraining_data.text_shards import HELD_OUT, DocumentTable, read_documents, write_text_shards
+from funcnet.tasks.pretraining_data.text_shards import HELD_OUT, DocumentTable, read_document_table, write_text_shards
 from funcnet.tasks.pretraining_data.token_shards import missing_tokens, tokenize_documents, write_token_shards
 from funcnet.tasks.pretraining_data.vocabulary import digest_in, given_vocabulary, write_vocabulary
 from funcnet.text import BulkTokenizer, Corpus, load_tokenizer, open_corpus, vocabulary_digest
@@ -51,7 +52,7 @@ def build(
     *,
     corpus: Corpus | None = None,
     processes: int = 1,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> list[str]:
     """Build the data of pretraining runs, continue a build that was stopped, or check and repair a complete one.
 
@@ -68,8 +69,7 @@ def build(
     Raises:
         OSError: a file of the corpus is missing or cannot be read; the folder cannot be written.
         ValueError: the corpus is empty, is not what its names say, or has too few documents; the vocabulary lacks
-            special tokens; a setting is out of range; the folder was built from another corpus or with other settings,
-            which are listed.
+            special tokens; a setting is out of range; the folder was built from something else, which is listed.
 
     Example:
         >>> import tempfile
@@ -83,15 +83,13 @@ def build(
         ([], True)
     """
     settings.check()
-    if processes < 1:
-        raise ValueError(f"data build: --processes; expected at least 1, got {processes}.")
-    folder, text = Path(folder), settings.text
+    folder, text, pool = Path(folder), settings.text, ProcessPool(processes)
     if folder.is_file():
         raise NotADirectoryError(f"data build: --out {folder}; expected a folder, got a file.")
     given = given_vocabulary(text)
     corpus = corpus or open_corpus(text.corpus, documents=text.documents, field=text.field)
     created = not folder.exists()
-    with lock_build(folder, progress), ProcessPool(processes) as pool:
+    with lock_build(folder, progress), pool:
         begun = read_manifest(folder) is not None
         manifest = _manifest(folder, settings, corpus, given, progress)
         state = BuildState(folder, settings, corpus, manifest, pool, progress)
@@ -129,7 +127,7 @@ def require_new_folder(folder: Path, where: str) -> None:
 
 
 def _manifest(
-    folder: Path, settings: DataSettings, corpus: Corpus, given: Tokenizer | None, progress: Progress | None
+    folder: Path, settings: DataSettings, corpus: Corpus, given: Tokenizer | None, progress: Progress
 ) -> Manifest:
     """The manifest of the folder, or a new one; refuses a folder that contains something else."""
     before = read_manifest(folder)
@@ -162,7 +160,7 @@ def _run_stages(build: BuildState) -> None:
             shutil.rmtree(files.work)
             raise
     _return_memory()
-    documents = read_documents(build)
+    documents = read_document_table(build)
     write_vocabulary(build, documents)
     _return_memory()
     held_out = _held_out_text(build, documents) if has_text else []
@@ -178,9 +176,9 @@ def _run_stages(build: BuildState) -> None:
         "duplicates_dropped": int((documents.role == 0).sum()),
         "shared_sentences_dropped": dropped,
     }
-    build.report("report", 0, 1)
-    write_report(build.folder, manifest, facts, build.origin("counts"))
-    build.report("report", 1, 1)
+    build.progress("report", 0, 1)
+    write_report(build.folder, manifest, facts, build.manifest.origin("counts"))
+    build.progress("report", 1, 1)
     manifest.files = {path.name: describe_file(path) for path in files.all(manifest)}
     build.save()
     shutil.rmtree(files.work)
@@ -188,14 +186,14 @@ def _run_stages(build: BuildState) -> None:
 
 def _wanted_text(build: BuildState) -> set[int] | None:
     """The shards whose text is needed, because a file that follows from it is not complete; None for all."""
-    manifest, origin = build.manifest, build.origin("documents")
+    manifest, origin = build.manifest, build.manifest.origin("documents")
     if manifest.shards is None or manifest.vocabulary is None or digest_in(build.folder) is None:
         return None
     if not all(is_whole(build.files.shard("documents", shard), origin) for shard in range(manifest.shards)):
         return None
     wanted = set(missing_tokens(build))
     if wanted or not _has_held_out(build):  # tokens are compared with what is held out
-        documents = read_documents(build)
+        documents = read_document_table(build)
         wanted |= set(documents.shard[documents.role == HELD_OUT].tolist())
     return wanted
 
@@ -212,7 +210,7 @@ def _return_memory() -> None:
 def _has_held_out(build: BuildState) -> bool:
     """Whether the files of the held-out documents are complete; True if nothing is held out."""
     paths = [build.files.held_out_tokens, *map(build.files.held_out_pairs, build.settings.seq_len)]
-    return not build.settings.text.held_out or all(is_whole(path, build.origin(path.name)) for path in paths)
+    return not build.settings.text.held_out or all(is_whole(path, build.manifest.origin(path.name)) for path in paths)
 
 
 def _held_out_text(build: BuildState, documents: DocumentTable) -> list[list[str]]:
@@ -225,7 +223,7 @@ def _held_out_text(build: BuildState, documents: DocumentTable) -> list[list[str
 
 def _write_held_out(build: BuildState, held_out: list[list[str]], shared: set[int]) -> int:
     """Write tokens and pairs of the held-out documents; returns how many sentences were dropped."""
-    settings, files, origin = build.settings, build.files, build.origin("held-out")
+    settings, files, origin = build.settings, build.files, build.manifest.origin("held-out")
     if not settings.text.held_out:
         return 0
     if _has_held_out(build):

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from funcnet.tasks.pretraining_data.manifest import DataFiles, Manifest, Progress, describe_file, write_manifest
+from funcnet.tasks.pretraining_data.manifest import DataFiles, Manifest, Progress, file_problem, write_manifest
 from funcnet.tasks.pretraining_data.process_pool import ProcessPool
 from funcnet.tasks.pretraining_data.settings import DataSettings
-from funcnet.tasks.pretraining_data.shard import is_whole
 from funcnet.text import Corpus
 
 __all__ = ["BuildState", "remove_damaged"]
@@ -33,23 +32,14 @@ class BuildState:
     corpus: Corpus
     manifest: Manifest
     pool: ProcessPool
-    progress: Progress | None
+    progress: Progress
 
     @property
     def files(self) -> DataFiles:
         return DataFiles(self.folder)
 
-    def origin(self, name: str) -> dict[str, str]:
-        """What a file is made from: "documents" from the plan alone, all others from the vocabulary too."""
-        plan = {"plan": self.manifest.plan}
-        return plan if name.startswith("documents") else {**plan, "vocabulary": self.manifest.vocabulary or ""}
-
     def save(self) -> None:
         write_manifest(self.folder, self.manifest)
-
-    def report(self, step: str, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(step, done, total)
 
     def run(
         self,
@@ -75,7 +65,7 @@ class BuildState:
 
         def note(result: Any) -> None:
             results.append(result)
-            self.report(step, done + len(results), total)
+            self.progress(step, done + len(results), total)
 
         self.pool.run(function, tasks, done=note)
         return results
@@ -84,7 +74,7 @@ class BuildState:
 def remove_damaged(build: BuildState) -> list[str]:
     """Delete the files of a complete directory that are not as they were written; returns their names."""
     files = build.manifest.files or {}
-    tasks = [(build.folder / name, files[name], build.origin(name)) for name in sorted(files)]
+    tasks = [(build.folder / name, files[name], build.manifest.origin()) for name in sorted(files)]
     found = sorted(name for name in build.run("looking over", _damaged, tasks) if name is not None)
     for name in found:
         (build.folder / name).unlink(missing_ok=True)
@@ -93,5 +83,4 @@ def remove_damaged(build: BuildState) -> list[str]:
 
 def _damaged(path: Path, described: dict[str, Any], origin: dict[str, str]) -> str | None:
     """The name of a file that is not as it was written, else None."""
-    is_good = path.is_file() and describe_file(path) == described
-    return None if is_good and (path.suffix != ".arrow" or is_whole(path, origin)) else path.name
+    return path.name if file_problem(path, described, origin, every_byte=True) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from funcnet.tasks.pretraining_data.build import build
-from funcnet.tasks.pretraining_data.manifest import FORMAT, Progress, describe_sources
+from funcnet.tasks.pretraining_data.manifest import FORMAT, SILENT, Progress, describe_sources
 from funcnet.tasks.pretraining_data.reader import PretrainingData, open_data
 from funcnet.tasks.pretraining_data.settings import DataSettings
 from funcnet.tasks.pretraining_data.shard import digest_of
@@ -16,7 +16,7 @@ __all__ = ["prepare_data"]
 
 
 def prepare_data(
-    settings: DataSettings, cache: str | Path, *, processes: int = 1, progress: Progress | None = None
+    settings: DataSettings, cache: str | Path, *, processes: int = 1, progress: Progress = SILENT
 ) -> PretrainingData:
     """Build the data of a pretraining run, or open what an earlier call with the same text and settings built.
 

@@ -154,7 +154,7 @@ def _write(folder: Path, tokenizer: Tokenizer, training: Sequence[Path], held_ou
     }
     sources = [describe_source(path) for path in (*training, *held_out)]
     manifest = Manifest(settings, EXAMPLES, sources, vocabulary, shards=0)
-    files, origin = DataFiles(folder), {"plan": manifest.plan, "vocabulary": vocabulary}
+    files, origin = DataFiles(folder), manifest.origin()
     save_tokenizer(tokenizer, folder, max_length=seq_len)
     examples = tokens_before = shards = 0
     found = _examples(training, seq_len, slots)

@@ -26,12 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from funcnet.files import file_digest, lock_folder, read_json, write_json
-from funcnet.tasks.pretraining_data.shard import digest_of
+from funcnet.tasks.pretraining_data.shard import digest_of, is_whole, origin_of
 from funcnet.text import Corpus
 
 __all__ = [
     "EXAMPLES",
     "FORMAT",
+    "SILENT",
     "VOCABULARY",
     "DataFiles",
     "Manifest",
@@ -40,6 +41,7 @@ __all__ = [
     "describe_file",
     "describe_source",
     "describe_sources",
+    "file_problem",
     "lock_build",
     "read_manifest",
     "refuse_changes",
@@ -52,7 +54,8 @@ EXAMPLES = "examples"  # the layout of imported examples, whose documents are no
 VOCABULARY = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 REPORTS = ("report.json", "report.txt")
 MOST_LISTED = 5  # changes that a message lists
-Progress = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], object]
+SILENT: Progress = lambda step, done, total: None
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,11 @@ class Manifest:
         """A digest of everything that determines the bytes of the directory, except for a trained vocabulary."""
         names = [(source.name, source.sha256) for source in self.sources]
         return digest_of({"format": FORMAT, "settings": self.settings, "sources": names, "layout": self.layout})
+
+    def origin(self, name: str = "") -> dict[str, str]:
+        """What a file is made from: "documents" from the plan alone, all others from the vocabulary too."""
+        plan = {"plan": self.plan}
+        return plan if name.startswith("documents") else {**plan, "vocabulary": self.vocabulary or ""}
 
 
 @dataclass(frozen=True)
@@ -187,10 +195,10 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 @contextlib.contextmanager
-def lock_build(folder: Path, progress: Progress | None) -> Iterator[None]:
+def lock_build(folder: Path, progress: Progress) -> Iterator[None]:
     """Create the folder, and wait until no other process builds in it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with lock_folder(folder, lambda: progress and progress("waiting for another build", 0, 1)):
+    with lock_folder(folder, lambda: progress("waiting for another build", 0, 1)):
         yield
 
 
@@ -198,6 +206,32 @@ def describe_file(path: Path) -> dict[str, Any]:
     """The size of a file, and the SHA-256 of a file that does not contain its own."""
     size = {"bytes": path.stat().st_size}
     return size if path.suffix == ".arrow" else {**size, "sha256": file_digest(path)}
+
+
+def file_problem(path: Path, described: dict[str, Any], origin: Mapping[str, str], *, every_byte: bool) -> str | None:
+    """What is wrong with a file of a data directory, for a message; None if nothing is.
+
+    Args:
+        path: the file.
+        described: its entry in the manifest.
+        origin: of the directory.
+        every_byte: read the file and compare its digest.
+    """
+    size = path.stat().st_size if path.is_file() else None
+    if size is None:
+        return f"is missing; expected {described['bytes']:,} bytes, got no file"
+    if size != described["bytes"]:
+        return f"is cut short or changed; expected {described['bytes']:,} bytes, got {size:,}"
+    made_from = origin_of(path) if path.suffix == ".arrow" else {}
+    for what, digest in (made_from or {}).items():
+        if digest != origin[what]:
+            other = "corpus" if what == "plan" else what
+            return f"was made with another {other} than {path.parent}'s; expected {origin[what]:.12}, got {digest:.12}"
+    if made_from is None or (
+        every_byte and (describe_file(path) != described or (made_from and not is_whole(path, made_from)))
+    ):
+        return "is damaged or changed; expected the bytes that were written, got others (its digest differs)"
+    return None
 
 
 def describe_source(path: Path, known: Mapping[tuple[str, int, int], str] | None = None) -> SourceFile:
@@ -212,10 +246,9 @@ def describe_source(path: Path, known: Mapping[tuple[str, int, int], str] | None
     return SourceFile(name, path.name, status.st_size, status.st_mtime_ns, digest)
 
 
-def describe_sources(corpus: Corpus, before: Manifest | None, progress: Progress | None) -> list[SourceFile]:
+def describe_sources(corpus: Corpus, before: Manifest | None, progress: Progress) -> list[SourceFile]:
     """All files of a corpus as they are now; a file with the path, size and time of an earlier manifest is not read."""
     known = {(one.path, one.bytes, one.mtime_ns): one.sha256 for one in before.sources} if before else {}
-    progress = progress or (lambda *_: None)
     found: list[SourceFile] = []
     for source in corpus.sources:
         progress("reading", len(found), len(corpus.sources))

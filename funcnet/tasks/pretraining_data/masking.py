@@ -1,7 +1,8 @@
-"""Which words are hidden, drawn anew at each visit from (seed, epoch, example index). B batch, T sequence, M slots, V
-vocabulary.
+"""Masking: which words are hidden, drawn at each visit from (seed, epoch, example index).
 
-Every position of every example has its own random bits, so what an example shows depends on nothing else in its batch.
+Every position of every example has its own random bits, so the masks of an example do not depend on its batch.
+
+B batch, T sequence, M slots, V vocabulary.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from tokenizers import Tokenizer
 from funcnet.data import draw_bits, to_integers, to_uniform
 from funcnet.text import vocabulary
 
-CHOOSE, KIND, REPLACEMENT = 0, 1, 2  # the three draws a position has
+__all__ = ["Masking", "default_predictions", "given_masks", "word_pieces"]
+
+CHOOSE, KIND, REPLACEMENT = 0, 1, 2  # the three draws of a position
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,12 @@ class Masking:
     Attributes:
         mask_id: the id of `[MASK]`.
         never: ids that are neither hidden nor shown as a random word: the special tokens.
-        vocab_size: V; random words come from all other ids below it.
-        max_predictions: M, the most hidden positions of a sequence.
-        share: of the maskable positions that are hidden, rounded; at least one.
-        mask_share, random_share: of the hidden ones, those that show `[MASK]` and a random word.
-        pieces: (V,) booleans, see `word_pieces`: then all pieces of a word are hidden or none. None: piece by piece.
+        vocab_size: V; random words are drawn from all other ids below it.
+        max_predictions: M, the largest number of hidden positions in a sequence.
+        share: share of the maskable positions that are hidden, rounded; at least one is hidden.
+        mask_share, random_share: shares of the hidden positions that show `[MASK]` and a random word.
+        pieces: (V,) booleans, see `word_pieces`: either all pieces of a word are hidden or none. None: each piece is
+            drawn separately.
 
     Reference: create_masked_lm_predictions in
     https://github.com/google-research/bert/blob/master/create_pretraining_data.py
@@ -56,18 +60,17 @@ class Masking:
         epoch: int,
         examples: NDArray[np.int64],
     ) -> dict[str, NDArray[Any]]:
-        """Hides words of a batch.
+        """Hide words of a batch.
 
         Args:
             tokens: (B, T) int32 ids.
-            maskable: (B, T) where words may be hidden; ids in `never` are excepted here too.
+            maskable: (B, T) where words may be hidden; ids in `never` are not hidden anywhere.
             seed, epoch: of the draw.
-            examples: (B,) the examples' indices in their dataset.
+            examples: (B,) indices of the examples in their dataset.
 
         Returns:
             `input_ids` (B, T) int32; `masked_positions` (B, M) int32, ascending, unused slots 0; `masked_ids` (B, M)
-            int32, the words that were there, unused slots 0; `masked_weights` (B, M) float32, 1 at used slots, 0 at
-            others.
+            int32, the hidden words, unused slots 0; `masked_weights` (B, M) float32, 1 at used slots, 0 at others.
 
         Example:
             >>> hide = Masking(mask_id=4, never=(0, 1, 2, 3, 4), vocab_size=50, max_predictions=3)
@@ -112,7 +115,7 @@ class Masking:
     def _shown(
         self, labels: NDArray[Any], positions: NDArray[np.int64], seed: int, epoch: int, examples: NDArray[np.int64]
     ) -> NDArray[Any]:
-        """(B, M) what stands where a word is hidden: `[MASK]`, a random word, or itself."""
+        """(B, M) what is shown in place of a hidden word: `[MASK]`, a random word, or the word itself."""
         kind = to_uniform(draw_bits(seed, epoch, examples, positions * 4 + KIND))
         words = self._words
         bits = draw_bits(seed, epoch, examples, positions * 4 + REPLACEMENT)
@@ -123,27 +126,27 @@ class Masking:
     def _whole_words(
         self, keys: NDArray[np.uint64], maskable: NDArray[np.bool_], pieces: NDArray[np.bool_], most: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Words in random order, each hidden whole while it still fits into what is left, as Google's script does.
+        """Hide whole words in random order, each one that fits into the number that is left, as Google's script does.
 
         Args:
             keys: (B, T) random order of positions.
-            maskable, pieces: (B, T) where words may be hidden; what goes on with the word before it.
+            maskable, pieces: (B, T) where words may be hidden; which tokens continue the word before them.
             most: (B,) positions to hide.
 
         Returns:
-            (B, M) hidden positions first, and (B,) how many.
+            (B, M) hidden positions first, and (B,) how many there are.
         """
         rows, length = keys.shape
         follows = maskable & pieces
-        follows[:, 1:] &= maskable[:, :-1]  # a word starts anew after what may not be hidden
+        follows[:, 1:] &= maskable[:, :-1]  # a new word starts after what may not be hidden
         follows[:, :1] = False
         begins = maskable & ~follows
-        word = np.cumsum(begins, 1) - 1 + np.arange(rows)[:, None] * length  # (B, T) numbers of words, a block a row
+        word = np.cumsum(begins, 1) - 1 + np.arange(rows)[:, None] * length  # (B, T) numbers of words
         sizes = np.bincount(word[maskable], minlength=rows * length).reshape(rows, length)
         draws = np.full((rows, length), 2**64 - 1, np.uint64)
         draws[np.nonzero(begins)[0], word[begins] % length] = keys[begins]
         order = np.argsort(draws, axis=1, kind="stable")
-        sizes = np.take_along_axis(sizes, order, 1)  # words in their random order; 0 where there is none
+        sizes = np.take_along_axis(sizes, order, 1)  # words in random order; 0 if there is none
         chosen = np.zeros((rows, length), np.bool_)
         used = np.zeros(rows, np.int64)
         for place in range(length):
@@ -164,19 +167,19 @@ class Masking:
 
     @cached_property
     def _words(self) -> NDArray[np.int64]:
-        """The ids that a random word is drawn from."""
+        """The ids from which random words are drawn."""
         return np.flatnonzero(self._ordinary)
 
 
 def given_masks(
     tokens: NDArray[np.int32], positions: NDArray[np.int32], shown: NDArray[np.int32]
 ) -> dict[str, NDArray[Any]]:
-    """Hides what an imported file has hidden; as `Masking` gives it.
+    """Hide what an imported file hides; the result is that of `Masking`.
 
     Args:
         tokens: (B, T) int32 ids.
-        positions: (B, M) where words are hidden, unused slots, which are -1, last.
-        shown: (B, M) what stands there.
+        positions: (B, M) where words are hidden; unused slots are -1 and come last.
+        shown: (B, M) what is shown there.
 
     Example:
         >>> given_masks(np.array([[2, 7, 8, 3]], np.int32), np.array([[2, -1]]), np.array([[4, 0]]))["input_ids"]
@@ -196,7 +199,7 @@ def given_masks(
 
 
 def word_pieces(tokenizer: Tokenizer) -> NDArray[np.bool_]:
-    """(V,) whether a token goes on with the word before it (`##…`).
+    """(V,) whether a token continues the word before it (`##…`).
 
     Example:
         >>> from funcnet.text import train_wordpiece, vocabulary
@@ -208,7 +211,7 @@ def word_pieces(tokenizer: Tokenizer) -> NDArray[np.bool_]:
 
 
 def default_predictions(seq_len: int, share: float = 0.15) -> int:
-    """The slots that hold the hidden share of a full sequence, rounded up.
+    """The number of slots for the hidden words of a full sequence, rounded up.
 
     Example:
         >>> default_predictions(128), default_predictions(512)

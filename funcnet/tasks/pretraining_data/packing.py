@@ -1,10 +1,10 @@
-"""Short examples together in one row, none of which sees another: which share a row, and their batches.
+"""Packing: several short examples in one row, none of which attends to another.
 
-Which do is settled when pairs are made (`row` in their files), since it needs all lengths; a batch is then put together
-from a few neighbours. Each keeps its own positions from 0, its own masks and its own next-sentence label, and attention
-stays within it, so what the model says of it, and its loss, are those that it has alone.
+The examples of a row are chosen when pairs are made (column `row`), since that needs all lengths; a batch is then put
+together from neighbours. Each example keeps its positions from 0, its masks and its next-sentence label, and attention
+stays inside it, so the model's output for it, and its loss, are the same as in a row of its own.
 
-B rows, T tokens, P examples at most in a row, M slots for hidden words, N examples of a batch.
+B rows, T tokens, at most P examples in a row, M slots for hidden words, N examples of a batch.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 
 from funcnet.tasks.pretraining_data.dataset import IGNORE, PretrainingDataset
 
+__all__ = ["PackedDataset", "most_examples", "number_of_rows", "share_rows"]
+
 SHORTEST = 5  # tokens of an example: [CLS] a [SEP] b [SEP]
 
 
 def most_examples(seq_len: int) -> int:
-    """P: a row of examples of 16 tokens is full.
+    """P, the largest number of examples in a row: as if each had 16 tokens.
 
     Example:
         >>> most_examples(128), most_examples(8)
@@ -33,15 +35,15 @@ def most_examples(seq_len: int) -> int:
 
 
 def share_rows(lengths: NDArray[Any], seq_len: int, random: np.random.Generator) -> NDArray[np.int32]:
-    """Puts examples into rows: the longest first, each where it leaves the least room (best fit).
+    """Put examples into rows: the longest first, each where it leaves the least room (best fit).
 
     Args:
-        lengths: (N,) tokens of each, special ones included, 5 to `seq_len`.
+        lengths: (N,) number of tokens of each, special ones included, 5 to `seq_len`.
         seq_len: T.
-        random: of the numbers of the rows.
+        random: for the order of the rows.
 
     Returns:
-        (N,) the row of each; rows are numbered from 0 in random order.
+        (N,) the row of each example; rows are numbered from 0 in random order.
 
     Example:
         >>> rows = share_rows(np.array([20, 64, 30, 44]), 64, np.random.default_rng(0))
@@ -56,37 +58,37 @@ def share_rows(lengths: NDArray[Any], seq_len: int, random: np.random.Generator)
     rows = np.empty(len(lengths), np.int32)
     rows[order[:alone]] = np.arange(alone)
     free: list[list[tuple[int, int]]] = [[] for _ in range(seq_len + 1)]  # by free tokens: (row, examples in it)
-    spaces = 0  # bit s: a row has s free tokens
+    spaces = 0  # bit s is set if a row has s free tokens
     number = alone
     for place, length in zip(order[alone:].tolist(), lengths[order[alone:]].tolist(), strict=True):
         fitting = spaces >> length
         if fitting:
             space = length + (fitting & -fitting).bit_length() - 1
-            row, held = free[space].pop()
+            row, count = free[space].pop()
             if not free[space]:
                 spaces ^= 1 << space
         else:
-            row, held, space = number, 0, seq_len
+            row, count, space = number, 0, seq_len
             number += 1
         rows[place] = row
         left = space - length
-        if left >= SHORTEST and held + 1 < most:
-            free[left].append((row, held + 1))
+        if left >= SHORTEST and count + 1 < most:
+            free[left].append((row, count + 1))
             spaces |= 1 << left
     return random.permutation(number).astype(np.int32)[rows]
 
 
 def number_of_rows(row: NDArray[np.int32]) -> int:
-    """How many rows there are, from an ascending column of their numbers."""
+    """The number of rows in an ascending column of row numbers."""
     return int(row[-1]) + 1 if len(row) else 0
 
 
 @dataclass(frozen=True)
 class PackedDataset:
-    """Indexed by (B,) rows, it gives a batch of packed rows; epochs, masks and seeds are those of the examples.
+    """A dataset that returns a batch of packed rows for (B,) row numbers; epochs and masks are those of the examples.
 
     Attributes:
-        examples: with a `row` in its pairs, ascending in each shard, and as many rows in each pass.
+        examples: its pairs have a column `row`, ascending in each shard, with the same number of rows in each pass.
 
     Example:
         >>> from funcnet.data import Joined
@@ -103,8 +105,8 @@ class PackedDataset:
     examples: PretrainingDataset
 
     def __len__(self) -> int:
-        """R, rows in an epoch; the same in every epoch."""
-        return int(self._first_row[-1])
+        """R, the number of rows in every epoch."""
+        return int(self.first_rows[-1])
 
     @property
     def seq_len(self) -> int:
@@ -112,8 +114,8 @@ class PackedDataset:
 
     @property
     def slots(self) -> int:
-        """M. An example of n words hides max(1, round(0.15 n)), at most 0.15 n + 0.7 (where n = 2); as P of them in T
-        tokens have T - 3 P words, that is 0.15 T + 0.25 P in all."""
+        """M. An example of n words hides max(1, round(0.15 n)), at most 0.15 n + 0.7 (for n = 2). P examples in T
+        tokens have T - 3 P words, so they hide at most 0.15 T + 0.25 P."""
         masking, most = self.examples.masking, most_examples(self.seq_len)
         return min(math.ceil(round(masking.share * self.seq_len + most / 4, 6)), most * masking.max_predictions)
 
@@ -122,21 +124,21 @@ class PackedDataset:
         return _Epoch(self, epoch)
 
     def __getitem__(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """The batch of some rows in epoch 0.
+        """The batch of the chosen rows in epoch 0.
 
         Args:
             rows: (B,) integers in [0, R).
 
         Returns:
-            As `PretrainingDataset`, but `next_sentence_label` (B, P) int32, -100 where there is no example; and
-            `sequence_ids` (B, T) int32, the number of the example in its row from 1, 0 at padding; `position_ids`
-            (B, T) int32, from 0 in each; `pooled_positions` (B, P) int32, where each begins.
+            As `PretrainingDataset`, except that `next_sentence_label` is (B, P) int32, -100 without an example. In
+            addition `sequence_ids` (B, T) int32, the number of the example in its row from 1, 0 at padding;
+            `position_ids` (B, T) int32, from 0 in each example; `pooled_positions` (B, P) int32, where each begins.
         """
         return self.at_epoch(0)[rows]
 
     @cached_property
-    def _first_row(self) -> NDArray[np.int64]:
-        """(shards + 1,) the number of each shard's first row; last, of all rows."""
+    def first_rows(self) -> NDArray[np.int64]:
+        """(shards + 1,) the number of the first row of each shard, and at the end the number of all rows."""
         columns = self.examples.pairs[0]["row"].arrays
         return np.concatenate([[0], np.cumsum([number_of_rows(column) for column in columns])])
 
@@ -153,21 +155,21 @@ class _Epoch:
         first, count = self._examples(np.asarray(rows))
         before = np.cumsum(count) - count
         owner = np.repeat(np.arange(len(count)), count)  # (N,) row of the batch
-        number = np.arange(len(owner)) - before[owner]  # (N,) place in that row
+        number = np.arange(len(owner)) - before[owner]  # (N,) its position in that row
         batch = self.data.examples.at_epoch(self.epoch)[first[owner] + number]
         return _pack(batch, owner, number, len(count), self.data)
 
     def _examples(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of each row its first example and how many it has: (B,) each."""
+        """The first example of each row, and how many examples it has: (B,) each."""
         data = self.data
         columns = data.examples.pairs[self.epoch % data.examples.passes]["row"].arrays
-        shards = np.searchsorted(data._first_row, rows, "right") - 1
+        shards = np.searchsorted(data.first_rows, rows, "right") - 1
         sizes = np.array([len(column) for column in columns])
         before = np.cumsum(sizes) - sizes
         first, last = np.empty_like(rows), np.empty_like(rows)
         for shard in np.unique(shards).tolist():
             here = shards == shard
-            wanted = (rows[here] - data._first_row[shard]).astype(columns[shard].dtype)
+            wanted = (rows[here] - data.first_rows[shard]).astype(columns[shard].dtype)
             first[here] = before[shard] + np.searchsorted(columns[shard], wanted, "left")
             last[here] = before[shard] + np.searchsorted(columns[shard], wanted, "right")
         return first, last - first
@@ -180,7 +182,7 @@ def _pack(
     rows: int,
     data: PackedDataset,
 ) -> dict[str, NDArray[Any]]:
-    """A batch of N examples -> one of B rows. Example n is the `number[n]`-th of row `owner[n]`."""
+    """A batch of N examples -> a batch of B rows. Example n is number `number[n]` in row `owner[n]`."""
     length, most = data.seq_len, most_examples(data.seq_len)
     real = batch["attention_mask"].astype(np.bool_)  # (N, T)
     lengths = real.sum(1)

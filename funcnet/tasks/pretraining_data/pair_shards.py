@@ -15,13 +15,13 @@ from funcnet.tasks.pretraining_data.build_state import BuildState
 from funcnet.tasks.pretraining_data.manifest import DataFiles
 from funcnet.tasks.pretraining_data.pairs import AllCuts, Cuts, check_enough_documents, cut_documents, join_partners
 from funcnet.tasks.pretraining_data.shard import is_whole, read_shard, write_shard
-from funcnet.tasks.pretraining_data.token_shards import read_tokens
+from funcnet.tasks.pretraining_data.token_shards import read_token_shard
 
 __all__ = ["write_pair_shards"]
 
 
 @dataclass(frozen=True)
-class PairTask:
+class _PairTask:
     """One shard in one pass.
 
     Attributes:
@@ -68,13 +68,13 @@ def write_pair_shards(build: BuildState) -> None:
     build.run("pairs", _write_pairs, [(task,) for task in tasks], done=count, total=2 * count)
 
 
-def _tasks(build: BuildState) -> list[PairTask]:
-    settings, origin, shards = build.settings, build.origin("pairs"), range(build.manifest.shards or 0)
+def _tasks(build: BuildState) -> list[_PairTask]:
+    settings, origin, shards = build.settings, build.manifest.origin("pairs"), range(build.manifest.shards or 0)
     documents = [read_shard(build.files.shard("sentences", shard))[1]["documents"] for shard in shards]
     tokens = [len(read_shard(build.files.shard("tokens", shard))[0]["token"]) for shard in shards]
     first_token, first_document = (np.cumsum([0, *counts]).tolist() for counts in (tokens, documents))
     return [
-        PairTask(
+        _PairTask(
             *(build.folder, origin, seq_len, number, settings.seed, settings.short_share),
             *(shard, len(shards), first_token[shard], first_document[shard]),
         )
@@ -84,7 +84,7 @@ def _tasks(build: BuildState) -> list[PairTask]:
     ]
 
 
-def _check_documents(build: BuildState, tasks: list[PairTask]) -> None:
+def _check_documents(build: BuildState, tasks: list[_PairTask]) -> None:
     usable: set[int] = set()
     for task in tasks:
         usable |= set(np.unique(read_shard(task.cuts)[0]["document"]).tolist())
@@ -95,15 +95,15 @@ def _check_documents(build: BuildState, tasks: list[PairTask]) -> None:
         check_enough_documents(len(usable), tasks[-1].first_document + last)
 
 
-def _open_pass(task: PairTask) -> tuple[int, int] | None:
+def _open_pass(task: _PairTask) -> tuple[int, int] | None:
     """The pass of a task whose pairs are not complete, as (seq_len, number)."""
     return None if is_whole(task.pairs, task.origin) else (task.seq_len, task.number)
 
 
-def _write_cuts(task: PairTask) -> None:
+def _write_cuts(task: _PairTask) -> None:
     if not is_whole(task.cuts, task.origin):
         cuts = cut_documents(
-            read_tokens(task.folder, task.shard),
+            read_token_shard(task.folder, task.shard),
             seq_len=task.seq_len,
             seed=task.seed,
             number=task.number,
@@ -116,7 +116,7 @@ def _write_cuts(task: PairTask) -> None:
         write_shard(task.cuts, cuts.columns, task.origin, facts)
 
 
-def _write_pairs(task: PairTask) -> None:
+def _write_pairs(task: _PairTask) -> None:
     if not is_whole(task.pairs, task.origin):
         cuts = _read_cuts(task.folder, tuple(task.origin.values()), task.shards, task.seq_len, task.number)
         pairs = join_partners(cuts, task.shard, seq_len=task.seq_len, seed=task.seed, number=task.number)

@@ -23,6 +23,9 @@ class ProcessPool:
     Args:
         processes: how many; with 1, everything runs in this process.
 
+    Raises:
+        ValueError: `processes` is below 1.
+
     Example:
         >>> with ProcessPool(1) as pool:
         ...     pool.run(max, [(1, 2), (4, 3)], done=print)
@@ -31,6 +34,8 @@ class ProcessPool:
     """
 
     def __init__(self, processes: int):
+        if processes < 1:
+            raise ValueError(f"data build: --processes; expected at least 1, got {processes}.")
         self.processes = processes
         self._pool: ProcessPoolExecutor | None = None
 

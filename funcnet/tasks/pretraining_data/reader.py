@@ -19,12 +19,12 @@ from funcnet.tasks.pretraining_data.manifest import (
     VOCABULARY,
     DataFiles,
     Manifest,
-    describe_file,
+    file_problem,
     read_manifest,
 )
 from funcnet.tasks.pretraining_data.masking import Masking, default_predictions, word_pieces
 from funcnet.tasks.pretraining_data.packing import PackedDataset, number_of_rows
-from funcnet.tasks.pretraining_data.shard import digest_of, is_whole, origin_of, read_shard
+from funcnet.tasks.pretraining_data.shard import digest_of, read_shard
 from funcnet.text import load_tokenizer, special_ids
 
 __all__ = ["PretrainingData", "check_data", "joined_pairs", "open_data", "open_datasets", "unigram_log_probabilities"]
@@ -143,29 +143,12 @@ def check_data(folder: Path, *, every_byte: bool = False) -> Manifest:
     again = "Run the same `funcnet data build` again: it repairs what is damaged."
     if manifest.layout == EXAMPLES:
         again = "Run `funcnet data import` again, into another folder."
+    origin = manifest.origin()
     for name, described in manifest.files.items():
-        problem = _problem(folder, name, described, manifest, every_byte or name in SMALL)
+        problem = file_problem(folder / name, described, origin, every_byte=every_byte or name in SMALL)
         if problem is not None:
             raise ValueError(f"data: {folder / name} {problem}. {again}")
     return manifest
-
-
-def _problem(folder: Path, name: str, described: dict[str, Any], manifest: Manifest, every_byte: bool) -> str | None:
-    """What is wrong with a file; None if nothing is."""
-    path, size = folder / name, described["bytes"]
-    found = path.stat().st_size if path.is_file() else None
-    if found is None:
-        return f"is missing; expected {size:,} bytes, got no file"
-    if found != size:
-        return f"is cut short or changed; expected {size:,} bytes, got {found:,}"
-    origin = origin_of(path) if path.suffix == ".arrow" else {}
-    for what, expected in (("plan", manifest.plan), ("vocabulary", manifest.vocabulary)):
-        if (got := origin.get(what, expected)) != expected:
-            what = "corpus" if what == "plan" else what
-            return f"was made with another {what} than {folder}'s; expected {expected:.12}, got {got:.12}"
-    if every_byte and (describe_file(path) != described or (origin and not is_whole(path, origin))):
-        return "is damaged or changed; expected the bytes that were written, got others (its digest differs)"
-    return None
 
 
 def open_datasets(

@@ -50,16 +50,12 @@ def is_whole(path: Path, origin: Mapping[str, str]) -> bool:
         return False
 
 
-def origin_of(path: Path) -> dict[str, str]:
-    """The digests of what a shard was made from, as `write_shard` was given them.
-
-    Raises:
-        FileNotFoundError, ValueError: as `read_columns`; also for a file of columns that is not a shard.
-    """
-    metadata = read_columns(path)[1]
-    if "made_from" not in metadata:
-        raise ValueError(f"origin_of: {path} is not a shard; expected the key 'made_from', got {sorted(metadata)}.")
-    return metadata["made_from"]
+def origin_of(path: Path) -> dict[str, str] | None:
+    """The digests of what a shard was made from, as `write_shard` was given them; None for a damaged file."""
+    try:
+        return read_columns(path)[1]["made_from"]
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def digest_of(value: Any) -> str:

@@ -17,7 +17,7 @@ from funcnet.tasks.pretraining_data.manifest import DataFiles
 from funcnet.tasks.pretraining_data.shard import is_whole, read_shard, write_shard
 from funcnet.text import Document, empty_corpus, plain_text, split_sentences
 
-__all__ = ["HELD_OUT", "TRAIN", "DocumentTable", "read_documents", "read_text", "write_text_shards"]
+__all__ = ["HELD_OUT", "TRAIN", "DocumentTable", "read_document_table", "read_text_shard", "write_text_shards"]
 
 SHARD = 16_000_000  # characters of text, plus or minus one document: what a process has in memory at once
 TRAIN, HELD_OUT = 1, 2  # the role of a document; 0 is a duplicate, which is left out
@@ -49,7 +49,7 @@ class DocumentTable:
         """
         for shard in np.unique(self.shard[chosen]).tolist():
             marks = chosen[self.shard == shard].tolist()
-            yield from (text for text, mark in zip(read_text(folder, shard), marks, strict=True) if mark)
+            yield from (text for text, mark in zip(read_text_shard(folder, shard), marks, strict=True) if mark)
 
 
 def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None:
@@ -71,25 +71,25 @@ def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None
 
     def tasks() -> Iterator[tuple[object, ...]]:
         nonlocal count
-        origin, language = build.origin("documents"), build.settings.text.language
+        origin, language = build.manifest.origin("documents"), build.settings.text.language
         for shard, documents in enumerate(_in_shards(build.corpus.documents(note))):
             count = shard + 1
-            build.report("sentences", position, total)
+            build.progress("sentences", position, total)
             if (wanted is None or shard in wanted) and not _has_text(build.folder, shard, origin):
                 # UTF-8 takes half of the memory that a str of many alphabets takes
                 texts = [(document.text.encode(), document.wikitext) for document in documents]
                 documents.clear()
                 yield build.folder, shard, origin, language, texts
 
-    build.pool.run(_write_text, tasks(), done=lambda _: build.report("sentences", position, total))
-    build.report("sentences", total, total)
+    build.pool.run(_write_text, tasks(), done=lambda _: build.progress("sentences", position, total))
+    build.progress("sentences", total, total)
     if not count:
         raise empty_corpus([source.path for source in build.corpus.sources])
     build.manifest.shards = count
     build.save()
 
 
-def read_documents(build: BuildState) -> DocumentTable:
+def read_document_table(build: BuildState) -> DocumentTable:
     """The documents of all shards. Copies of earlier documents are left out, some are held out, the others train.
 
     Raises:
@@ -112,7 +112,7 @@ def read_documents(build: BuildState) -> DocumentTable:
     return DocumentTable(**found, shard=shard, role=role)
 
 
-def read_text(folder: Path, shard: int) -> Iterator[list[str]]:
+def read_text_shard(folder: Path, shard: int) -> Iterator[list[str]]:
     """The documents of a shard, each as its sentences."""
     sentences: list[str] = []
     with DataFiles(folder).text(shard).open(encoding="utf-8", newline="\n") as file:

@@ -15,10 +15,10 @@ from funcnet.tasks.pretraining_data.build_state import BuildState
 from funcnet.tasks.pretraining_data.held_out import HEAD, plain_head, plain_sentences
 from funcnet.tasks.pretraining_data.manifest import DataFiles
 from funcnet.tasks.pretraining_data.shard import is_whole, read_shard, write_shard
-from funcnet.tasks.pretraining_data.text_shards import TRAIN, DocumentTable, read_text
+from funcnet.tasks.pretraining_data.text_shards import TRAIN, DocumentTable, read_text_shard
 from funcnet.text import BulkTokenizer, load_tokenizer
 
-__all__ = ["TokenizedDocuments", "missing_tokens", "read_tokens", "tokenize_documents", "write_token_shards"]
+__all__ = ["TokenizedDocuments", "missing_tokens", "read_token_shard", "tokenize_documents", "write_token_shards"]
 
 GROUP = 4000  # sentences that are tokenised at a time
 
@@ -57,7 +57,7 @@ def tokenize_documents(documents: Sequence[Sequence[str]], tokenizer: BulkTokeni
 
 def missing_tokens(build: BuildState) -> list[int]:
     """The shards whose files of tokens are not complete."""
-    origin, shards = build.origin("tokens"), range(build.manifest.shards or 0)
+    origin, shards = build.manifest.origin("tokens"), range(build.manifest.shards or 0)
     kinds = ("tokens", "sentences")
     return [n for n in shards if not all(is_whole(build.files.shard(kind, n), origin) for kind in kinds)]
 
@@ -65,14 +65,14 @@ def missing_tokens(build: BuildState) -> list[int]:
 def write_token_shards(build: BuildState, documents: DocumentTable) -> set[int]:
     """Write the tokens of every shard; returns which held-out sentences training documents contain too, as numbers of
     lines in `held_out_sentences`."""
-    origin, missing, shards = build.origin("tokens"), missing_tokens(build), build.manifest.shards or 0
+    origin, missing, shards = build.manifest.origin("tokens"), missing_tokens(build), build.manifest.shards or 0
     tasks = [(build.folder, shard, origin, documents.role[documents.shard == shard]) for shard in missing]
     build.run("tokens", _write_tokens, tasks, done=shards - len(missing), total=shards)
     facts = (read_shard(build.files.shard("sentences", shard))[1] for shard in range(shards))
     return {number for one in facts for number in one["shared"]}
 
 
-def read_tokens(folder: Path, shard: int) -> TokenizedDocuments:
+def read_token_shard(folder: Path, shard: int) -> TokenizedDocuments:
     """The training documents of a shard, memory-mapped."""
     files = DataFiles(folder)
     columns, facts = read_shard(files.shard("sentences", shard))
@@ -111,7 +111,7 @@ def _groups(folder: Path, shard: int, roles: NDArray[np.uint8]) -> Iterator[list
     """The training documents of a shard, about `GROUP` sentences at a time."""
     found: list[list[str]] = []
     size = 0
-    for sentences, role in zip(read_text(folder, shard), roles.tolist(), strict=True):
+    for sentences, role in zip(read_text_shard(folder, shard), roles.tolist(), strict=True):
         if role == TRAIN:
             found.append(sentences)
             size += len(sentences)

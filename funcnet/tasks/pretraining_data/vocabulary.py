@@ -33,7 +33,7 @@ def write_vocabulary(build: BuildState, documents: DocumentTable) -> None:
     """Write the vocabulary, unless it is there; the manifest then has its digest."""
     digest = digest_in(build.folder)
     if digest is None or digest != build.manifest.vocabulary:
-        build.report("vocabulary", 0, 1)
+        build.progress("vocabulary", 0, 1)
         text = build.settings.text
         tokenizer = given_vocabulary(text)
         if tokenizer is None:
@@ -41,7 +41,7 @@ def write_vocabulary(build: BuildState, documents: DocumentTable) -> None:
         save_tokenizer(tokenizer, build.folder, max_length=max(build.settings.seq_len))
         build.manifest.vocabulary = vocabulary_digest(tokenizer)
         build.save()
-    build.report("vocabulary", 1, 1)
+    build.progress("vocabulary", 1, 1)
 
 
 def digest_in(folder: Path) -> str | None:

@@ -78,7 +78,7 @@ def test_what_is_refused(built, tmp_path):
     def changed(name, values):
         return [*rows[:2], rows[2] | {name: np.asarray(values, rows[2][name].dtype)}]
 
-    assert "is not there" in refused(None, error=FileNotFoundError)
+    assert "does not exist" in refused(None, error=FileNotFoundError)
     assert "x.tfrecord is empty; expected examples, got none" in refused([])
     assert "record 3 lacks input_mask" in refused([*rows[:2], {"input_ids": rows[0]["input_ids"]}])
     assert "record 3 differs in length from the first; expected {" in refused(changed("input_ids", [1, 2]))
@@ -96,9 +96,9 @@ def test_what_is_refused(built, tmp_path):
     whole = (tmp_path / "x.tfrecord").read_bytes()
     (tmp_path / "x.tfrecord").write_bytes(whole[:-9])
     assert "x.tfrecord, record 3 is damaged" in refused(None)
-    with pytest.raises(ValueError, match=r"data import: no files; expected at least one of examples, got none"):
+    with pytest.raises(ValueError, match=r"data import: no files; expected at least one with examples, got none"):
         import_examples([], out, vocab=built / "data")
-    with pytest.raises(NotADirectoryError, match=r"vocab\.txt; expected a folder, got a file\. "):
+    with pytest.raises(NotADirectoryError, match=r"vocab\.txt; expected a folder, got a file"):
         import_examples([tmp_path / "x.tfrecord"], tmp_path / "vocab.txt", vocab=built / "data")
     shutil.copytree(built / "data", tmp_path / "full")
     with pytest.raises(ValueError, match=r"data import: .*full holds other files; expected a new or empty folder, got"):

@@ -1,4 +1,4 @@
-"""Pairs of segments: what they are made of, that lengths tell nothing of the label, and what is held out."""
+"""Pairs of segments: what they are made of, and that lengths do not reveal the label."""
 
 from itertools import pairwise
 
@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from funcnet.tasks.pretraining_data import TokenizedDocuments, build_pairs, tokenize_documents
-from funcnet.tasks.pretraining_data.held_out import drop_shared_sentences, plain_sentences, split_documents
+from funcnet.tasks.pretraining_data import TokenizedDocuments, build_pairs
 from funcnet.tasks.pretraining_data.pairs import AllCuts, cut_documents, join_partners
-from funcnet.text import BulkTokenizer, train_wordpiece
 
 
 def documents_of(lengths):
@@ -137,45 +135,8 @@ def test_passes_differ_and_repeat_with_their_seed():
     assert not np.array_equal(first["a_start"][:20], seed["a_start"][:20])
 
 
-def test_tokens_are_those_of_each_sentence():
-    tokenizer = train_wordpiece(["the cat sat on the mat"] * 3, 60)
-    split = [["The cat.", "\u200b", "On the mat!"], ["Sat."]]
-    documents = tokenize_documents(split, BulkTokenizer(tokenizer))
-    pieces = np.split(documents.tokens, documents.sentences[1:-1])
-    expected = [tokenizer.encode(text, add_special_tokens=False).ids for text in ("The cat.", "On the mat!", "Sat.")]
-    assert [piece.tolist() for piece in pieces] == expected
-    assert documents.documents.tolist() == [0, 2, 3] and documents.tokens.dtype == np.uint16
-
-
 def test_errors_of_pairs():
     with pytest.raises(ValueError, match=r"seq_len holds no pair; expected at least 5 .*, got 4"):
         build_pairs(random_documents(3), seq_len=4, seed=0)
     with pytest.raises(ValueError, match="expected at least 2 documents of 2 sentences or more, got 1 of 2"):
         build_pairs(documents_of([[3, 3], [4]]), seq_len=16, seed=0)
-
-
-def test_held_out_documents_are_a_share_by_seed():
-    sizes = np.random.default_rng(0).integers(10, 1000, 200).tolist()
-    train, held_out = split_documents(sizes, 0.1, seed=4)
-    assert sorted([*train, *held_out]) == list(range(200))
-    assert 0.08 < sum(sizes[i] for i in held_out) / sum(sizes) <= 0.1
-    assert split_documents(sizes, 0.1, seed=4)[1].tolist() == held_out.tolist()
-    assert split_documents(sizes, 0.1, seed=5)[1].tolist() != held_out.tolist()
-    assert split_documents([5, 100, 7, 100], 0.01, seed=0)[1].tolist() == [0, 2], "two at least"
-    assert split_documents([5, 5], 0.0, seed=0)[1].tolist() == []
-    assert 3 not in split_documents([9] * 8, 0.5, seed=0, usable=[i != 3 for i in range(8)])[1]
-
-
-@pytest.mark.parametrize("sizes,told", [([5], "a single document has no other"), ([5, 5, 5], "too few documents")])
-def test_too_few_documents(sizes, told):
-    with pytest.raises(ValueError, match=rf"split_documents: {told}.*; expected at least 4 different documents"):
-        split_documents(sizes, 0.1, seed=0)
-    with pytest.raises(ValueError, match="expected 0 <= held_out < 1, got 1"):
-        split_documents([5] * 9, 1.0, seed=0)
-
-
-def test_copied_sentences_leave_the_held_out_documents():
-    copied = "We hold that this sentence was copied from elsewhere."
-    shared = plain_sentences(["Thank you.", copied.upper().replace("hat", "HAT -")])
-    kept, dropped = drop_shared_sentences([["Mine.", copied, "Thank you."]], shared)
-    assert kept == [["Mine.", "Thank you."]] and dropped == 1

@@ -9,6 +9,7 @@ import pytest
 from funcnet.data import Prefetcher
 from funcnet.settings import compose
 from funcnet.tasks.pretraining_data import DataSettings, evaluation_batches, prepare_data, unigram_log_probabilities
+from funcnet.tasks.pretraining_data.manifest import SILENT
 from funcnet.text import SPECIAL_TOKENS, load_tokenizer, special_ids, vocabulary
 from funcnet.train.run_directory import differences
 
@@ -20,7 +21,7 @@ def text_of(number, seed=0):
     return f"Text {number}. " + " ".join(sentences)
 
 
-def prepare(corpus, *, directory, seq_len=128, progress=None, **settings):
+def prepare(corpus, *, directory, seq_len=128, progress=SILENT, **settings):
     chosen = compose(DataSettings, corpus=(corpus,), seq_len=(seq_len,), **settings)
     return prepare_data(chosen, directory, progress=progress)
 
