@@ -15,11 +15,11 @@ from typing import Annotated, Any, TextIO, get_args, get_type_hints
 import tyro
 
 from funcnet.files import require_folder, require_other
+from funcnet.serving.bench import BenchServe
 from funcnet.tasks.features.command import FeaturesArguments
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
 from funcnet.tasks.pretraining.configuration import PretrainingConfig
 from funcnet.tasks.pretraining.data_settings import BuildData
-from funcnet.tasks.serving.bench import BenchServe
 from funcnet.train import began_in, configuration
 
 __all__ = ["main"]
@@ -193,17 +193,17 @@ def _features(arguments: FeaturesArguments) -> int:
 
 
 def _bench(arguments: BenchServe) -> int:
-    from funcnet.tasks.serving.bench import bench_serve
+    from funcnet.serving.bench import bench_serve
 
     return bench_serve(arguments)
 
 
 def _fill_mask(arguments: FillMask) -> int:
-    from funcnet.models import bert
+    from funcnet.serving import inference
 
     if arguments.top < 1:
         raise ValueError(f"fill-mask: --top; expected at least 1, got {arguments.top}.")
-    fill = bert.inference(arguments.directory, "fill-mask", guesses=arguments.top, ahead=False)
+    fill = inference(arguments.directory, "fill-mask", guesses=arguments.top, ahead=False)
     for text in arguments.text:
         print(text)
         for guesses in fill(text):

@@ -27,9 +27,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from funcnet.files import read_json, write_json
+from funcnet.heads.reading.examples import TextExample
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
-from funcnet.tasks.finetuning.data import prepare, split
-from funcnet.tasks.finetuning.examples import TextExample
+from funcnet.tasks.finetuning.data import read_data, split
 from tests import real_data
 
 RECIPES = {
@@ -168,6 +168,8 @@ def transformers(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int
     """The same recipe on torch, with the same batches."""
     import torch
 
+    from funcnet.tasks.finetuning.rows import answers
+
     data, model, optimizer, schedule, train, test = peer(files, recipe, seed, work)
     steps, began, seconds = round(recipe["epochs"] * len(train)), time.perf_counter(), 0.0
     batches = train.batches()
@@ -184,7 +186,8 @@ def transformers(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int
             logits = model(**tensors(test.fill(plan))).logits.numpy()
             for place, row in enumerate(plan.rows):
                 outputs[row] = logits[place]
-    scores = data.task.scores(data.test.examples, data.task.predictions(outputs, data.test.examples, data.test.rows))
+    examples = data.test.examples
+    scores = data.head.scores(examples, answers(data.head, outputs, examples, data.test.rows))
     return {
         "accuracy": scores["accuracy"],
         "f1_macro": scores["f1_macro"],
@@ -200,9 +203,9 @@ def peer(files: tuple[Path, Path], recipe: dict, seed: int, work: Path):
 
     from funcnet.tasks.finetuning.batches import BucketLoader
 
-    data = prepare(configuration(files, recipe, seed, work / "none"))
+    data = read_data(configuration(files, recipe, seed, work / "none"))
     torch.manual_seed(seed)
-    classes = len(data.task.labels)
+    classes = len(data.head.labels)
     model = BertForSequenceClassification.from_pretrained(real_data.minilm(), num_labels=classes)
     plain = [p for name, p in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
     decayed = [p for name, p in model.named_parameters() if not (name.endswith("bias") or "LayerNorm" in name)]

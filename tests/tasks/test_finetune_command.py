@@ -12,12 +12,12 @@ import pytest
 import torch
 import transformers
 
+from funcnet.heads.text import Classify
 from funcnet.models import bert
 from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning import run as run_module
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
-from funcnet.tasks.finetuning.data import make_task, prepare, split
-from funcnet.tasks.finetuning.text_task import TextTask
+from funcnet.tasks.finetuning.data import make_head, read_data, split
 from funcnet.text import load_tokenizer, vocabulary
 from funcnet.train import lock_run, open_run
 from funcnet.weights import load
@@ -114,7 +114,7 @@ def test_transformers_opens_it_and_says_the_same(task, model, tmp_path):
     assert finetune(task, model, train, out, "--epochs", "1", "--split", "0") == 0
     theirs = CLASSES[task].from_pretrained(out).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
-    net, params, state = bert.from_pretrained(out, directory.load(out).task.model)
+    net, params, state = bert.from_pretrained(out, bert.ARCHITECTURES[directory.load(out).head.architecture])
     texts = [sentence(number, "good") for number in range(4)]
     given = tokenizer(texts, padding=True, return_tensors="pt")
     assert given["input_ids"][0].tolist()[:5] == load_tokenizer(out).encode(texts[0]).ids[:5]
@@ -156,8 +156,8 @@ def test_a_narrow_model_learns_at_a_higher_rate(model, tmp_path):
 
 
 def test_a_new_head_is_named(model, tmp_path, capsys):
-    task = TextTask(labels=("a", "b", "c"))
-    directory.start(model, task)
+    head = Classify(labels=("a", "b", "c"))
+    directory.start(model, head)
     assert "classifier.weight, classifier.bias" in capsys.readouterr().out
 
 
@@ -375,7 +375,7 @@ def test_settings_that_cannot_be(model, tmp_path, capsys, more, message):
 def test_a_split_that_leaves_one_class(model, tmp_path, capsys, task, name, content, left):
     train = tmp_path / name
     train.write_text(content)
-    examples = make_task(FinetuningConfig(task, model=model, train=train, out=tmp_path)).read(train, labelled=True)
+    examples = make_head(FinetuningConfig(task, model=model, train=train, out=tmp_path)).read(train, labelled=True)
     seed = next(seed for seed in range(99) if examples[-1] in split(examples, 0.1, seed=seed)[1])
     said = refused(
         capsys,
@@ -427,7 +427,7 @@ def test_long_texts_are_cut_and_counted(model, tmp_path, capsys):
 def test_pairs_are_told(model, tmp_path, capsys):
     for task, told in (("pairs", "tokens; pairs of columns text and text_b."), ("classify", "tokens.")):
         config = FinetuningConfig(task, model, write_task(tmp_path, task, 12), tmp_path / "out", split=0)
-        prepare(config)
+        read_data(config)
         first = capsys.readouterr().out.splitlines()[0]
         assert first.startswith("12 training examples, ") and first.endswith(told)
 

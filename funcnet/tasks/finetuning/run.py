@@ -23,11 +23,11 @@ from funcnet.parallel import DataParallel, check_batch_size, data_parallel, para
 from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.batches import BucketLoader
 from funcnet.tasks.finetuning.configuration import FinetuningConfig
-from funcnet.tasks.finetuning.data import Part, Prepared, prepare
+from funcnet.tasks.finetuning.data import EncodedExamples, FinetuningData, read_data
 from funcnet.tasks.finetuning.optimizer import make_optimizer, trainable_names
-from funcnet.tasks.finetuning.outputs import Runner
-from funcnet.tasks.finetuning.show import panels, tell_constant
-from funcnet.tasks.finetuning.task import make_objective
+from funcnet.tasks.finetuning.outputs import Runner, make_objective
+from funcnet.tasks.finetuning.rows import answers
+from funcnet.tasks.finetuning.show import describe_constant, finetuning_panels
 from funcnet.text import special_ids, vocabulary_digest
 from funcnet.train import (
     BFLOAT16,
@@ -85,7 +85,7 @@ def finetune(config: FinetuningConfig) -> int:
             return 0
         compilation_cache.enable()
         try:
-            data = prepare(config)
+            data = read_data(config)
             run = Run(config, data, plan, stop)
         except (ValueError, OSError):
             if not config.resume:
@@ -121,15 +121,15 @@ def _seeds(config: FinetuningConfig, folder: Path) -> list[tuple[int, Path]]:
 class Run:
     """What the runs of all seeds share: data, description, compiled programs."""
 
-    def __init__(self, config: FinetuningConfig, data: Prepared, plan: DataParallel, stop: Interruption):
+    def __init__(self, config: FinetuningConfig, data: FinetuningData, plan: DataParallel, stop: Interruption):
         self.config, self.data, self.plan, self.stop = config, data, plan, stop
         self.precision = BFLOAT16 if config.precision == "bfloat16" else FLOAT32
-        self.metric = config.metric or data.task.metric
+        self.metric = config.metric or data.head.metric
         self.net, params, state = self.start(config.seed)
         self._started = {config.seed: (params, state)}
         self.batches = self._loader(data.train)
         self.steps = max(1, round(config.epochs * len(self.batches)))
-        model_config: bert.BertConfig = vars(self.net)["config"]
+        model_config: bert.BertConfig = self.net.config
         self.learning_rate = config.learning_rate
         if self.learning_rate is None:
             self.learning_rate = min(2e-4, 5e-5 * 768 / model_config.hidden_size)
@@ -144,8 +144,8 @@ class Run:
         )
         self.step = parallelize(
             make_step(
-                make_objective(self.net, data.task),
-                data.task.counts,
+                make_objective(self.net, data.head),
+                data.head.counts,
                 self.optimizer,
                 schedule=self.schedule,
                 accumulate=config.accumulate,
@@ -155,7 +155,7 @@ class Run:
             plan,
             donate=True,
         )
-        self.runner = Runner(self.net, data.task, plan, self.precision)
+        self.runner = Runner(self.net, data.head, plan, self.precision)
         sizes = {name: leaf.size for name, leaf in tree.flatten(params).items()}
         trained = sum(sizes[name] for name in self.trainable)
         frozen = f", {sum(sizes.values()) - trained:,} frozen" if trained < sum(sizes.values()) else ""
@@ -163,9 +163,9 @@ class Run:
 
     def start(self, seed: int) -> tuple[Any, Any, Any]:
         """(net, params, state) before the first step."""
-        return directory.start(self.config.model, self.data.task, dropout=self.config.dropout, seed=seed)
+        return directory.start(self.config.model, self.data.head, dropout=self.config.dropout, seed=seed)
 
-    def _loader(self, part: Part, *, train: bool = True, seed: int | None = None) -> BucketLoader:
+    def _loader(self, part: EncodedExamples, *, train: bool = True, seed: int | None = None) -> BucketLoader:
         size = self.config.batch_size
         return BucketLoader(
             part.rows,
@@ -229,16 +229,18 @@ class Run:
     def save(self, out: Path, state: TrainState) -> None:
         """The model of a state as the one that is kept."""
         params, buffers = jax.device_get((state.params, state.state))
-        task, tokenizer = self.data.task, self.data.tokenizer
-        directory.save(out, directory.FineTuned(task, tokenizer, self.net, params, buffers, self.config.seq_len))
+        head, tokenizer = self.data.head, self.data.tokenizer
+        directory.save(out, directory.FineTuned(head, tokenizer, self.net, params, buffers, self.config.seq_len))
 
-    def measure(self, model: tuple[Any, Any], part: Part) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    def measure(
+        self, model: tuple[Any, Any], part: EncodedExamples
+    ) -> tuple[dict[str, float], Sequence[Mapping[str, Any]]]:
         """(figures, predictions) of a model on a part; what a signal cut short is not right, and is not used."""
         outputs, loss = self.runner(model, self._loader(part, train=False), lambda: self.stop.requested)
         if self.stop.requested:
             return {}, []
-        predictions = self.data.task.predictions(outputs, part.examples, part.rows)
-        figures = self.data.task.scores(part.examples, predictions)
+        predictions = answers(self.data.head, outputs, part.examples, part.rows)
+        figures = self.data.head.scores(part.examples, predictions)
         return ({} if loss is None else {"loss": loss}) | figures, predictions
 
     def conclude(self, seed: int, out: Path) -> bool:
@@ -253,20 +255,20 @@ class Run:
         model = self.plan.place((kept.params, kept.state))
         rows = read_metrics(out / "metrics.jsonl")
         values: dict[str, Any] = {"seed": seed, "steps": rows[-1]["step"]}
-        shown: tuple[Part, list[dict[str, Any]]] | None = None
+        classes: tuple[list[str], list[str]] | None = None
         parts = {"": self.data.validation, "test_": self.data.test}
         for prefix, part in parts.items():
             if part is not None:
                 figures, predictions = self.measure(model, part)
                 values |= {f"{prefix}{name}": value for name, value in figures.items()}
-                shown = shown or (part, predictions)
+                classes = classes or self.data.head.classes(part.examples, predictions)
         if self.stop.requested:
             return False
         if self.data.validation is not None:
             evaluated = [row for row in rows if f"eval_{self.metric}" in row]
             values["best_step"] = max(evaluated, key=lambda row: _goodness(self.metric, row, "eval_"))["step"]
-        pictures = panels(self.data.task, self.metric, values, shown)
-        title = f"{self.data.task.name}: {self.config.train.name}"
+        pictures = finetuning_panels(self.data.head, self.metric, values, classes)
+        title = f"{self.data.head.name}: {self.config.train.name}"
         subtitle = (
             f"{values['steps']:,} steps of {self.config.batch_size} rows, learning rate "
             f"{self.learning_rate:g}, seed {seed}"
@@ -274,8 +276,8 @@ class Run:
         draw_report(out / "report.png", rows, pictures, title=title, subtitle=subtitle)
         write_json(out / "eval.json", values)
         print(json.dumps(values, indent=2))
-        if shown is not None and (told := tell_constant(*shown)):
-            print(told)
+        if hint := describe_constant(classes):
+            print(hint)
         return True
 
     # ------------------------------------------------------------------------------------------------- all seeds
