@@ -101,8 +101,8 @@ TEXTS = [
     (
         "sentence,lable\na,b\n",
         {"names": Columns(text="sentense")},
-        r"no column 'sentense'; .* got 'sentence', 'lable'\. Nearest: 'sentence'\. Use these names in the first line "
-        r"so; or tell `funcnet finetune` other names, which the model then reads everywhere: --text-column",
+        r"no column 'sentense'; .* got 'sentence', 'lable'\. Nearest: 'sentence'\. Use these names in the first line"
+        r", or give `funcnet finetune` the names of the file, which the model then reads everywhere: --text-column",
     ),
     ("text,label\na,\n", {}, r"line 2, column 'label': expected a label, got nothing"),
     ("text,label\na,  \n", {}, r"line 2, column 'label': expected a label, got nothing"),

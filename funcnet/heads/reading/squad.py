@@ -92,7 +92,7 @@ def squad_scores(
     answers: Mapping[str, str],
     no_answer: Mapping[str, tuple[str, float]] | None = None,
 ) -> dict[str, float]:
-    """The official figures, in percent: those of SQuAD 2.0 if the file marks questions without answer, else those of 1.1.
+    """The official figures, in percent: of SQuAD 2.0 if the file marks questions without answer, else of 1.1.
 
     Args:
         questions: with their answers.
