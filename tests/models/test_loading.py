@@ -1,4 +1,4 @@
-"""Loading a checkpoint into any model: names, prefixes, chosen layers, new heads, and all that is wrong in one error."""
+"""Loading a checkpoint into any model: names, prefixes, chosen layers, new heads, all that is wrong in one error."""
 
 import re
 
