@@ -7,8 +7,8 @@ from typing import Any
 __all__ = ["compare"]
 
 _PARTS = {
-    *("bridges", "data", "functional", "models", "nn", "optim"),
-    *("parallel", "random", "text", "train", "tree", "weights"),
+    *("bridges", "data", "functional", "heads", "models", "nn", "optim"),
+    *("parallel", "random", "serving", "text", "train", "tree", "weights"),
 }
 
 

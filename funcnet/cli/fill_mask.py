@@ -28,10 +28,10 @@ class FillMask:
 
 def run_fill_mask(arguments: FillMask) -> int:
     """Runs `funcnet fill-mask`; returns the exit code."""
-    from funcnet.models import bert
+    from funcnet.serving import inference
 
     check_ranges(arguments, "fill-mask")
-    fill = bert.inference(arguments.directory, "fill-mask", guesses=arguments.top, ahead=False)
+    fill = inference(arguments.directory, "fill-mask", guesses=arguments.top, ahead=False)
     for text in arguments.text:
         print(text)
         for guesses in fill(text):

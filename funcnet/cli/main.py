@@ -17,11 +17,11 @@ from funcnet.cli.data import Data, run_data
 from funcnet.cli.fill_mask import FillMask, run_fill_mask
 from funcnet.cli.predict import Evaluate, Predict, run_evaluate, run_predict
 from funcnet.cli.training import moved_path, remembered, run_finetune, run_pretrain, run_train_images
+from funcnet.serving.bench import BenchServe, bench_serve
 from funcnet.tasks.features.command import FeaturesArguments, features
 from funcnet.tasks.finetuning.settings import FinetuningSettings
 from funcnet.tasks.images.settings import ImageSettings
 from funcnet.tasks.pretraining.settings import PretrainingSettings
-from funcnet.tasks.serving.bench import BenchServe, bench_serve
 
 __all__ = ["main"]
 
@@ -112,8 +112,7 @@ def main(arguments: list[str] | None = None) -> None:
         )
         with warnings.catch_warnings(), _unwound_by_sigterm():
             warnings.showwarning = _say
-            run = {kind: run for kind, run in COMMANDS.values()}[type(command)]
-            code = run(command)
+            code = dict(COMMANDS.values())[type(command)](command)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:  # who read what we print has enough, as `head` has

@@ -12,8 +12,12 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import nn
+from funcnet.models.loading import Naming
 
-__all__ = ["BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet50"]
+__all__ = ["NAMING", "BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet50"]
+
+NAMING = Naming(heads=("fc.",))
+"""torchvision's names, which are ours; `models.loading.load` reads its files."""
 
 NormLayer = Callable[[int], nn.Module]
 
@@ -210,5 +214,5 @@ def _initialise(net: ResNet, zero_init_residual: bool) -> None:
         return
     for module in net.modules():
         last = module.bn3 if isinstance(module, Bottleneck) else module.bn2 if isinstance(module, BasicBlock) else None
-        if last is not None and vars(last).get("weight") is not None:
+        if last is not None and getattr(last, "weight", None) is not None:
             nn.init.zeros_(last.weight)

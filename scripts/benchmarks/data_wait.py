@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from funcnet.tasks.pretraining.configuration import PretrainingConfig
-from funcnet.tasks.pretraining.run import pretrain
+from funcnet.settings import compose
+from funcnet.tasks.pretraining.settings import PretrainingSettings
+from funcnet.tasks.pretraining.task import pretrain
 from funcnet.train import read_metrics
 
 EVERY = 10
@@ -25,7 +26,9 @@ def main() -> None:
     steps = parser.parse_args().steps
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        code = pretrain(PretrainingConfig(out=out, steps=steps, log_every=EVERY, evaluate_every=0, save_every=0))
+        code = pretrain(
+            compose(PretrainingSettings, out=out, steps=steps, log_every=EVERY, evaluate_every=0, save_every=0)
+        )
         if code:
             raise SystemExit(code)
         rows = [row for row in read_metrics(out / "metrics.jsonl") if row["step"] > 1]  # the first step compiles

@@ -27,9 +27,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from funcnet.files import read_json, write_json
-from funcnet.tasks.finetuning.configuration import FinetuningConfig
-from funcnet.tasks.finetuning.data import prepare, split
-from funcnet.tasks.finetuning.examples import TextExample
+from funcnet.heads.reading.examples import TextExample
+from funcnet.settings import compose
+from funcnet.tasks.finetuning.data import read_data, split
+from funcnet.tasks.finetuning.settings import FinetuningSettings
 from tests import real_data
 
 RECIPES = {
@@ -138,17 +139,16 @@ def read(file: Path) -> tuple[list[str], list[str]]:
     return [row[0] for row in rows], [row[1] for row in rows]
 
 
-def configuration(files: tuple[Path, Path], recipe: dict, seed: int, out: Path) -> FinetuningConfig:
+def configuration(files: tuple[Path, Path], recipe: dict, seed: int, out: Path) -> FinetuningSettings:
     """The command that a user would give: no validation, the last model on the test file."""
     resume = (out / "run.json").exists()
-    return FinetuningConfig(
-        "classify", real_data.minilm(), files[0], out, resume, split=0.0, test=files[1], seed=seed, **recipe
-    )
+    files_of = {"model": real_data.minilm(), "train": files[0], "test": files[1], "out": out}
+    return compose(FinetuningSettings, task="classify", **files_of, resume=resume, split=0.0, seed=seed, **recipe)
 
 
 def funcnet(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: Path) -> dict:
     """One seed."""
-    from funcnet.tasks.finetuning.run import finetune
+    from funcnet.tasks.finetuning.task import finetune
 
     name = "-".join(str(value) for value in recipe.values())
     out = work / f"{dataset}-{name}-seed-{seed}"
@@ -168,6 +168,8 @@ def transformers(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int
     """The same recipe on torch, with the same batches."""
     import torch
 
+    from funcnet.tasks.finetuning.rows import answers
+
     data, model, optimizer, schedule, train, test = peer(files, recipe, seed, work)
     steps, began, seconds = round(recipe["epochs"] * len(train)), time.perf_counter(), 0.0
     batches = train.batches()
@@ -184,7 +186,8 @@ def transformers(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int
             logits = model(**tensors(test.fill(plan))).logits.numpy()
             for place, row in enumerate(plan.rows):
                 outputs[row] = logits[place]
-    scores = data.task.scores(data.test.examples, data.task.predictions(outputs, data.test.examples, data.test.rows))
+    examples = data.test.examples
+    scores = data.head.scores(examples, answers(data.head, outputs, examples, data.test.rows))
     return {
         "accuracy": scores["accuracy"],
         "f1_macro": scores["f1_macro"],
@@ -200,9 +203,9 @@ def peer(files: tuple[Path, Path], recipe: dict, seed: int, work: Path):
 
     from funcnet.tasks.finetuning.batches import BucketLoader
 
-    data = prepare(configuration(files, recipe, seed, work / "none"))
+    data = read_data(configuration(files, recipe, seed, work / "none"))
     torch.manual_seed(seed)
-    classes = len(data.task.labels)
+    classes = len(data.head.labels)
     model = BertForSequenceClassification.from_pretrained(real_data.minilm(), num_labels=classes)
     plain = [p for name, p in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
     decayed = [p for name, p in model.named_parameters() if not (name.endswith("bias") or "LayerNorm" in name)]
@@ -242,22 +245,26 @@ def step(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: 
     """Seconds of an update of the longest rows, ours and torch's in turn."""
     import jax
 
-    from funcnet.tasks.finetuning.run import Run
-    from funcnet.train import Interruption, create
+    from funcnet.parallel import make_layout, parallelize
+    from funcnet.tasks.finetuning.task import FinetuningTask
+    from funcnet.train import FLOAT32, Context, Interruption, create, make_step
 
     data, model, optimizer, schedule, train, _ = peer(files, recipe, seed, work)
     with Interruption() as stop:
-        from funcnet.parallel import make_layout
-
-        run = Run(configuration(files, recipe, seed, work / "none"), data, make_layout({"data": 1}, kind="jit"), stop)
-        state = run.plan.place(create(*run.start(seed)[1:], run.optimizer, trainable=run.trainable))
-        key = run.plan.place(jax.random.key(seed))
+        layout = make_layout({"data": 1})
+        task = FinetuningTask(configuration(files, recipe, seed, work / "none"), Context(layout, FLOAT32, stop))
+        state = layout.place(create(*task.init(seed), task.optimizer, trainable=task.trainable))
+        update = make_step(
+            task.objective, task.counts, task.optimizer, schedule=task.schedule, trainable=task.trainable
+        )
+        update = parallelize(update, layout, state=state, donate=True)
+        key = layout.place(jax.random.key(seed))
         planned = next(p for p in train.plan(0) if p.length == data.lengths[-1] and len(p.rows) == recipe["batch_size"])
         batch = train.fill(planned)
         times: dict[str, list[float]] = {"funcnet": [], "transformers": []}
         for turn in range(9):
             begin = time.perf_counter()
-            state, metrics = run.step(state, run.plan.shard(batch), key)
+            state, metrics = update(state, layout.shard(batch), key)
             jax.block_until_ready((state, metrics))
             middle = time.perf_counter()
             torch_step(model, optimizer, schedule, batch, recipe)

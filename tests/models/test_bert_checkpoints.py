@@ -141,7 +141,7 @@ def test_what_no_bert_has_is_named(saved):
     path = saved[0]
     extra = {"bert.encoder.layer.0.crossattention.self.query.weight": np.ones((32, 32), np.float32)}
     rewritten(path, lambda arrays: arrays | extra)
-    told = r"holds what the model has not, which was passed over: bert\.encoder\.layer\.0\.crossattention.*weight\.$"
+    told = r"Ignored weights that the model does not have: bert\.encoder\.layer\.0\.crossattention.*weight\.$"
     with pytest.warns(UserWarning, match=told):
         bert.from_pretrained(path, bert.BertForPreTraining)
     config = dataclasses.replace(bert.BertConfig.load(path), num_hidden_layers=2)
@@ -191,7 +191,7 @@ def test_all_that_is_missing_or_mis_shaped_in_one_error(saved):
         "  missing: bert.encoder.layer.1.output.dense.bias",
         "  missing: cls.predictions.transform.dense.bias",
         "  mis-shaped: bert.encoder.layer.2.attention.self.key.weight expected (32, 32), got (32, 31)",
-        "  Take the weights that belong to the config, or give the config that fits: config=.",
+        "  Use the weights that belong to the config, or the config that fits the weights.",
     ]
 
 

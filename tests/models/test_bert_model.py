@@ -252,3 +252,15 @@ def test_help_lists_what_the_package_holds():
     modules = {name for name, value in vars(bert).items() if inspect.ismodule(value)} - {"losses"}
     assert set(bert.__all__) == {name for name in vars(bert) if name[0] != "_"} - modules
     assert "class BertForPreTraining(" in told and "from_pretrained(path" in told and "quick_start(" in told
+
+
+def test_heads_that_cannot_be(sizes, batch):
+    with pytest.raises(ValueError, match="a start and an end; expected num_labels 2, got 3"):
+        bert.BertForQuestionAnswering(bert.BertConfig(**sizes, num_labels=3))
+    model = bert.BertForQuestionAnswering(bert.BertConfig(**sizes))
+    params, state = model.init(jax.random.key(0))
+    with pytest.raises(ValueError, match="expected start_positions and end_positions, got one of them"):
+        model.apply(params, state, **batch, end_positions=jnp.zeros(3, jnp.int32))
+    choices = bert.BertForMultipleChoice(bert.BertConfig(**sizes))
+    with pytest.raises(ValueError, match=r"expected \(batch, choices, sequence\), got \(3, 20\)"):
+        choices.apply(*choices.init(jax.random.key(0)), **batch)

@@ -9,6 +9,7 @@ import pytest
 
 from funcnet import nn, text, weights
 from funcnet.models import bert
+from funcnet.serving import inference
 from tests.models.conftest import WORDS
 
 
@@ -128,7 +129,7 @@ def test_an_activation_written_another_way_is_saved(tmp_path, saved):
 
 
 def test_texts_that_cannot_be_filled(directory):
-    fill = bert.inference(directory, guesses=2, ahead=False)
+    fill = inference(directory, guesses=2, ahead=False)
     with pytest.raises(ValueError, match=r"item 1 has nothing to guess; expected \[MASK\] in the text"):
         fill.batch(["a [MASK]", "no mask"])
     with pytest.raises(ValueError, match=r"item 0 is too long; expected at most 70 tokens .* got 73"):
@@ -137,4 +138,4 @@ def test_texts_that_cannot_be_filled(directory):
         text.train_wordpiece([WORDS + WORDS.upper()], 120, lower_case=False, min_frequency=1), directory
     )
     with pytest.raises(ValueError, match=r"does not fit the model's word table; expected ids below \d+, got up to \d+"):
-        bert.inference(directory)
+        inference(directory)

@@ -6,6 +6,7 @@ import transformers
 
 from funcnet import text
 from funcnet.models import bert
+from funcnet.serving import inference
 from tests.compare import relative
 from tests.models.transformers_bert import make_reference, run_reference
 
@@ -32,7 +33,7 @@ def test_we_open_what_transformers_saves(tmp_path, sizes, batch):
 
 
 def test_guesses_are_transformers(directory):
-    fill = bert.inference(directory, ahead=False)
+    fill = inference(directory, ahead=False)
     theirs = transformers.BertForPreTraining.from_pretrained(directory).eval()
     tokenizer = transformers.BertTokenizerFast.from_pretrained(directory)
     vocabulary = text.vocabulary(text.load_tokenizer(directory))

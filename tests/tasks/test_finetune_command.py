@@ -12,14 +12,16 @@ import pytest
 import torch
 import transformers
 
+from funcnet.heads.text import Classify
 from funcnet.models import bert
+from funcnet.settings import compose, recorded
 from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning import run as run_module
-from funcnet.tasks.finetuning.configuration import FinetuningConfig
-from funcnet.tasks.finetuning.data import make_task, prepare, split
-from funcnet.tasks.finetuning.text_task import TextTask
+from funcnet.tasks.finetuning.data import make_head, read_data, split
+from funcnet.tasks.finetuning.settings import FinetuningSettings
 from funcnet.text import load_tokenizer, vocabulary
 from funcnet.train import lock_run, open_run
+from funcnet.train.run import NOT_RECORDED
 from funcnet.weights import load
 from tests.tasks.command import metrics, run_here
 from tests.tasks.finetuning import all_texts, sentence, write_model, write_task
@@ -114,7 +116,7 @@ def test_transformers_opens_it_and_says_the_same(task, model, tmp_path):
     assert finetune(task, model, train, out, "--epochs", "1", "--split", "0") == 0
     theirs = CLASSES[task].from_pretrained(out).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
-    net, params, state = bert.from_pretrained(out, directory.load(out).task.model)
+    net, params, state = bert.from_pretrained(out, bert.ARCHITECTURES[directory.load(out).head.architecture])
     texts = [sentence(number, "good") for number in range(4)]
     given = tokenizer(texts, padding=True, return_tensors="pt")
     assert given["input_ids"][0].tolist()[:5] == load_tokenizer(out).encode(texts[0]).ids[:5]
@@ -156,8 +158,8 @@ def test_a_narrow_model_learns_at_a_higher_rate(model, tmp_path):
 
 
 def test_a_new_head_is_named(model, tmp_path, capsys):
-    task = TextTask(labels=("a", "b", "c"))
-    directory.start(model, task)
+    head = Classify(labels=("a", "b", "c"))
+    directory.start(model, head)
     assert "classifier.weight, classifier.bias" in capsys.readouterr().out
 
 
@@ -181,8 +183,14 @@ def test_a_run_that_has_finished_does_nothing_more(classified, capsys):
 
 
 def test_two_processes_do_not_run_in_one_folder(model, tmp_path, capsys):
-    config = FinetuningConfig("classify", model, write_task(tmp_path, "classify", 12), tmp_path / "out")
-    out = open_run(config.out, config.recorded())
+    config = compose(
+        FinetuningSettings,
+        task="classify",
+        model=model,
+        train=write_task(tmp_path, "classify", 12),
+        out=tmp_path / "out",
+    )
+    out = open_run(config.run.out, recorded(config, leave_out=NOT_RECORDED))
     with lock_run(out):
         assert f"{out}: another process is running it;" in refused(capsys, "finetune", "--resume", "--out", out)
 
@@ -190,8 +198,8 @@ def test_two_processes_do_not_run_in_one_folder(model, tmp_path, capsys):
 def test_a_path_that_is_meant_from_another_folder(model, tmp_path, monkeypatch, capsys):
     write_task(tmp_path, "classify", 12)
     monkeypatch.chdir(tmp_path)
-    config = FinetuningConfig("classify", model, Path("train.csv"), tmp_path / "out")
-    record = open_run(config.out, config.recorded()) / "run.json"
+    config = compose(FinetuningSettings, task="classify", model=model, train=Path("train.csv"), out=tmp_path / "out")
+    record = open_run(config.run.out, recorded(config, leave_out=NOT_RECORDED)) / "run.json"
     (tmp_path / "deep").mkdir()
     monkeypatch.chdir(tmp_path / "deep")
     resume = ["finetune", "--resume", "--out", tmp_path / "out"]
@@ -375,7 +383,9 @@ def test_settings_that_cannot_be(model, tmp_path, capsys, more, message):
 def test_a_split_that_leaves_one_class(model, tmp_path, capsys, task, name, content, left):
     train = tmp_path / name
     train.write_text(content)
-    examples = make_task(FinetuningConfig(task, model=model, train=train, out=tmp_path)).read(train, labelled=True)
+    examples = make_head(compose(FinetuningSettings, task=task, model=model, train=train, out=tmp_path)).read(
+        train, labelled=True
+    )
     seed = next(seed for seed in range(99) if examples[-1] in split(examples, 0.1, seed=seed)[1])
     said = refused(
         capsys,
@@ -426,8 +436,15 @@ def test_long_texts_are_cut_and_counted(model, tmp_path, capsys):
 
 def test_pairs_are_told(model, tmp_path, capsys):
     for task, told in (("pairs", "tokens; pairs of columns text and text_b."), ("classify", "tokens.")):
-        config = FinetuningConfig(task, model, write_task(tmp_path, task, 12), tmp_path / "out", split=0)
-        prepare(config)
+        config = compose(
+            FinetuningSettings,
+            task=task,
+            model=model,
+            train=write_task(tmp_path, task, 12),
+            out=tmp_path / "out",
+            split=0,
+        )
+        read_data(config)
         first = capsys.readouterr().out.splitlines()[0]
         assert first.startswith("12 training examples, ") and first.endswith(told)
 

@@ -10,8 +10,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from funcnet.data import permute
+from funcnet.heads.reading.squad import read_squad
 from funcnet.tasks.finetuning.predict import predict
-from funcnet.tasks.finetuning.squad import read_squad
 from funcnet.text import load_tokenizer, truncating
 from tests import real_data
 from tests.tasks.command import run_here

@@ -9,16 +9,17 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from funcnet.models.bert.spans import stretches
-from funcnet.tasks.finetuning.answer_task import AnswerTask
+from funcnet.heads import check_length
+from funcnet.heads.answer import Answer
+from funcnet.heads.choice import Choice
+from funcnet.heads.reading.examples import ChoiceExample, TextExample, TokenExample
+from funcnet.heads.reading.squad import Question, read_squad
+from funcnet.heads.text import Classify, Regress
+from funcnet.heads.tokens import Tokens
+from funcnet.heads.windows import stretches
 from funcnet.tasks.finetuning.batches import BucketLoader, bucket_lengths
-from funcnet.tasks.finetuning.choice_task import ChoiceTask
-from funcnet.tasks.finetuning.encoding import Encoded, check_fit, describe_cut, encode, encode_parts
-from funcnet.tasks.finetuning.examples import ChoiceExample, TextExample, TokenExample
-from funcnet.tasks.finetuning.squad import Question, read_squad
-from funcnet.tasks.finetuning.text_task import TextTask
-from funcnet.tasks.finetuning.token_task import TokenTask
-from funcnet.text import load_tokenizer
+from funcnet.tasks.finetuning.rows import Rows, answers, encode_rows
+from funcnet.text import load_tokenizer, require_fit
 from tests import real_data
 
 TEXT = "The quick brown fox jumps over the lazy dog, and unbelievably naïve café-goers applaud."
@@ -34,6 +35,12 @@ def theirs():
     return transformers.BertTokenizerFast.from_pretrained(real_data.minilm())
 
 
+def of_texts(head, texts, tokenizer, seq_len):
+    """The rows of texts, or of pairs of texts, without labels."""
+    examples = [head.example(text, "") for text in texts]
+    return encode_rows(head, examples, tokenizer, seq_len, labelled=False)
+
+
 def row(rows, number):
     part = slice(rows.starts[number], rows.starts[number + 1])
     return rows.tokens[part].tolist(), rows.types[part].tolist()
@@ -44,7 +51,7 @@ def test_texts_and_pairs_are_cut_as_by_transformers(tokenizer, theirs, seq_len):
     texts = [TEXT, "", "short", TEXT * 3]
     pairs = [(a, b) for a in texts for b in texts]
     for some in (texts, pairs):
-        rows = encode(tokenizer, some, seq_len)
+        rows = of_texts(Classify(), some, tokenizer, seq_len)
         columns = [list(column) for column in zip(*some, strict=True)] if some is pairs else [some]
         expected = theirs(*columns, truncation="longest_first", max_length=seq_len)
         for number in range(len(some)):
@@ -57,9 +64,10 @@ def test_texts_and_pairs_are_cut_as_by_transformers(tokenizer, theirs, seq_len):
 @settings(max_examples=50, deadline=None)
 def test_parts_are_the_whole_text_in_few_rows_of_one_length(tokenizer, counts, seq_len):
     texts = [" ".join("abcdefghij"[n % 10] for n in range(count)) for count in counts]
-    rows = encode_parts(tokenizer, texts, seq_len)
+    rows = of_texts(Classify(long_texts="parts"), texts, tokenizer, seq_len)
+    owners = np.repeat(np.arange(len(texts)), rows.counts)
     for number, text in enumerate(texts):
-        parts = [row(rows, place)[0] for place in np.flatnonzero(rows.owners == number)]
+        parts = [row(rows, place)[0] for place in np.flatnonzero(owners == number)]
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         assert [token for part in parts for token in part[1:-1]] == ids
         assert {(part[0], part[-1]) for part in parts} == {(101, 102)}
@@ -69,39 +77,39 @@ def test_parts_are_the_whole_text_in_few_rows_of_one_length(tokenizer, counts, s
 
 
 def test_every_part_has_the_label_and_a_number_is_the_mean(tokenizer):
-    task = TextTask("regress", long_texts="parts")
+    head = Regress(long_texts="parts")
     examples = [TextExample("a b c d e f g h i j", None, 2.5, ""), TextExample("a", None, -1.0, "")]
-    rows = task.encode(examples, tokenizer, 8, labelled=True)
-    assert rows.labels.tolist() == [2.5, 2.5, -1.0] and rows.owners.tolist() == [0, 0, 1]
-    told = task.predictions([np.array([1.0]), np.array([2.0]), np.array([5.0])], examples, rows)
+    rows = encode_rows(head, examples, tokenizer, 8, labelled=True)
+    assert rows.labels.tolist() == [2.5, 2.5, -1.0] and rows.counts == [2, 1]
+    told = answers(head, [np.array([1.0]), np.array([2.0]), np.array([5.0])], examples, rows)
     assert told == [{"value": 1.5}, {"value": 5.0}]
     pair = TextExample("a", "b", 1.0, "a.csv, line 3")
     with pytest.raises(ValueError, match=r"a.csv, line 3: --long-texts parts; expected one text in each example"):
-        task.encode([pair], tokenizer, 8, labelled=True)
+        encode_rows(head, [pair], tokenizer, 8, labelled=True)
 
 
 def test_the_first_token_of_a_word_has_its_tag(tokenizer, theirs):
     words, tags = ["Unbelievably", "naïve", "applauds", "."], ["B-X", "I-X", "O", "O"]
-    task = TokenTask().learn([TokenExample(words, tags, "")])
-    rows = task.encode([TokenExample(words, tags, "")], tokenizer, 32, labelled=True)
+    head = Tokens().learn([TokenExample(words, tags, "")])
+    rows = encode_rows(head, [TokenExample(words, tags, "")], tokenizer, 32, labelled=True)
     expected = theirs(words, is_split_into_words=True)
     assert rows.tokens.tolist() == expected["input_ids"]
     seen, wanted = set(), []
     for word in expected.word_ids():
-        wanted.append(-100 if word is None or word in seen else task.labels.index(tags[word]))
+        wanted.append(-100 if word is None or word in seen else head.labels.index(tags[word]))
         seen.add(word)
     assert rows.labels.tolist() == wanted
 
 
 def test_an_unseen_tag_is_named(tokenizer):
-    task = TokenTask().learn([TokenExample(["a", "b"], ["O", "B-X"], "")])
+    head = Tokens().learn([TokenExample(["a", "b"], ["O", "B-X"], "")])
     with pytest.raises(ValueError, match=r"b.conll, line 3, word 2: tag 'B-Y' was never seen in training"):
-        task.encode([TokenExample(["a", "b"], ["O", "B-Y"], "b.conll, line 3")], tokenizer, 32, labelled=True)
+        encode_rows(head, [TokenExample(["a", "b"], ["O", "B-Y"], "b.conll, line 3")], tokenizer, 32, labelled=True)
 
 
 def test_choices_are_rows_of_pairs(tokenizer, theirs):
     example = ChoiceExample("How was it?", ["fine", "not very good at all"], 1, "")
-    rows = ChoiceTask().encode([example], tokenizer, 32, labelled=True)
+    rows = encode_rows(Choice(), [example], tokenizer, 32, labelled=True)
     batch = rows.fill(np.array([0]), 16, 2, pad_id=0)
     expected = theirs([example.text] * 2, example.choices, padding="max_length", max_length=16, return_tensors="np")
     assert batch["input_ids"].shape == (2, 2, 16)
@@ -110,17 +118,17 @@ def test_choices_are_rows_of_pairs(tokenizer, theirs):
     assert batch["labels"].tolist() == [1, -100] and batch["counted"].tolist() == [True, False]
     other = ChoiceExample("?", ["a", "b", "c"], 1, "a.csv, line 9")
     with pytest.raises(ValueError, match=r"a.csv, line 9: expected 2 choices as in the first row, got 3"):
-        ChoiceTask().encode([example, other], tokenizer, 32, labelled=True)
+        encode_rows(Choice(), [example, other], tokenizer, 32, labelled=True)
 
 
 @pytest.mark.parametrize("stride", [16, 40])
 def test_windows_are_those_of_transformers(tokenizer, theirs, stride):
     """Its stride is what two windows share; ours, as Google's, how far they are apart."""
     questions = read_squad(real_data.squad())
-    task = AnswerTask(doc_stride=stride)
-    rows = task.encode(questions, tokenizer, 64, labelled=True)
+    head = Answer(doc_stride=stride)
+    rows = encode_rows(head, questions, tokenizer, 64, labelled=True)
     number = 0
-    for question, windows in zip(questions, rows.windows, strict=True):
+    for question, windows in zip(questions, rows.details, strict=True):
         room = 64 - 3 - len(theirs(question.question, add_special_tokens=False)["input_ids"])
         overlap = {"truncation": "only_second", "max_length": 64, "stride": room - min(stride, room)}
         also = {"return_overflowing_tokens": True, "return_offsets_mapping": True}
@@ -137,10 +145,10 @@ def test_windows_are_those_of_transformers(tokenizer, theirs, stride):
 
 def test_spans_are_the_answers_or_the_head_of_the_row(tokenizer):
     questions = read_squad(real_data.squad())
-    rows = AnswerTask(doc_stride=16).encode(questions, tokenizer, 64, labelled=True)
+    rows = encode_rows(Answer(doc_stride=16), questions, tokenizer, 64, labelled=True)
     held = set()
     every = [
-        (question, window) for question, windows in zip(questions, rows.windows, strict=True) for window in windows
+        (question, window) for question, windows in zip(questions, rows.details, strict=True) for window in windows
     ]
     for (question, window), (first, last) in zip(every, rows.labels, strict=True):
         answer, start = question.answers[0]
@@ -155,16 +163,17 @@ def test_spans_are_the_answers_or_the_head_of_the_row(tokenizer):
 
 def test_long_questions_are_cut_and_counted(tokenizer):
     questions = [Question(str(n), "why " * n, TEXT, (), False, "") for n in (3, 80)]
-    rows = AnswerTask().encode(questions, tokenizer, 128, labelled=False)
-    assert describe_cut(rows, 128) == "1 questions longer than 64 tokens were cut" and rows.lengths.max() <= 128
+    rows = encode_rows(Answer(), questions, tokenizer, 128, labelled=False)
+    assert Answer().describe_cut(rows.truncated, 128) == "1 questions longer than 64 tokens were cut"
+    assert rows.lengths.max() <= 128
 
 
 def test_every_token_leads_in_one_window_alone(tokenizer):
     """Google's check_is_max_context: the window with the most context on the poorer side."""
     question = Question("q", "Who?", TEXT * 6, (), False, "")
-    rows = AnswerTask(doc_stride=20).encode([question], tokenizer, 64, labelled=False)
+    rows = encode_rows(Answer(doc_stride=20), [question], tokenizer, 64, labelled=False)
     seen = {}
-    for number, window in enumerate(rows.windows[0]):
+    for number, window in enumerate(rows.details[0]):
         for place, (first, _) in enumerate(window.offsets):
             context = min(place, len(window.offsets) - 1 - place) + 0.01 * len(window.offsets)
             seen.setdefault(int(first), []).append((context, -number, bool(window.leads[place])))
@@ -183,7 +192,7 @@ def test_windows_hold_every_token(tokens, room, stride):
 
 def encoded(lengths):
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    return Encoded(np.arange(starts[-1], dtype=np.int32), np.zeros(starts[-1], np.uint8), starts)
+    return Rows(np.arange(starts[-1], dtype=np.int32), np.zeros(starts[-1], np.uint8), starts)
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=60), st.integers(1, 8), st.integers(1, 4))
@@ -221,6 +230,6 @@ def test_batches_go_on_where_they_were():
 
 def test_a_vocabulary_or_a_length_that_does_not_fit(tokenizer):
     with pytest.raises(ValueError, match=r"expected ids below 30521, got up to 30521"):
-        check_fit(tokenizer, 30521, 512, 128, "there")
+        require_fit(tokenizer, 30521, where="there")
     with pytest.raises(ValueError, match=r"--seq-len; expected 8 to 512, the size of there's position table, got 513"):
-        check_fit(tokenizer, 30522, 512, 513, "there")
+        check_length(513, 512, "finetune: --seq-len", "there")

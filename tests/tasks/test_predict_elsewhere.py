@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from funcnet.models import bert
+from funcnet.serving import inference
 from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.predict import evaluate, predict
 from funcnet.text import save_tokenizer, train_wordpiece
@@ -53,12 +53,12 @@ def test_every_task_is_told_by_the_architecture(tokenizer, tmp_path, name):
     path, _ = write(tmp_path / "model", tokenizer, architecture, labels)
     file = write_task(tmp_path, name, 6)
     told, _ = predict(path, file)
-    examples = directory.load(path).task.read(file, labelled=True)
-    said = bert.inference(path, ahead=False, lengths=[32], sizes=[8]).batch([item(e) for e in examples])
+    examples = directory.load(path).head.read(file, labelled=True)
+    said = inference(path, ahead=False, lengths=[32], sizes=[8]).batch([item(e) for e in examples])
     for one, other in zip(told, said, strict=True):
         assert other and near({key: one[key] for key in other}, other)
     figures = evaluate(path, file)
-    assert {*directory.load(path).task.figures, "loss"} <= figures.keys()
+    assert {*directory.load(path).head.figures, "loss"} <= figures.keys()
     assert all(map(math.isfinite, figures.values()))
     assert figures.get("examples", figures.get("total")) == 6
 
@@ -74,7 +74,7 @@ def test_several_numbers_a_text(tokenizer, tmp_path, capsys):
     assert run_here("predict", path, lines) == 0
     first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert first["values"] == pytest.approx(expected, rel=1e-4) and len(second["values"]) == 3
-    said = bert.inference(path, ahead=False, lengths=[32])("the soup was fine")
+    said = inference(path, ahead=False, lengths=[32])("the soup was fine")
     assert said == {"values": pytest.approx(expected, rel=1e-4)}
     with pytest.raises(
         ValueError, match=r"model gives 3 numbers a text; expected a model of one, .* `funcnet predict`"

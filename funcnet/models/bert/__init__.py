@@ -1,13 +1,13 @@
 """BERT: the description, and its directories on disk. Names and files are Hugging Face's."""
 
-from funcnet.models.bert import losses
+from funcnet import losses
+from funcnet.models.bert.architectures import ARCHITECTURES
 from funcnet.models.bert.classification import (
     BertForMultipleChoice,
     BertForSequenceClassification,
     BertForTokenClassification,
 )
 from funcnet.models.bert.configuration import PRESETS, BertConfig
-from funcnet.models.bert.inference import Guess, Inference, inference
 from funcnet.models.bert.modeling import (
     BertForMaskedLM,
     BertForNextSentencePrediction,
@@ -20,6 +20,7 @@ from funcnet.models.bert.start import QUICK_START_RATES, quick_start
 from funcnet.models.bert.vocabulary_padding import pad_vocab, unpad_vocab
 
 __all__ = [
+    "ARCHITECTURES",
     "PRESETS",
     "QUICK_START_RATES",
     "BertConfig",
@@ -31,10 +32,7 @@ __all__ = [
     "BertForSequenceClassification",
     "BertForTokenClassification",
     "BertModel",
-    "Guess",
-    "Inference",
     "from_pretrained",
-    "inference",
     "losses",
     "pad_vocab",
     "quick_start",

@@ -199,10 +199,10 @@ class BertConfig:
         return {name: label for label, name in self.id2label.items()}
 
     @property
-    def tells_numbers(self) -> bool:
-        """Whether a head over whole texts tells numbers, not classes.
+    def gives_numbers(self) -> bool:
+        """Whether a head over whole texts gives numbers, not classes.
 
-        >>> BertConfig(num_labels=1).tells_numbers, BertConfig(num_labels=2).tells_numbers
+        >>> BertConfig(num_labels=1).gives_numbers, BertConfig(num_labels=2).gives_numbers
         (True, False)
         """
         return self.problem_type == "regression" or (self.problem_type is None and self.num_labels == 1)

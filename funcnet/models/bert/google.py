@@ -1,8 +1,7 @@
 """Names in Google's TensorFlow checkpoints of BERT <-> ours, which are Hugging Face's."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
 
 __all__ = ["from_google", "is_google"]
 
@@ -12,7 +11,7 @@ _SEGMENTS = {"kernel": "weight", "gamma": "weight", "beta": "bias", "output_weig
 _HEADS = {"output_weights": "classifier/weight", "output_bias": "classifier/bias", "cls/squad": "qa_outputs"}
 
 
-def is_google(names: Mapping[str, Any]) -> bool:
+def is_google(names: Iterable[str]) -> bool:
     """Whether these are Google's names: paths with slashes.
 
     >>> is_google({"bert/pooler/dense/kernel": 0}), is_google({"pooler.dense.weight": 0})
@@ -21,11 +20,11 @@ def is_google(names: Mapping[str, Any]) -> bool:
     return any(name.startswith("bert/") for name in names)
 
 
-def from_google(names: Mapping[str, Any]) -> dict[str, tuple[str, bool]]:
-    """{our name: (Google's, whether the array is to be transposed)}; what only training needs is left out.
+def from_google(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
+    """{our name: (Google's, whether to transpose the array)}, without what only training needs.
 
-    TensorFlow keeps a dense layer's weight as (in, out) and calls it `kernel`; the classifiers at the top, which Google
-    multiplies by hand, are (out, in) as ours.
+    TensorFlow keeps a dense layer's weight as (in, out) and calls it `kernel`;
+    the classifiers at the top, which Google multiplies by hand, are (out, in) like ours.
 
     >>> from_google({"bert/encoder/layer_3/output/dense/kernel": 0, "cls/squad/output_bias": 0, "global_step": 0})
     {'bert.encoder.layer.3.output.dense.weight': ('bert/encoder/layer_3/output/dense/kernel', True),

@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from funcnet import nn
-from funcnet.models.bert import losses
+from funcnet import losses, nn
 from funcnet.models.bert.attention import attention_bias
 from funcnet.models.bert.configuration import BertConfig
 from funcnet.models.bert.embeddings import BertEmbeddings

@@ -1,17 +1,14 @@
 """A model and its directory: `config.json` beside the weights, as Hugging Face or Google lay them."""
 
 import dataclasses
-import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import jax
-import numpy as np
 
-from funcnet import nn, tree, weights
+from funcnet import nn, weights
 from funcnet.files import write_json
 from funcnet.models.bert.activation import called, computes
 from funcnet.models.bert.configuration import BertConfig
@@ -20,17 +17,25 @@ from funcnet.models.bert.google import from_google, is_google
 from funcnet.models.bert.heads import BertPredictionHeadTransform
 from funcnet.models.bert.modeling import BertModel
 from funcnet.models.bert.vocabulary_padding import unpad_vocab
+from funcnet.models.loading import Naming, choose_layers, fill, read_arrays
 from funcnet.nn.state_dict import entries_of
 
-__all__ = ["from_pretrained", "save_pretrained"]
+__all__ = ["NAMING", "from_pretrained", "save_pretrained"]
 
 Tree = dict[str, Any]
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
-_PREFIX = "bert."  # before the names of the encoder in every model that has a head
-_ENCODER = ("embeddings.", "encoder.", "pooler.")
-# What may be missing, or left over, as a whole: everything else is the encoder.
-_HEADS = ("bert.pooler.", "pooler.", "cls.predictions.", "cls.seq_relationship.", "classifier.", "qa_outputs.")
+NAMING = Naming(
+    prefix="bert.",
+    encoder=("embeddings.", "encoder.", "pooler."),
+    heads=("bert.pooler.", "pooler.", "cls.predictions.", "cls.seq_relationship.", "classifier.", "qa_outputs."),
+    layers=r"encoder\.layer\.\d+",
+    ignored=r"(^|\.)embeddings\.(position_ids|token_type_ids)$",  # buffers of older versions of transformers
+    renamed=((r"\.gamma$", ".weight"), (r"\.beta$", ".bias")),
+    foreign=lambda names: from_google(names) if is_google(names) else None,
+)
+"""Hugging Face's names, of every version, and Google's."""
+
 # Where activations stand, and which; None: the config's.
 _PLACES: Mapping[type, tuple[str, str | None]] = MappingProxyType(
     {
@@ -39,8 +44,6 @@ _PLACES: Mapping[type, tuple[str, str | None]] = MappingProxyType(
         BertPooler: ("activation", "tanh"),
     }
 )
-# Buffers that older versions of transformers wrote.
-_BUFFERS = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$")
 
 
 def from_pretrained(
@@ -51,12 +54,12 @@ def from_pretrained(
     layers: str | Iterable[str] | None = None,
     key: jax.Array | None = None,
     new_heads: bool = True,
-) -> tuple[nn.Module, Tree, Tree]:
+) -> tuple[Any, Tree, Tree]:
     """The model in a directory: any BERT checkpoint into any of the models.
 
-    The file's names may stand with the prefix `bert.` or without it, and end in `gamma` and `beta` in place of `weight`
-    and `bias`. Heads that the model has not are left out. A head (or pooler) that the file lacks starts as `init`
-    starts it, and a warning names it.
+    The file's names may have the prefix `bert.` or not, and end in `gamma` and `beta` instead of `weight` and `bias`.
+    Heads that the model does not have are ignored. A head (or pooler) that the file lacks starts as `init` starts it,
+    and a warning names it.
 
     Args:
         path: a directory with `config.json` and weights (`model.safetensors`, `pytorch_model.bin`, or the index of
@@ -80,7 +83,7 @@ def from_pretrained(
             word table has rows; a pattern that matches no layer.
 
     Warns:
-        UserWarning: one message with what starts here, and what the file holds that no BERT has.
+        UserWarning: one message with what starts here, and what the file has that no BERT has.
 
     Example:
         >>> import tempfile
@@ -104,28 +107,19 @@ def from_pretrained(
         )
     asked = BertConfig.load(folder) if config is None else config
     _require_vocabulary(folder / "vocab.txt", asked.vocab_size)
-    file = _named(weights.load(path), path)
+    where = "bert.from_pretrained"
+    arrays = read_arrays(path, NAMING, where)
     if layers is not None:
-        file, count = _chosen(file, layers)
+        arrays, count = choose_layers(arrays, layers, NAMING, where)
         asked = dataclasses.replace(asked, num_hidden_layers=count)
     model = cls(asked)
-    file = _prefixed(file, model)
-    found = model.match_state_dict(file)
-    new = _started_here(path, model, file, found, config is not None)
-    if new and not new_heads:
-        raise ValueError(
-            f"bert.from_pretrained: {path} lacks the head of {type(model).__name__}; expected {', '.join(new)}, got "
-            "none. Train it, or take the class that the file was saved from."
-        )
-    known = {name: name for name in file if name not in {*found.unexpected, *new}}
-    into = model.init(jax.random.key(0) if key is None else key) if new else None
-    params, state = model.load_state_dict(_Renamed(file, known), strict=False, into=into)
-    _tell(path, model, file, new, found.unexpected)
-    return model, params, state
+    is_replaced = config is not None
+    where = f"{where}: {path}"
+    return model, *fill(model, arrays, NAMING, where, key=key, new_heads=new_heads, reshape_heads=is_replaced)
 
 
 def save_pretrained(
-    path: str | Path, model: nn.Module, params: Tree, state: Tree, *, max_shard_size: int | None = None
+    path: str | Path, model: Any, params: Tree, state: Tree, *, max_shard_size: int | None = None
 ) -> None:
     """Writes the directory that `from_pretrained` and Hugging Face's class of the same name open.
 
@@ -143,7 +137,7 @@ def save_pretrained(
     Reference: transformers.PreTrainedModel.save_pretrained
     """
     path = Path(path)
-    config: BertConfig = vars(model)["config"]
+    config: BertConfig = model.config
     _require_described(model, config)
     path.mkdir(parents=True, exist_ok=True)
     leaves = {entry.name: (entry.home, entry.layer) for entry in entries_of(model)}
@@ -177,112 +171,6 @@ def _require_described(model: nn.Module, config: BertConfig) -> None:
                 f"bert.save_pretrained: {path}.{name} is not what the config says; expected {wanted}, got "
                 f"{called(function)}. Give the model {told}; a directory knows no other."
             )
-
-
-class _Renamed(Mapping[str, Any]):
-    """A file's arrays under other names, some of them transposed, each still read when it is asked for."""
-
-    def __init__(self, file: Mapping[str, Any], names: Mapping[str, str], transposed: Iterable[str] = ()):
-        self._file, self._names, self._transposed = file, names, frozenset(transposed)
-
-    def __getitem__(self, name: str) -> Any:
-        array = self._file[self._names[name]]
-        return np.transpose(array) if name in self._transposed else array
-
-    def __iter__(self) -> Any:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-def _named(file: Any, path: Path) -> Mapping[str, Any]:
-    """The file's arrays under today's names, without what is no weight."""
-    if not isinstance(file, Mapping) or not all(hasattr(array, "shape") for array in file.values()):
-        raise ValueError(
-            f"bert.from_pretrained: {path}: the weights are no {{name: array}}; expected a model's state_dict, got "
-            f"{type(file).__name__}. Save the state_dict alone."
-        )
-    if is_google(file):
-        names = from_google(file)
-        return _Renamed(
-            file, {ours: theirs for ours, (theirs, _) in names.items()}, (o for o, (_, t) in names.items() if t)
-        )
-    today = lambda name: re.sub(r"\.beta$", ".bias", re.sub(r"\.gamma$", ".weight", name))
-    return _Renamed(file, {today(name): name for name in file if not _BUFFERS.search(name)})
-
-
-def _chosen(file: Mapping[str, Any], patterns: str | Iterable[str]) -> tuple[Mapping[str, Any], int]:
-    """(the file with some of its layers, numbered anew; how many they are)."""
-    layer = re.compile(r"^((?:bert\.)?)(encoder\.layer\.\d+)(?=\.)")
-    found = {name: match for name in file if (match := layer.match(name))}
-    there = sorted({match[2] for match in found.values()}, key=lambda name: int(name.rsplit(".", 1)[1]))
-    chosen = tree.select(patterns, there, where="bert.from_pretrained")
-    places = {name: f"encoder.layer.{place}" for place, name in enumerate(chosen)}
-    names = {}
-    for name in file:
-        if name not in found:
-            names[name] = name
-        elif found[name][2] in places:
-            names[found[name][1] + places[found[name][2]] + name[found[name].end() :]] = name
-    return _Renamed(file, names), len(chosen)
-
-
-def _prefixed(file: Mapping[str, Any], model: nn.Module) -> Mapping[str, Any]:
-    """The file's arrays under the model's names: the encoder's prefix dropped or added."""
-    file_has = any(name.startswith(_PREFIX) for name in file)
-    model_has = any(name.startswith(_PREFIX) for name, _ in model.named_parameters())
-    if file_has and not model_has:
-        return _Renamed(file, {name.removeprefix(_PREFIX): name for name in file})
-    if model_has and not file_has:
-        return _Renamed(file, {_PREFIX + name if name.startswith(_ENCODER) else name: name for name in file})
-    return file
-
-
-def _started_here(path: Path, model: nn.Module, file: Mapping[str, Any], found: Any, replaced: bool) -> list[str]:
-    """The names of the heads that start anew; an error that lists all that is wrong, if anything is.
-
-    A head starts anew if the file has none of it, or one of another shape and the caller gave the config (`replaced`).
-    """
-    shapes = {entry.name: entry.leaf.shape for entry in entries_of(model)}
-    firsts = {(entry.home, entry.layer): entry.name for entry in reversed([*entries_of(model)])}.values()
-    new = set(found.missing)
-    for head in {_head(name) for name in found.missing} | ({_head(n) for n in found.mis_shaped} if replaced else set()):
-        whole = {name for name in firsts if head and name.startswith(head)}
-        if whole & set(found.mis_shaped) and replaced:
-            new |= whole
-        elif head is None or whole - set(found.missing):
-            new -= {name for name in found.missing if _head(name) == head}
-    lines = [f"missing: {name}" for name in found.missing if name not in new]
-    for name in found.mis_shaped:
-        if name not in new:
-            lines.append(f"mis-shaped: {name} expected {shapes[name]}, got {tuple(file[name].shape)}")
-    if lines:
-        raise ValueError(
-            f"bert.from_pretrained: {path}: the weights are not those of this {type(model).__name__}.\n  "
-            + "\n  ".join(lines)
-            + "\n  Take the weights that belong to the config, or give the config that fits: config=."
-        )
-    return [name for name in shapes if name in new]
-
-
-def _head(name: str) -> str | None:
-    return next((head for head in _HEADS if name.startswith(head)), None)
-
-
-def _tell(path: Path, model: nn.Module, file: Mapping[str, Any], new: list[str], unexpected: list[str]) -> None:
-    """One warning with everything that a reader of the numbers has to know."""
-    lines = []
-    if new:
-        why = lambda name: f" (the file's is {tuple(file[name].shape)})" if name in file else ""
-        shown = ", ".join(f"{name}{why(name)}" for name in new)
-        lines.append(f"{type(model).__name__} starts with new weights, and has to be trained, in {shown}.")
-    left = [name for name in unexpected if _head(name) is None]
-    if left:
-        more = f" and {len(left) - 12} more" if len(left) > 12 else ""
-        lines.append(f"The file holds what the model has not, which was passed over: {', '.join(left[:12])}{more}.")
-    if lines:
-        warnings.warn(f"bert.from_pretrained: {path}: {' '.join(lines)}", stacklevel=3)
 
 
 def _require_vocabulary(path: Path, rows: int) -> None:

@@ -4,8 +4,7 @@ from typing import Any
 
 import jax
 
-from funcnet import nn
-from funcnet.models.bert import losses
+from funcnet import losses, nn
 from funcnet.models.bert.configuration import BertConfig
 from funcnet.models.bert.initialise import initialise
 from funcnet.models.bert.modeling import BertModel, outputs

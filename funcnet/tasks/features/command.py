@@ -13,9 +13,9 @@ from typing import Annotated
 import tyro
 
 from funcnet.files import require_folder, require_other
+from funcnet.heads.reading.tables import COLUMNS, OBJECTS
 from funcnet.tasks.features.extract import FeatureExtractor, Pool, Text
 from funcnet.tasks.features.files import starts_file, write_features
-from funcnet.tasks.finetuning.tables import COLUMNS, OBJECTS
 
 __all__ = ["FeaturesArguments", "features"]
 

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet import text as text_
+from funcnet.heads import read_settings
+from funcnet.heads.buckets import FINE_LENGTHS, Bucketed
 from funcnet.models import bert
-from funcnet.models.bert.buckets import FINE_LENGTHS, Bucketed
-from funcnet.models.bert.inference import read_settings
 
 __all__ = ["FeatureExtractor", "Features", "Pool"]
 
@@ -53,7 +53,7 @@ class FeatureExtractor:
             first token's vector, "none" every token's.
         max_length: longer texts are cut to so many tokens, the longer of a pair first; None: as many as
             `funcnet finetune` trained with, else the position table's.
-        tokens: in a batch, padding included; None: as suits the device (`bert.buckets.Bucketed`).
+        tokens: in a batch, padding included; None: as suits the device (`heads.buckets.Bucketed`).
 
     Attributes:
         truncated: how many texts were cut so far.

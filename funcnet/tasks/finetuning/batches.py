@@ -1,8 +1,8 @@
-"""Rows of many lengths -> batches of few shapes, so that short texts are cheap and little is compiled.
+"""Rows of many lengths -> batches of few shapes, so that short texts are cheap and few programs are compiled.
 
-Rows go into the shortest of a few lengths that holds them. What does not fill a batch of its length goes on to the next
-one, so that an epoch has ceil(N / B) batches, each row once, and every epoch the same shapes: after the first nothing
-is compiled. The batch of a step follows from (seed, step) alone.
+Each row is padded to the shortest of a few lengths that holds it. Rows that do not fill a batch of their length join
+the next length. So an epoch has ceil(N / B) batches and each row once, and all epochs have the same shapes: nothing is
+compiled after the first one. The batch of a step depends only on (seed, step).
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.data import permute
-from funcnet.tasks.finetuning.encoding import Encoded
+from funcnet.tasks.finetuning.rows import Rows
 
 __all__ = ["BucketLoader", "Planned", "bucket_lengths"]
 
@@ -20,7 +20,7 @@ STEP = 8  # lengths are multiples of it
 
 
 class Planned(NamedTuple):
-    """A batch to be: its rows, and the length that they are padded to."""
+    """A batch before it is filled: its rows, and the length that they are padded to."""
 
     rows: NDArray[np.int64]
     length: int
@@ -31,15 +31,15 @@ class BucketLoader:
 
     Args:
         rows: N of them.
-        batch_size: B, over all devices; the last batch is filled with rows that count for nothing.
-        lengths: of `bucket_lengths`, ascending; the last holds every row.
+        batch_size: B, over all devices; the last batch is filled up with rows that do not count.
+        lengths: from `bucket_lengths`, ascending; the last holds every row.
         pad_id: of empty places.
-        shuffle: another order every epoch; else by length and then in order.
+        shuffle: whether each epoch has its own order; else rows are sorted by length, then in order.
         seed: of the orders.
 
     Example:
         >>> starts = np.cumsum([0, 3, 9, 4, 3])
-        >>> rows = Encoded(np.arange(19, dtype=np.int32), np.zeros(19, np.uint8), starts)
+        >>> rows = Rows(np.arange(19, dtype=np.int32), np.zeros(19, np.uint8), starts)
         >>> loader = BucketLoader(rows, 2, lengths=[4, 16], pad_id=0)
         >>> [(batch.rows.tolist(), batch.length) for batch in loader.plan(0)]
         [([0, 2], 4), ([3, 1], 16)]
@@ -47,7 +47,7 @@ class BucketLoader:
 
     def __init__(
         self,
-        rows: Encoded,
+        rows: Rows,
         batch_size: int,
         lengths: list[int],
         *,
@@ -83,7 +83,7 @@ class BucketLoader:
         return [planned[i] for i in permute(range(len(planned)), len(planned), seed=self.seed + 1, epoch=epoch)]
 
     def batches(self, start: int = 0) -> Iterator[dict[str, NDArray[Any]]]:
-        """The batches of the steps from `start` on, for ever."""
+        """The batches of the steps from `start` on, without end."""
         epoch, number = divmod(start, len(self))
         while True:
             for planned in self.plan(epoch)[number:]:
@@ -91,7 +91,7 @@ class BucketLoader:
             epoch, number = epoch + 1, 0
 
     def fill(self, planned: Planned) -> dict[str, NDArray[Any]]:
-        """The arrays of a batch; see `Encoded.fill`."""
+        """The arrays of a batch; see `Rows.fill`."""
         return self.rows.fill(planned.rows, planned.length, self.batch_size, self.pad_id)
 
 
@@ -100,8 +100,8 @@ def bucket_lengths(lengths: NDArray[np.int64], longest: int, most: int = 4) -> l
 
     Args:
         lengths: (N,) of the rows.
-        longest: none is longer, a multiple of 8 or not.
-        most: as many programs are compiled.
+        longest: the most tokens of a row; it need not be a multiple of 8.
+        most: how many lengths, and so how many programs are compiled.
 
     Returns:
         Ascending.

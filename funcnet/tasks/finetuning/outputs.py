@@ -1,5 +1,6 @@
 """A model over all rows of a file, in a few batch shapes: outputs, and the loss where there are labels."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -7,14 +8,14 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet import nn
 from funcnet.data import Prefetcher
-from funcnet.parallel import DataParallel, parallelize
+from funcnet.heads import TrainedHead
+from funcnet.heads.head import make_forward
+from funcnet.parallel import Layout, parallelize
 from funcnet.tasks.finetuning.batches import BucketLoader
-from funcnet.tasks.finetuning.task import Task, make_forward
 from funcnet.train import FLOAT32, Precision
 
-__all__ = ["Runner"]
+__all__ = ["Runner", "make_objective"]
 
 
 class Runner:
@@ -22,24 +23,24 @@ class Runner:
 
     Args:
         net: the description.
-        task: whose head it has.
-        plan: of `data_parallel("jit", …)`.
+        head: the net's.
+        layout: where the arrays lie; whatever its kind, the rows of a batch come back in order.
         precision: of the run.
     """
 
-    def __init__(self, net: nn.Module, task: Task, plan: DataParallel, precision: Precision = FLOAT32):
+    def __init__(self, net: Any, head: TrainedHead, layout: Layout, precision: Precision = FLOAT32):
         forward = make_forward(net)
+        self._layout = dataclasses.replace(layout, kind="jit")  # the program of all devices, which sees every row
 
         def step(model: Any, batch: Mapping[str, jax.Array], key: None, *, axis_name: None) -> dict[str, Any]:
             params, state = model
             outputs, _ = forward(precision.cast(params), state, batch, False, None)
             out: dict[str, Any] = {"outputs": outputs.astype(np.float32)}
             if "labels" in batch:
-                out |= {"sums": task.sums(outputs, batch), "counts": task.counts(batch)}
+                out |= {"sums": head.sums(outputs, batch), "counts": head.counts(batch)}
             return out
 
-        self._step: Callable[..., dict[str, Any]] = parallelize(step, plan)
-        self._plan = plan
+        self._step: Callable[..., dict[str, Any]] = parallelize(step, self._layout)
 
     def __call__(
         self, model: tuple[Any, Any], loader: BucketLoader, should_stop: Callable[[], bool] = lambda: False
@@ -48,11 +49,11 @@ class Runner:
 
         Args:
             model: (params, state), placed.
-            loader: of the rows; its last batch is filled up with rows that count for nothing.
-            should_stop: asked between batches; True ends with what there is so far.
+            loader: of the rows; its last batch is filled up with rows that do not count.
+            should_stop: called between batches; True ends the loop with what there is so far.
 
         Returns:
-            (for each row its outputs, of tokens as many as the row has; the mean loss, None without labels).
+            (outputs of each row, for tokens as many as the row has; the mean loss, None without labels).
         """
         rows = loader.rows
         outputs: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(rows)
@@ -61,7 +62,7 @@ class Runner:
         planned = loader.plan(0)
         by_token = False
         batches = (loader.fill(plan) for plan in planned)
-        with Prefetcher(batches, transfer=self._plan.shard) as ahead:
+        with Prefetcher(batches, transfer=self._layout.shard) as ahead:
             for plan, batch in zip(planned, ahead, strict=True):
                 out = jax.device_get(self._step(model, batch, None))
                 for place, row in enumerate(plan.rows):
@@ -76,3 +77,16 @@ class Runner:
             outputs = [values[:length] for values, length in zip(outputs, rows.lengths, strict=True)]
         loss = sum(total / max(1.0, counts[term]) for term, total in sums.items()) if sums else None
         return outputs, loss
+
+
+def make_objective(net: Any, head: TrainedHead) -> Callable[..., tuple[Any, Any]]:
+    """The objective of `train.make_step`."""
+    forward = make_forward(net)
+
+    def objective(
+        params: Any, state: Any, batch: Mapping[str, jax.Array], *, training: bool, rng: Any
+    ) -> tuple[Any, Any]:
+        outputs, state = forward(params, state, batch, training, rng)
+        return head.sums(outputs, batch), state
+
+    return objective

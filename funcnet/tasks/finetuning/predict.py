@@ -1,4 +1,4 @@
-"""A fine-tuned model on files: `predict` tells what it says, `evaluate` how right it is."""
+"""A fine-tuned model on files: `predict` gives its answers, `evaluate` measures them."""
 
 import csv
 import dataclasses
@@ -11,14 +11,11 @@ from typing import Any, TextIO
 import jax
 
 from funcnet.files import replacing, write_json
-from funcnet.parallel import data_parallel
+from funcnet.parallel import make_layout
 from funcnet.tasks.finetuning import directory
-from funcnet.tasks.finetuning.answer_task import AnswerTask
 from funcnet.tasks.finetuning.batches import BucketLoader, bucket_lengths
-from funcnet.tasks.finetuning.encoding import describe_cut
-from funcnet.tasks.finetuning.examples import TextExample
 from funcnet.tasks.finetuning.outputs import Runner
-from funcnet.tasks.finetuning.task import Task
+from funcnet.tasks.finetuning.rows import answers, encode_rows
 from funcnet.text import special_ids
 from funcnet.train import compilation_cache
 
@@ -33,24 +30,24 @@ def predict(
     labelled: bool = False,
     null_threshold: float | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """What the model in a directory says of a file's examples.
+    """The answers of the model in a directory to a file's examples.
 
     Args:
         path: a run of `funcnet finetune`, or a directory of Hugging Face with a fine-tuned BERT.
-        file: in the form that the task trains on, labels or not; of texts also plain lines (`.txt`), which are split
-            into words and signs where words are tagged.
+        file: in the form that the model was trained on, with or without labels; for texts also plain lines (`.txt`),
+            which a model that tags words splits into words and signs.
         batch_size: rows at a time.
         labelled: whether to read labels and measure.
-        null_threshold: of questions: how much more than the best answer "no answer" must score to be told, such as the
-            `best_f1_thresh` of `evaluate`; None: as it was trained, and of a directory of Hugging Face never.
+        null_threshold: for questions: how much higher than the best answer "no answer" must score to be given, such as
+            the `best_f1_thresh` of `evaluate`; None: as it was trained, never for a directory of Hugging Face.
 
     Returns:
         (a dict for each example, in order, the figures; empty without labels). The dicts hold
 
         - classify, pairs: label, probability, probabilities {label: p}; with several labels, labels and probabilities;
-        - regress: value, of a model with several numbers values; choice: choice, text, probabilities;
+        - regress: value, for a model with several numbers values; choice: choice, text, probabilities;
         - tokens: tokens, tags, and entities {type, first, last, text} where the tags are those of entities;
-        - answer: id, answer, start, n_best, and no_answer, the score of none over the best one's.
+        - answer: id, answer, start, n_best, and no_answer, the score of "no answer" minus the best answer's.
 
     Raises:
         FileNotFoundError: the directory or the file is not there.
@@ -61,30 +58,28 @@ def predict(
         raise ValueError(f"predict: --batch-size; expected at least 1, got {batch_size}.")
     model = directory.load(path)
     if null_threshold is not None:
-        model = dataclasses.replace(model, task=_with_threshold(model.task, null_threshold))
-    numbers = vars(model.net)["config"].num_labels if model.task.name == "regress" else 1
-    if labelled and numbers > 1:
-        raise ValueError(
-            f"evaluate: {path} gives {numbers} numbers a text; expected a model of one, for files have one number a "
-            f"text, got {numbers}. Use `funcnet predict`, and compare them elsewhere."
-        )
-    examples = model.task.read(Path(file), labelled=labelled)
-    rows = model.task.encode(examples, model.tokenizer, model.seq_len, labelled=labelled)
-    if cut := describe_cut(rows, model.seq_len):
+        model = dataclasses.replace(model, head=model.head.with_null_threshold(null_threshold))
+    head = model.head
+    if labelled:
+        head.require_measurable(model.net.config, path)
+    examples = head.read(Path(file), labelled=labelled)
+    rows = encode_rows(head, examples, model.tokenizer, model.seq_len, labelled=labelled)
+    if cut := head.describe_cut(rows.truncated, model.seq_len):
         print(f"{cut}.", file=sys.stderr)
-    plan = data_parallel("jit", 1 if jax.default_backend() == "cpu" else None)
-    size = -(-batch_size // plan.count) * plan.count
+    layout = make_layout({"data": 1} if jax.default_backend() == "cpu" else None)
+    size = -(-batch_size // layout.batch_parts) * layout.batch_parts
     lengths = bucket_lengths(rows.lengths, model.seq_len)
     loader = BucketLoader(rows, size, lengths, pad_id=special_ids(model.tokenizer)["[PAD]"])
     compilation_cache.enable()
-    run = Runner(model.net, model.task, plan)
-    outputs, loss = run(plan.place((model.params, model.state)), loader)
-    predictions = model.task.predictions(outputs, examples, rows)
+    run = Runner(model.net, head, layout)
+    outputs, loss = run(layout.place((model.params, model.state)), loader)
+    found = answers(head, outputs, examples, rows)
+    predictions = [{**head.shown(example), **one} for example, one in zip(examples, found, strict=True)]
     if not labelled:
-        return [_with_text(e, p) for e, p in zip(examples, predictions, strict=True)], {}
+        return predictions, {}
     return predictions, {
         "loss": float(loss or 0.0),
-        **model.task.scores(examples, predictions),
+        **head.scores(examples, found),
         "examples": len(examples),
     }
 
@@ -124,22 +119,6 @@ def write_figures(figures: Mapping[str, float], out: Path | None) -> None:
     print(json.dumps(figures, indent=2))
     if out is not None:
         write_json(out, figures)
-
-
-def _with_threshold(task: Task, null_threshold: float) -> Task:
-    if not isinstance(task, AnswerTask):
-        raise ValueError(
-            f"predict: --null-threshold; expected a model that answers questions, got one of {task.name!r}. Leave it "
-            "out."
-        )
-    return dataclasses.replace(task, no_answers=True, null_threshold=null_threshold)
-
-
-def _with_text(example: Any, prediction: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(example, TextExample):
-        return prediction
-    second = {} if example.second is None else {"text_b": example.second}
-    return {"text": example.text, **second, **prediction}
 
 
 def _write_lines(predictions: Sequence[Mapping[str, Any]], file: TextIO) -> None:

@@ -12,9 +12,9 @@ from funcnet.tasks.finetuning.batches import BucketLoader
 from funcnet.tasks.finetuning.data import EncodedExamples, read_data
 from funcnet.tasks.finetuning.optimizer import make_optimizer, trainable_names
 from funcnet.tasks.finetuning.outputs import Runner, make_objective
-from funcnet.tasks.finetuning.report_panels import describe_constant, finetuning_panels
 from funcnet.tasks.finetuning.rows import answers
 from funcnet.tasks.finetuning.settings import FinetuningSettings
+from funcnet.tasks.finetuning.show import describe_constant, finetuning_panels
 from funcnet.text import special_ids, vocabulary_digest
 from funcnet.train import Best, Cadence, Conclusion, Context, Ended, Task, TrainState, run_task
 from funcnet.train.best import goodness

@@ -207,16 +207,20 @@ def _folder(data: Path, image_size: int) -> LabelledImages:
     listed = [
         f"{file.relative_to(data)} {file.stat().st_size} {label}" for part in (train, test) for file, label in part
     ]
-    plain = ImageFolder(*zip(*train, strict=True), image_size)
+    plain = _dataset(train, image_size)
     sample = plain[np.linspace(0, len(plain) - 1, min(len(plain), 1000)).astype(np.int64)]["image"]
     mean, deviation = sample.mean(dtype=np.float64), sample.std(dtype=np.float64)
 
     def standardised(images: NDArray[np.float32]) -> NDArray[np.float32]:
         return ((images - mean) / deviation).astype(np.float32)
 
-    datasets = [ImageFolder(*zip(*part, strict=True), image_size, standardised) for part in (train, test)]
+    datasets = [_dataset(part, image_size, standardised) for part in (train, test)]
     digest = hashlib.sha256("\n".join(listed).encode()).hexdigest()
-    return LabelledImages(*datasets, classes, 3, image_size, float(mean), float(deviation), digest)
+    return LabelledImages(datasets[0], datasets[1], classes, 3, image_size, float(mean), float(deviation), digest)
+
+
+def _dataset(part: Sequence[tuple[Path, int]], size: int, *transform: Callable[..., Any]) -> ImageFolder:
+    return ImageFolder([file for file, _ in part], [label for _, label in part], size, *transform)
 
 
 def _images(folder: Path) -> list[Path]:

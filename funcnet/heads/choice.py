@@ -1,0 +1,92 @@
+"""Which of several texts continues a text best: `choice`. C choices, the same number in a whole file."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from funcnet import losses
+from funcnet.heads import metrics
+from funcnet.heads.head import Batch, Encoded, Forward, Output, Sums, TextEncoder, TrainedHead, count_right, softmax
+from funcnet.heads.reading.examples import DEFAULT, ChoiceExample, Columns, read_choices
+
+__all__ = ["Choice"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice(TrainedHead):
+    """Multiple choice: the model reads the text with each choice after it, and gives each a number."""
+
+    name: str = "choice"
+    columns: Columns = DEFAULT
+    architecture = "BertForMultipleChoice"
+    names = ("choice",)
+    takes = "a tuple of a text and a list of texts"
+    term = "choice"
+    rows_together = True
+
+    @classmethod
+    def from_settings(cls, name: str, settings: Mapping[str, Any]) -> Self:
+        return cls(name, columns=Columns.from_settings(settings))
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        return ("accuracy",)
+
+    def read(self, path: Path, *, labelled: bool) -> list[ChoiceExample]:
+        return read_choices(path, self.columns, labelled=labelled)
+
+    def example(self, item: Any, where: str) -> ChoiceExample | None:
+        if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], str):
+            return None
+        choices = item[1]
+        if not isinstance(choices, list) or not choices or not all(isinstance(one, str) for one in choices):
+            return None
+        return ChoiceExample(item[0], choices, None, where)
+
+    def config(self) -> dict[str, Any]:
+        return {"problem_type": None}
+
+    def encode(self, examples: Iterable[ChoiceExample], encoder: TextEncoder) -> Iterator[Encoded]:
+        examples = list(examples)
+        found = encoder.cut((example.text, choice) for example in examples for choice in example.choices)
+        for example in examples:
+            rows = [*islice(found, len(example.choices))]
+            yield Encoded(rows, any(row.overflowing for row in rows))
+
+    def targets(self, example: ChoiceExample, encoded: Encoded) -> Sequence[NDArray[Any]]:
+        return [np.array(example.label, np.int32)]
+
+    def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
+        loss = losses.cross_entropy(outputs, batch["labels"]).sum
+        return {self.term: {"loss": loss, "accuracy": count_right(outputs, batch["labels"])}}
+
+    def forward(self, net: Any, tokenizer: Tokenizer) -> Forward:
+        """Each row is a choice by itself, so that items may have any number of choices."""
+        plain = super().forward(net, tokenizer)
+
+        def run(params: Any, state: Any, batch: Batch) -> jax.Array:
+            logits: jax.Array = plain(params, state, {name: array[:, None] for name, array in batch.items()})
+            return logits[:, 0]
+
+        return run
+
+    def answer(self, example: ChoiceExample, detail: None, outputs: Sequence[Output]) -> dict[str, Any]:
+        """The likeliest choice; `outputs` hold a number for each, in one array or in several.
+
+        >>> Choice().answer(ChoiceExample("", ["a", "b", "c"], None, ""), None, [np.array([0.0, 0.0, 1e3])])
+        {'choice': 2, 'text': 'c', 'probabilities': [0.0, 0.0, 1.0]}
+        """
+        chances = softmax(np.hstack(outputs))
+        best = int(chances.argmax())
+        return {"choice": best, "text": example.choices[best], "probabilities": chances.tolist()}
+
+    def scores(self, examples: Sequence[ChoiceExample], answers: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        true, guessed = [example.label for example in examples], [answer["choice"] for answer in answers]
+        return {"accuracy": metrics.accuracy(true, guessed)}

@@ -1,0 +1,85 @@
+"""Tags of words as entities: which ones they spell, and how many of them are right. CoNLL's rule."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["OUTSIDE", "Entity", "entities", "entity_scores", "spell_entities"]
+
+OUTSIDE = "O"
+
+
+class Entity(NamedTuple):
+    """A run of words, `last` included, counted from 0."""
+
+    type: str
+    first: int
+    last: int
+
+
+def spell_entities(labels: Sequence[str]) -> bool:
+    """Whether tags are those of entities, such as `B-PER` and `O`.
+
+    >>> spell_entities(["O", "B-PER", "I-PER"]), spell_entities(["NN", "VB"])
+    (True, False)
+    """
+    return all(tag == OUTSIDE or (len(tag) > 2 and tag[0] in "BIES" and tag[1] == "-") for tag in labels)
+
+
+def entities(tags: Sequence[str]) -> list[Entity]:
+    """The entities that the tags of one sentence spell.
+
+    A tag is `O`, or a prefix and a type (`B-PER`): B begins, I is inside, E ends, S is an entity alone. An entity also
+    begins where an inside tag follows `O` or another type, and ends where the next one begins. So IOB1, IOB2 and IOBES
+    are read alike, and impossible sequences of a model can be read too.
+
+    >>> entities(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
+    [Entity(type='PER', first=0, last=1), Entity(type='LOC', first=3, last=3), Entity(type='LOC', first=4, last=4)]
+
+    Reference: Tjong Kim Sang and De Meulder, 2003, CoNLL-2003's `conlleval`
+    """
+    found = []
+    before, kind, begin = OUTSIDE, "", 0
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        prefix, _, name = tag.partition("-")
+        name = name or "_"
+        if _ends(before, prefix, kind, name):
+            found.append(Entity(kind, begin, place - 1))
+        if _begins(before, prefix, kind, name):
+            begin = place
+        before, kind = prefix, name
+    return found
+
+
+def entity_scores(labels: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Precision, recall and F1 of whole entities: one is right if its type and its words are.
+
+    Args:
+        labels, predicted: sentences of tags, of the same lengths.
+
+    Returns:
+        {"precision", "recall", "f1"}, over all types together; 0 where a denominator is 0.
+
+    >>> entity_scores([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "O"]])
+    {'precision': 1.0, 'recall': 0.5, 'f1': 0.6666666666666666}
+
+    Reference: seqeval's `f1_score` with its default mode
+    """
+    true = {(row, entity) for row, tags in enumerate(labels) for entity in entities(tags)}
+    guessed = {(row, entity) for row, tags in enumerate(predicted) for entity in entities(tags)}
+    both = len(true & guessed)
+    precision, recall = both / max(1, len(guessed)), both / max(1, len(true))
+    return {"precision": precision, "recall": recall, "f1": 2 * both / max(1, len(true) + len(guessed))}
+
+
+def _ends(before: str, prefix: str, kind: str, name: str) -> bool:
+    """Whether an entity ends between two tags."""
+    if before == OUTSIDE:
+        return False
+    return before in ("E", "S") or prefix in ("B", "S", OUTSIDE) or kind != name
+
+
+def _begins(before: str, prefix: str, kind: str, name: str) -> bool:
+    """Whether an entity begins at the second of two tags."""
+    if prefix == OUTSIDE:
+        return False
+    return prefix in ("B", "S") or before in ("E", "S", OUTSIDE) or kind != name

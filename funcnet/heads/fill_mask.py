@@ -1,0 +1,109 @@
+"""Words for `[MASK]`: `fill-mask`, which pretraining trains. T tokens, S places of masks, D width."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from tokenizers import Tokenizer
+
+from funcnet import text
+from funcnet.heads.head import Batch, Encoded, Forward, Head, TextEncoder
+from funcnet.heads.reading.examples import TextExample
+
+__all__ = ["FillMask", "Guess"]
+
+SLOTS = 8  # masks that the head over words reads at once
+
+
+class Guess(NamedTuple):
+    """A word for a masked place.
+
+    Attributes:
+        token: as in the vocabulary; `##` begins a token that continues a word.
+        probability: the model's, among all words.
+    """
+
+    token: str
+    probability: float
+
+
+@dataclasses.dataclass(frozen=True)
+class FillMask(Head):
+    """The likeliest words for each `[MASK]`.
+
+    Attributes:
+        guesses: how many for each.
+    """
+
+    name: str = "fill-mask"
+    guesses: int = 5
+    architecture = "BertForMaskedLM"
+    names = ("fill-mask",)
+    takes = "a text with [MASK] in it"
+
+    @classmethod
+    def architectures(cls) -> tuple[str, ...]:
+        return "BertForPreTraining", cls.architecture
+
+    def example(self, item: Any, where: str) -> TextExample | None:
+        return TextExample(item, None, None, where) if isinstance(item, str) else None
+
+    def encode(self, examples: Iterable[TextExample], encoder: TextEncoder) -> Iterator[Encoded]:
+        for example in examples:
+            (found,) = encoder.whole([example.text], special_tokens=True)
+            if len(found.ids) > encoder.seq_len:
+                raise ValueError(
+                    f"fill-mask: {example.where} is too long; expected at most {encoder.seq_len} tokens with [CLS] and "
+                    f"[SEP], got {len(found.ids)}. Shorten it around the [MASK]."
+                )
+            if "[MASK]" not in found.tokens:
+                raise ValueError(
+                    f"fill-mask: {example.where} has nothing to guess; expected [MASK] in the text, got none. Write "
+                    "[MASK] in place of a word."
+                )
+            name = encoder.tokenizer.id_to_token
+            yield Encoded([found], detail=(found.tokens.count("[MASK]"), name))
+
+    def forward(self, net: Any, tokenizer: Tokenizer) -> Forward:
+        mask_id, words = text.special_ids(tokenizer)["[MASK]"], tokenizer.get_vocab_size()
+        count = min(self.guesses, words)
+
+        def likeliest(head: Callable[[jax.Array], jax.Array], hidden: jax.Array, places: jax.Array) -> Any:
+            """hidden (B, T, D), places (B, S) -> probabilities and token ids, (B, S, count)."""
+            scores = head(jnp.take_along_axis(hidden, places[:, :, None], axis=1))[:, :, :words]
+            return jax.lax.top_k(jax.nn.softmax(scores.astype(jnp.float32)), count)  # a padded table has more rows
+
+        def run(params: Any, state: Any, batch: Batch) -> Any:
+            ids = batch["input_ids"]
+            encoder, heads = (net.subtree(name, params, state) for name in ("bert", "cls"))
+            (hidden, *_), _ = net.bert.apply(*encoder, ids, batch["attention_mask"], batch["token_type_ids"])
+            head = lambda at: net.cls.apply(*heads, at)[0]
+            masked = (ids == mask_id) & (batch["attention_mask"] > 0)
+            order = jnp.argsort(~masked, axis=1, stable=True)  # the masks first, in their order
+            order = jnp.pad(order, ((0, 0), (0, -ids.shape[1] % SLOTS)))
+            most = jnp.max(jnp.sum(masked, axis=1))
+
+            def some(carry: Any) -> Any:
+                start, found = carry
+                new = likeliest(head, hidden, jax.lax.dynamic_slice_in_dim(order, start, SLOTS, axis=1))
+                put = lambda old, part: jax.lax.dynamic_update_slice_in_dim(old, part, start, axis=1)
+                return start + SLOTS, tuple(map(put, found, new))
+
+            shape = (*order.shape, count)
+            empty = jnp.zeros(shape, jnp.float32), jnp.zeros(shape, jnp.int32)
+            _, found = jax.lax.while_loop(lambda carry: carry[0] < most, some, (jnp.int32(0), empty))
+            return found
+
+        return run
+
+    def answer(
+        self, example: TextExample, detail: tuple[int, Callable[[int], str]], outputs: Sequence[Any]
+    ) -> list[list[Guess]]:
+        count, name = detail
+        chances, tokens = outputs[0]
+        return [
+            [Guess(name(token), float(chance)) for token, chance in zip(tokens[at].tolist(), chances[at], strict=True)]
+            for at in range(count)
+        ]

@@ -1,0 +1,378 @@
+"""Rows of files -> examples, each with its place in the file, for messages.
+
+The default names of columns are `text`, `text_b` (the second text of a pair) and `label`; for sentences of tagged words
+`tokens` and `tags`; for multiple choice `choices`, a list, or a column for each (`choice0`, `ending0`, …).
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from funcnet.heads.reading.tables import COLUMNS, Record, Table, read_table, read_text
+
+__all__ = [
+    "DEFAULT",
+    "ChoiceExample",
+    "Columns",
+    "TextExample",
+    "TokenExample",
+    "read_choices",
+    "read_texts",
+    "read_tokens",
+]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of columns; None: the default of the head.
+
+    Attributes:
+        separator: what separates several labels in one cell.
+    """
+
+    text: str | None = None
+    second: str | None = None
+    label: str | None = None
+    separator: str | None = None
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> "Columns":
+        """The names that `funcnet finetune` was given.
+
+        >>> Columns.from_settings({"text_column": "body"}).text
+        'body'
+        """
+        names = {"text": "text_column", "second": "second_column", "label": "label_column"}
+        return cls(**{field: settings.get(name) for field, name in (names | {"separator": "label_separator"}).items()})
+
+
+DEFAULT = Columns()
+LARGEST = 1e37  # numbers are learned in float32
+
+
+@dataclass(frozen=True)
+class TextExample:
+    """A text or a pair of texts. `label`: a class, a tuple of classes, a number, or None; `column`: the label's."""
+
+    text: str
+    second: str | None
+    label: Any
+    where: str
+    column: str = "label"
+
+    @property
+    def where_label(self) -> str:
+        """How messages name the label's place."""
+        return f"{self.where}, column {self.column!r}"
+
+    @property
+    def group(self) -> Hashable:
+        """The same for copies of a text: they stay on one side of a split."""
+        return self.text, self.second
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no word."""
+        return not (self.text + (self.second or "")).strip()
+
+
+@dataclass(frozen=True)
+class TokenExample:
+    """Words with a tag each; the tokenizer splits a line of text. `tags` is None if the file has none."""
+
+    words: list[str] | str
+    tags: list[str] | None
+    where: str
+    is_empty = False
+
+    @property
+    def group(self) -> Hashable:
+        """The same for copies of a sentence."""
+        return tuple(self.words)
+
+
+@dataclass(frozen=True)
+class ChoiceExample:
+    """A text and what may follow it. `label` counts the choices from 0."""
+
+    text: str
+    choices: list[str]
+    label: int | None
+    where: str
+    is_empty = False
+
+    @property
+    def group(self) -> Hashable:
+        """The same for copies of a text with its choices."""
+        return self.text, *self.choices
+
+
+def read_texts(
+    path: str | Path, columns: Columns, *, pairs: bool | None = False, numbers: bool = False, labelled: bool = True
+) -> list[TextExample]:
+    """The texts, or pairs of texts, of a file of rows.
+
+    Args:
+        path: a file of `read_table`.
+        columns: their names.
+        pairs: whether there is a second text; None: if the file has that column, in each row.
+        numbers: labels are numbers.
+        labelled: whether every row must have a label; otherwise none is read.
+
+    Raises:
+        ValueError: as `read_table`; a column is missing; a label is missing, no number, or in quotes that a blank
+            before them makes part of it.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "a.tsv")
+        ...     _ = file.write_text("text\\tlabel\\nfine\\tgood\\n")
+        ...     example, = read_texts(file, Columns())
+        >>> example.text, example.label
+        ('fine', 'good')
+    """
+    table = read_table(path)
+    is_plain = table.columns == ["text"]  # lines of text have no names for columns
+    text, second = columns.text if columns.text and not is_plain else "text", columns.second or "text_b"
+    if pairs is None:
+        pairs = _has_second(table, second)
+    label = columns.label or "label"
+    _require_columns(table, [text, *([second] if pairs else []), *([label] if labelled else [])])
+    examples = []
+    for row in table.rows:
+        value = None
+        if labelled:
+            cell, where = row.values.get(label), f"read_table: {place(table.file, row.line)}, column {label!r}"
+            value = as_number(where, cell) if numbers else _classes(where, cell, columns.separator)
+        one = _text(table.file, row, text)
+        other = _text(table.file, row, second) if pairs else None
+        examples.append(TextExample(one, other, value, place(table.file, row.line), label))
+    return examples
+
+
+def read_tokens(
+    path: str | Path, columns: Columns, *, labelled: bool = True, known: Sequence[str] = ()
+) -> list[TokenExample]:
+    """Sentences of words: JSON lines with two lists, or CoNLL's columns; without labels also plain lines of text.
+
+    CoNLL's columns: a word a line, with its tag in the last column; blanks or tabs separate columns, empty lines
+    sentences, and `-DOCSTART-` documents. Without labels a `.txt` file has a sentence a line, which is not split,
+    unless all its lines end in one of the `known` tags, as in CoNLL's `test.txt`.
+
+    Raises:
+        ValueError: as `read_table`; ragged columns; lists of different lengths.
+    """
+    path = Path(path)
+    if path.suffix.lower() in (".jsonl", ".json", ".ndjson"):
+        return _token_objects(read_table(path), columns, labelled)
+    if path.suffix.lower() == ".txt" and not labelled and not _ends_in_tags(read_text(path), known):
+        rows = read_table(path).rows
+        return [TokenExample(row.values["text"], None, place(path, row.line)) for row in rows]
+    return _conll(path, labelled)
+
+
+def read_choices(path: str | Path, columns: Columns, *, labelled: bool = True) -> list[ChoiceExample]:
+    """Texts with a choice of what may follow: a list in `choices`, or columns `choice0`, `choice1`, … (`ending0`, …).
+
+    A second text (column `text_b`, or the one named) is put before each choice, as in SWAG.
+
+    Raises:
+        ValueError: as `read_table`; a row with another number of choices than the first; a label that is none of them.
+    """
+    table = read_table(path)
+    text, label = columns.text or "text", columns.label or "label"
+    second = columns.second if columns.second else "text_b" if "text_b" in table.columns else None
+    _require_columns(table, [text, *([second] if second else []), *([label] if labelled else [])])
+    numbered = [name for name in table.columns if re.fullmatch(r"(choice|ending)_?\d+", name)]
+    numbered.sort(key=lambda name: int(re.sub(r"\D", "", name)))  # in their order, whatever the order of the columns
+    if "choices" not in table.columns and len(numbered) < 2:
+        raise ValueError(
+            f"read_choices: {table.file}: no choices; expected a column 'choices' (a list) or choice0, choice1, …, got "
+            f"{', '.join(table.columns)}. Rename them."
+        )
+    examples: list[ChoiceExample] = []
+    for row in table.rows:
+        where = place(table.file, row.line)
+        in_list = "choices" in table.columns
+        found = row.values.get("choices") if in_list else [_text(table.file, row, name) for name in numbered]
+        expected = len(examples[0].choices) if examples else None
+        if not isinstance(found, list) or len(found) < 2 or len(found) != (expected or len(found)):
+            got = f"{len(found)} choices" if isinstance(found, list) else repr(found)
+            raise ValueError(f"read_choices: {where}: expected {expected or 'at least 2'} choices, got {got}.")
+        wrong = [choice for choice in found if not isinstance(choice, str)]
+        if wrong:
+            raise ValueError(f"read_choices: {where}, column 'choices': expected texts, got {wrong[0]!r:.40}.")
+        begin = f"{_text(table.file, row, second)} " if second else ""
+        choices = [f"{begin}{choice}" for choice in found]
+        which = _choice(f"{where}, column {label!r}", row.values.get(label), len(choices)) if labelled else None
+        examples.append(ChoiceExample(_text(table.file, row, text), choices, which, where))
+    return examples
+
+
+def place(path: Path, line: int) -> str:
+    """How messages name a row.
+
+    >>> place(Path("a.csv"), 3)
+    'a.csv, line 3'
+    """
+    return f"{path}, line {line}"
+
+
+def as_number(where: str, value: Any) -> float:
+    """A label as a number that float32 holds; the message begins with `where`.
+
+    >>> as_number("a.csv, line 3", "2.5")
+    2.5
+    """
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not abs(found) < LARGEST:
+        got = "nothing" if value in (None, "") else repr(value)
+        raise ValueError(
+            f"{where}: expected a number below {LARGEST}, got {got}. Use `classify` for labels that are no numbers."
+        )
+    return found
+
+
+def _require_columns(table: Table, names: Sequence[str]) -> None:
+    missing = [name for name in names if name not in table.columns]
+    if missing:
+        advice = (
+            "Use these names in the first line, or give `funcnet finetune` the names of the file, which the model then "
+            "reads everywhere: --text-column, --second-column, --label-column"
+            if table.file.suffix.lower() in COLUMNS
+            else "Give a .csv, .tsv or .jsonl: lines of text have no columns"
+        )
+        got = ", ".join(f"{name!r:.40}" for name in table.columns)
+        near = difflib.get_close_matches(missing[0], table.columns, n=1)
+        raise ValueError(
+            f"read_table: {table.file}, line 1: no column {missing[0]!r}; expected {', '.join(map(repr, names))}, got "
+            f"{got}. {f'Nearest: {near[0]!r:.40}. ' if near else ''}{advice}."
+        )
+
+
+def _has_second(table: Table, second: str) -> bool:
+    """Whether the rows are pairs; refuses a file with both pairs and single texts."""
+    two = next((row for row in table.rows if row.values.get(second) is not None), None)
+    one = next((row for row in table.rows if row.values.get(second) is None), None)
+    if two is not None and one is not None:
+        raise ValueError(
+            f"read_table: {place(table.file, two.line)}, column {second!r}: a second text; expected one in every line "
+            f"or in none, got none in line {one.line}. Leave it out here, or give every line one."
+        )
+    return two is not None
+
+
+def _text(path: Path, row: Record, column: str) -> str:
+    value = row.values.get(column)
+    if not isinstance(value, str):
+        raise ValueError(
+            f"read_table: {place(path, row.line)}, column {column!r}: expected a text, got "
+            f"{'nothing' if value is None else repr(value)[:40]}."
+        )
+    return value
+
+
+def _classes(where: str, value: Any, separator: str | None) -> str | tuple[str, ...]:
+    if isinstance(value, list):
+        return tuple(_class(where, one) for one in value)
+    if isinstance(value, str) and re.fullmatch(r'\s+".*"\s*', value, re.DOTALL):
+        raise ValueError(
+            f"{where}: a blank before a quote makes the quotes part of the label; expected a label, got {value!r:.40}. "
+            "Write it without the blank and the quotes."
+        )
+    if separator is not None and isinstance(value, str):
+        return tuple(one.strip() for one in value.split(separator) if one.strip())
+    return _class(where, value)
+
+
+def _class(where: str, value: Any) -> str:
+    if value is None or not str(value).strip():
+        raise ValueError(f"{where}: expected a label, got nothing. Give every row one.")
+    if isinstance(value, list | dict):
+        raise ValueError(f"{where}: expected a label, got {value!r:.40}.")
+    return str(value).strip()  # a trailing blank, which nobody sees, makes no class of its own
+
+
+def _choice(where: str, value: Any, count: int) -> int:
+    try:
+        which = int(value) if isinstance(value, str) or int(value) == value else -1
+    except (TypeError, ValueError, OverflowError):
+        which = -1
+    if not 0 <= which < count:
+        raise ValueError(f"read_choices: {where}: expected a label from 0 to {count - 1}, got {value!r}.")
+    return which
+
+
+def _token_objects(table: Table, columns: Columns, labelled: bool) -> list[TokenExample]:
+    words, tags = columns.text or "tokens", columns.label or "tags"
+    _require_columns(table, [words, *([tags] if labelled else [])])
+    examples = []
+    for row in table.rows:
+        where = place(table.file, row.line)
+        lists = [row.values.get(name) for name in ([words, tags] if labelled else [words])]
+        for name, value in zip((words, tags), lists, strict=False):
+            if not isinstance(value, list):
+                raise ValueError(f"read_tokens: {where}, column {name!r}: expected a list, got {value!r}.")
+            wrong = [one for one in value if not isinstance(one, str | int | float)]
+            if wrong:
+                raise ValueError(
+                    f"read_tokens: {where}, column {name!r}: expected words, got {wrong[0]!r:.40} among them."
+                )
+        filled = [[str(one) for one in value or []] for value in lists]
+        if len(filled[0]) != len(filled[-1]):
+            raise ValueError(
+                f"read_tokens: {where}: expected a tag a word, got {len(filled[0])} words and {len(filled[-1])} tags."
+            )
+        examples.append(TokenExample(filled[0], filled[1] if labelled else None, where))
+    return examples
+
+
+def _conll(path: Path, labelled: bool) -> list[TokenExample]:
+    examples: list[TokenExample] = []
+    sentence: list[list[str]] = []
+    width = begin = 0
+    for number, line in enumerate([*read_text(path).split("\n"), ""], start=1):
+        cells = _cells(line)
+        if cells and cells[0] == "-DOCSTART-":
+            cells = []
+        if not cells:
+            if sentence:
+                tags = [row[-1] for row in sentence] if labelled else None
+                examples.append(TokenExample([row[0] for row in sentence], tags, place(path, begin)))
+            sentence = []
+            continue
+        if not sentence:
+            begin = number
+        width = width or len(cells)
+        if labelled and width < 2:
+            raise ValueError(
+                f"read_tokens: {place(path, number)}: expected a word and its tag, got {line!r}. Write both, "
+                "with a tab or a space between."
+            )
+        if len(cells) != width:
+            raise ValueError(
+                f"read_tokens: {place(path, number)}: a ragged row; expected {width} columns, got {len(cells)}: "
+                f"{line[:60]!r}."
+            )
+        sentence.append(cells)
+    if not examples:
+        raise ValueError(f"read_tokens: {path} holds no sentences; expected at least one, got none. Name another file.")
+    return examples
+
+
+def _cells(line: str) -> list[str]:
+    """Cells between blanks and tabs; other white space (a no-break space, say) belongs to a word."""
+    return [cell for cell in re.split(r"[ \t]+", line) if cell]
+
+
+def _ends_in_tags(text: str, known: Sequence[str]) -> bool:
+    rows = [cells for cells in map(_cells, text.split("\n")) if cells]
+    return all(len(cells) > 1 and cells[-1] in known for cells in rows)

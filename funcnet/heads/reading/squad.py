@@ -1,0 +1,284 @@
+"""Questions with answers in a text: SQuAD 1.1's and 2.0's files, and their official measures.
+
+An answer is a span of its context, so its text and the place where it begins must agree. If they do not, an error names
+the question.
+"""
+
+import collections
+import json
+import re
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from funcnet.files import wrong_json
+from funcnet.heads.reading.tables import read_text, require_characters
+
+__all__ = ["Question", "exact_match", "f1_score", "normalize_answer", "read_squad", "squad_scores"]
+
+KINDS = {list: "a list", str: "a text", int: "a whole number", bool: "true or false"}
+SHOWN = 5  # wrong answers that a message lists
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a context.
+
+    Attributes:
+        answers: (text, first character) of each; empty for one without answer.
+        has_answer: what the file says (`is_impossible`); None in SQuAD 1.1, in which every question has one.
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[tuple[str, int], ...]
+    has_answer: bool | None
+    where: str
+    is_empty = False
+
+    @property
+    def group(self) -> str:
+        """The same for all questions about one context."""
+        return self.context
+
+
+def read_squad(path: str | Path, *, labelled: bool = True) -> list[Question]:
+    """The questions of a file in SQuAD's format.
+
+    Args:
+        path: JSON, `{"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}`.
+        labelled: whether every question must have an answer (or be marked `is_impossible`).
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: no JSON, another form, a question without an answer, an id that occurs twice, or answers that are
+            not at their offsets, each with its line and the text that is there instead.
+
+    Reference: Rajpurkar et al., 2016 and 2018
+    """
+    path = Path(path)
+    text = read_text(path)
+    try:
+        articles = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        where, why = wrong_json(error)
+        raise ValueError(f"read_squad: {path}, {where}: no JSON; expected SQuAD's format, got '{why}'.") from None
+    require_characters(path, text, articles)
+    form = _Form(path)
+    questions = [
+        _question(form, paragraph, number, qa)
+        for article in form.take(articles, "data", list, "the file")
+        for paragraph in form.take(article, "paragraphs", list, "an article of data")
+        for number, qa in enumerate(form.take(paragraph, "qas", list, "a paragraph"), start=1)
+    ]
+    if not questions:
+        raise ValueError(f"read_squad: {path} holds no questions; expected at least one, got none. Name another file.")
+    twice = [(q, count) for q, count in collections.Counter(q.id for q in questions).items() if count > 1]
+    if twice:
+        raise ValueError(
+            f"read_squad: {path}: {_line_of(path, twice[0][0])}question {twice[0][0]!r} occurs more than once; "
+            f"expected each id once, got it {twice[0][1]} times. Leave the copies out."
+        )
+    if labelled:
+        _check(path, questions)
+    return questions
+
+
+def squad_scores(
+    questions: Sequence[Question],
+    answers: Mapping[str, str],
+    no_answer: Mapping[str, tuple[str, float]] | None = None,
+) -> dict[str, float]:
+    """The official figures, in percent: of SQuAD 2.0 if the file marks questions without answer, else of 1.1.
+
+    Args:
+        questions: with their answers.
+        answers: {id: text}, empty for "no answer".
+        no_answer: {id: (the best answer that is not empty, how much more "no answer" scores than it)}, for the best
+            threshold of 2.0.
+
+    Returns:
+        {"exact", "f1", "total"}, for 2.0 the two apart for questions with and without answer ("HasAns_exact", …), and
+        with `no_answer` "best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh".
+
+    Raises:
+        ValueError: a question has no prediction.
+
+    Example:
+        >>> question = Question("1", "Who?", "The cat sat.", (("The cat", 0),), None, "")
+        >>> squad_scores([question], {"1": "cat."})
+        {'exact': 100.0, 'f1': 100.0, 'total': 1}
+
+    Reference: SQuAD's evaluate-v1.1.py and evaluate-v2.0.py
+    """
+    missing = [question.id for question in questions if question.id not in answers]
+    if missing:
+        raise ValueError(
+            f"squad_scores: questions without a prediction; expected one for each, got none for {len(missing)}, the "
+            f"first {missing[0]!r}. An empty text means 'no answer'."
+        )
+    second = any(question.has_answer is not None for question in questions)
+    gold = {q.id: _gold(q, second) for q in questions}
+    exact, f1 = _each(gold, answers, second)
+    scores = _means("", exact, f1, [q.id for q in questions])
+    if second:
+        for name, has_answer in (("HasAns_", True), ("NoAns_", False)):
+            ids = [q.id for q in questions if bool(q.answers) is has_answer]
+            if ids:
+                scores |= _means(name, exact, f1, ids)
+    if no_answer is not None:
+        texts = {i: text for i, (text, _) in no_answer.items()}
+        odds = {i: score for i, (_, score) in no_answer.items()}
+        for name, raw in zip(("exact", "f1"), _each(gold, texts, second), strict=True):
+            scores |= _best(name, raw, texts, gold, odds)
+    return scores
+
+
+def exact_match(true: str, predicted: str) -> float:
+    """1 where both are the same when normalised.
+
+    >>> exact_match("the Cat", "cat!")
+    1.0
+    """
+    return float(normalize_answer(true) == normalize_answer(predicted))
+
+
+def f1_score(true: str, predicted: str, *, empty_is_right: bool = True) -> float:
+    """F1 of the words that both have, counted as often as both have them.
+
+    Args:
+        empty_is_right: as SQuAD 2.0: two answers that are empty when normalised score 1; in 1.1 0.
+
+    >>> round(f1_score("the black cat", "a cat"), 4)
+    0.6667
+    """
+    gold, guessed = normalize_answer(true).split(), normalize_answer(predicted).split()
+    if empty_is_right and not (gold and guessed):
+        return float(gold == guessed)
+    same = (collections.Counter(gold) & collections.Counter(guessed)).total()
+    return 2 * same / (len(gold) + len(guessed)) if same else 0.0
+
+
+def normalize_answer(text: str) -> str:
+    """Lower-cased, without ASCII punctuation, without a, an and the, white space as single blanks.
+
+    >>> normalize_answer("  The U.S.A., an  example ")
+    'usa example'
+    """
+    letters = "".join(letter for letter in text.lower() if letter not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", letters).split())
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Takes fields out of the JSON; its errors say where one is missing or has another type."""
+
+    path: Path
+    identity: str = ""  # of the question
+
+    def take(self, holder: Any, name: str, kind: type, where: str) -> Any:
+        value = holder.get(name) if isinstance(holder, dict) else None
+        if type(value) is not kind:
+            got = f"{value!r:.60}" if isinstance(holder, dict) and name in holder else f"{holder!r:.60}"
+            raise ValueError(
+                f"read_squad: {self.path}: {self.identity and _line_of(self.path, self.identity)}not SQuAD's format; "
+                f"expected {where} to have {name!r}, {KINDS[kind]}, got {got}. Write it so."
+            )
+        return value
+
+
+def _question(form: _Form, paragraph: Any, number: int, qa: Any) -> Question:
+    context = form.take(paragraph, "context", str, "a paragraph")
+    where = f"question {number} of the context {context[:40]!r}"
+    given = qa.get("id") if isinstance(qa, dict) else None
+    identity = str(given) if isinstance(given, int) else form.take(qa, "id", str, where)
+    form, where = _Form(form.path, identity), f"question {identity!r}"
+    impossible = form.take(qa, "is_impossible", bool, where) if qa.get("is_impossible") is not None else None
+    has_none = impossible or qa.get("answers") is None
+    found = [] if has_none else form.take(qa, "answers", list, where)
+    take = lambda answer, name, kind: form.take(answer, name, kind, f"each answer of {where}")
+    answers = tuple((take(answer, "text", str), take(answer, "answer_start", int)) for answer in found)
+    has_answer = None if impossible is None else not impossible
+    asked = form.take(qa, "question", str, where)
+    return Question(identity, asked, context, answers, has_answer, f"{form.path}, question {identity!r}")
+
+
+def _check(path: Path, questions: Sequence[Question]) -> None:
+    lines: list[str] = []
+    wrong = 0
+    for question in questions:
+        problems = []
+        for answer, start in question.answers:
+            there = question.context[start : start + len(answer)] if start >= 0 else ""
+            if there != answer or not answer:
+                problems.append(f"expected {answer!r} at character {start} of its context, got {there!r}")
+        if not question.answers and question.has_answer is not False:
+            problems.append("expected an answer, got none")
+        wrong += bool(problems)
+        if problems and len(lines) < SHOWN:
+            lines.append(f"  {_line_of(path, question.id)}question {question.id!r}: {problems[0]}")
+    if wrong:
+        more = f"\n  and {wrong - len(lines)} more" if wrong > len(lines) else ""
+        raise ValueError(
+            f"read_squad: {path}: {wrong} questions whose answer is not at its offset; expected the answer's text "
+            "there. Leave out the questions that are wrong:\n" + "\n".join(lines) + more
+        )
+
+
+def _line_of(path: Path, identity: str) -> str:
+    """Where the file has this id, written as a number, or as a text with or without escapes."""
+    text = read_text(path)
+    ids = re.finditer(r'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)', text)
+    found = next((one for one in ids if str(json.loads(one[1])) == identity), None)
+    if found is None:
+        return ""
+    line = text.count("\n", 0, found.start()) + 1
+    return f"line {line}, character {found.start() - text.rfind(chr(10), 0, found.start())}, "
+
+
+def _gold(question: Question, second: bool) -> list[str]:
+    texts = [text for text, _ in question.answers]
+    if second:
+        texts = [text for text in texts if normalize_answer(text)]
+    return texts or [""]
+
+
+def _each(
+    gold: Mapping[str, list[str]], answers: Mapping[str, str], second: bool
+) -> tuple[dict[str, float], dict[str, float]]:
+    """(exact match, F1) of every question with its best true answer."""
+    exact = {i: max(exact_match(true, answers[i]) for true in texts) for i, texts in gold.items()}
+    f1 = {i: max(f1_score(true, answers[i], empty_is_right=second) for true in texts) for i, texts in gold.items()}
+    return exact, f1
+
+
+def _means(name: str, exact: Mapping[str, float], f1: Mapping[str, float], ids: Sequence[str]) -> dict[str, float]:
+    share = 100.0 / len(ids)
+    return {
+        f"{name}exact": share * sum(exact[i] for i in ids),
+        f"{name}f1": share * sum(f1[i] for i in ids),
+        f"{name}total": len(ids),
+    }
+
+
+def _best(
+    name: str,
+    scores: Mapping[str, float],
+    answers: Mapping[str, str],
+    gold: Mapping[str, list[str]],
+    no_answer: Mapping[str, float],
+) -> dict[str, float]:
+    """The threshold of "no answer" that would have scored best: questions are answered in the order of its score."""
+    current = float(sum(gold[i] == [""] for i in scores))
+    best, threshold = current, 0.0
+    for i in sorted(scores, key=lambda i: no_answer[i]):
+        if gold[i] != [""]:
+            current += scores[i]
+        elif answers[i]:
+            current -= 1
+        if current > best:
+            best, threshold = current, no_answer[i]
+    return {f"best_{name}": 100.0 * best / len(scores), f"best_{name}_thresh": threshold}

@@ -1,0 +1,271 @@
+"""Files of rows -> dicts: CSV, TSV, JSON lines, plain lines of text. Errors name file, line and column.
+
+- `.csv`: RFC 4180: commas, quotes doubled inside quotes, line breaks inside quotes; the first line names the columns.
+  If it has semicolons and no comma, they separate the columns: spreadsheets write that where numbers have commas.
+- `.tsv`, `.tab`: tabs; quotes are ordinary characters (as in GLUE's files); the first line names the columns. In a
+  `.tab` file the two lines of Orange after the names are skipped.
+- `.jsonl`, `.ndjson`, `.json`: one object a line.
+- any other: one text a line.
+
+All are UTF-8, with or without a byte-order mark; line ends of any kind.
+"""
+
+import codecs
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from funcnet.files import wrong_json
+
+__all__ = ["COLUMNS", "OBJECTS", "Record", "Table", "read_table", "read_text", "require_characters", "tab_rows"]
+
+TABS, OBJECTS = (".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
+COLUMNS = (".csv", *TABS, *OBJECTS)  # the forms that have columns
+SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+csv.field_size_limit(2**31 - 1)  # 128 kB by default, less than a long article
+
+
+@dataclass(frozen=True)
+class Record:
+    """One row: {column: value} and the line, from 1, where it begins. Values are strings, except in JSON."""
+
+    values: dict[str, Any]
+    line: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file and the names of its columns, in their order."""
+
+    file: Path
+    columns: list[str]
+    rows: list[Record]
+
+
+def read_table(path: str | Path) -> Table:
+    """Reads a file of rows, by its suffix.
+
+    Args:
+        path: see the head of this file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not UTF-8, holds no row, has ragged rows, broken quotes or broken JSON; names file, line and
+            column.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "a.csv")
+        ...     _ = file.write_text('text,label\\n"Yes, really",good\\nno,bad\\n')
+        ...     [row.values for row in read_table(file).rows]
+        [{'text': 'Yes, really', 'label': 'good'}, {'text': 'no', 'label': 'bad'}]
+    """
+    path = Path(path)
+    text = read_text(path)
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        sign = _sign(path, text, ",;")
+        advice = f"Put a text with {SIGNS[sign]} in double quotes, without a blank before them"
+        table = _named(path, list(_csv_records(path, text, sign)), advice)
+    elif suffix in TABS:
+        _sign(path, text, "\t")
+        records = list(tab_rows(text))
+        table = _named(path, _without_orange_head(records) if suffix == ".tab" else records, "Leave tabs out of texts")
+    elif suffix in OBJECTS:
+        table = _objects(path, text)
+    else:
+        lines = [Record({"text": line}, number) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        table = Table(path, ["text"], lines)
+    if not table.rows:
+        raise ValueError(f"read_table: {path} holds no rows; expected at least one, got none. Name another file.")
+    return table
+
+
+def read_text(path: Path) -> str:
+    """The file's text with `\\n` for every line end, without a byte-order mark.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not UTF-8.
+    """
+    if not path.is_file():
+        got = "a folder" if path.is_dir() else "nothing"
+        raise FileNotFoundError(f"read_table: {path} is not there; expected a file, got {got}. Check the path.")
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if data.startswith(b"PK\x03\x04"):
+            raise ValueError(
+                f"read_table: {path}: a spreadsheet, or another zip archive; expected UTF-8 text, got no text. Save it "
+                "as CSV (UTF-8)."
+            ) from None
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        coding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin1"
+        raise ValueError(
+            f"read_table: {path}, line {line}, byte {column}: not UTF-8; expected UTF-8 text, got byte "
+            f"0x{data[error.start]:02x}. Convert it (for example `iconv -f {coding} -t utf-8`)."
+        ) from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def require_characters(path: Path, text: str, value: Any, line: int = 1) -> None:
+    """Refuses JSON with half a character (one of UTF-16's two, such as `\\ud83d` alone), which no file can hold.
+
+    Args:
+        path: for the message.
+        text: the JSON.
+        value: what it says.
+        line: on which it begins.
+    """
+    if "\\ud" not in text and "\\uD" not in text:
+        return
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        line += text.count("\n", 0, max(0, text.lower().find(half)))
+        raise ValueError(
+            f"read_table: {path}, line {line}: half a character, {half}; expected whole ones, got a text that was cut "
+            "inside an emoji or the like. Leave the half out."
+        ) from None
+
+
+def tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:
+    """(line, cells) of every line that is not empty; no quoting."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line:
+            yield number, line.split("\t")
+
+
+def _sign(path: Path, text: str, known: str) -> str:
+    """Which of the known signs separates the names of the columns; refuses a first line with another one."""
+    number, head = next(((n, line) for n, line in enumerate(text.split("\n"), 1) if line), (1, ""))
+    found = next((sign for sign in known if sign in head), None)
+    other = next((sign for sign in SIGNS if sign in head), None)
+    if found is None and other is not None:
+        name = ".tsv, where quotes are letters" if known[0] == "," else ".csv"
+        raise ValueError(
+            f"read_table: {path}, line {number}: expected columns separated by {SIGNS[known[0]]}, got {SIGNS[other]}: "
+            f"{head[:60]!r}. Save it with {SIGNS[known[0]]}, or name it {name}."
+        )
+    return found or known[0]
+
+
+def _csv_records(path: Path, text: str, sign: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=sign, strict=True)
+    begin = 1
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            line, column, reason = _broken_quote(text, begin, sign)
+            raise ValueError(
+                f"read_table: {path}, line {line}, character {column}: wrong quoting; expected a field in quotes to "
+                f"end before a {SIGNS[sign][:-1]} or the line's end, got {reason}. Double the quotes inside a field."
+            ) from None
+        if cells:
+            yield begin, cells
+        begin = reader.line_num + 1
+
+
+def _broken_quote(text: str, begin: int, sign: str) -> tuple[int, int, str]:
+    """(line, character, what is wrong) of the first wrong quote in the record that begins at a line; for a cell that
+    began on another line, also that line."""
+    start = 0
+    for _ in range(begin - 1):
+        start = text.index("\n", start) + 1
+    inside, opened, at_start = False, start, True
+    place = start
+    while place < len(text):
+        letter = text[place]
+        if inside:
+            if letter == '"' and text[place + 1 : place + 2] == '"':
+                place += 1
+            elif letter == '"':
+                inside = False
+                after = text[place + 1 : place + 2]
+                if after not in ("", sign, "\n"):
+                    line, column = _line_and_column(text, place + 1)
+                    first, character = _line_and_column(text, opened)
+                    of = f" of what opens in line {first}, character {character}" if first < line else ""
+                    return line, column, f"{after!r} after the closing quote{of}"
+        elif letter == '"' and at_start:
+            inside, opened = True, place
+        at_start = not inside and letter in (sign, "\n")
+        place += 1
+    return *_line_and_column(text, opened), "a quote that never closes"
+
+
+def _line_and_column(text: str, place: int) -> tuple[int, int]:
+    return text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
+
+
+def _named(path: Path, records: list[tuple[int, list[str]]], advice: str) -> Table:
+    """`advice`: to who has more cells in a row than columns."""
+    if not records:
+        return Table(path, [], [])
+    head_line, columns = records[0][0], [name.strip() for name in records[0][1]]
+    twice = [name for name in columns if columns.count(name) > 1]
+    if twice:
+        raise ValueError(
+            f"read_table: {path}, line {head_line}: column {twice[0]!r} occurs twice; expected each name once, got "
+            f"{', '.join(columns)}. Rename one."
+        )
+    for line, cells in records[1:]:
+        if len(cells) != len(columns):
+            wrong = (
+                f"nothing in column {columns[len(cells)]!r}"
+                if len(cells) < len(columns)
+                else f"{cells[len(columns)][:40]!r} in column {len(columns) + 1}"
+            )
+            raise ValueError(
+                f"read_table: {path}, line {line}: a ragged row; expected {len(columns)} columns "
+                f"({', '.join(columns)}), got {len(cells)}: {wrong}. "
+                f"{advice if len(cells) > len(columns) else 'Fill in the missing cells'}."
+            )
+    rows = [Record(dict(zip(columns, cells, strict=True)), line) for line, cells in records[1:]]
+    return Table(path, columns, rows)
+
+
+def _without_orange_head(records: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    """Orange writes three lines: names, types, flags; the flags may be an empty line."""
+    kinds = {"d", "discrete", "c", "continuous", "string", "s", "t", "time", "m", "meta", "class", "i", "ignore", ""}
+    flags = [cells for _, cells in records[1:3]]
+    if not flags or not all(cell in kinds - {""} for cell in flags[0]):
+        return records
+    second = len(flags) > 1 and len(flags[1]) <= len(records[0][1]) and all(cell in kinds for cell in flags[1])
+    return [records[0], *records[3 if second else 2 :]]
+
+
+def _objects(path: Path, text: str) -> Table:
+    rows: list[Record] = []
+    columns: dict[str, None] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            where, why = wrong_json(error, number)
+            raise ValueError(
+                f"read_table: {path}, {where}: no JSON; expected an object a line, got '{why}'. Write each object on "
+                "one line, without a list around them."
+            ) from None
+        require_characters(path, line, value, number)
+        if not isinstance(value, dict):
+            raise ValueError(
+                f"read_table: {path}, line {number}: expected a JSON object, got {type(value).__name__}. "
+                'Write {"text": …, "label": …}.'
+            )
+        rows.append(Record(value, number))
+        columns.update(dict.fromkeys(value))
+    return Table(path, list(columns), rows)

@@ -1,0 +1,202 @@
+"""What each head is trained by: the sum of its losses and the count of what it sums over, as `funcnet.train` asks.
+
+Means of means weigh the rows of a short batch more than those of a long one; sums and counts can be added over
+micro-batches and devices, and then divided. The models' `labels` do that within one batch.
+
+Letters: `B batch, T sequence, C classes`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from funcnet import functional as F
+from funcnet.functional.checks import wide_dtype
+
+__all__ = [
+    "IGNORE",
+    "LossSum",
+    "cross_entropy",
+    "multi_label",
+    "question_answering",
+    "regression",
+    "sequence_classification",
+]
+
+IGNORE = -100
+"""The label of what counts for nothing; Hugging Face's and torch's."""
+
+
+class LossSum(NamedTuple):
+    """A loss as `funcnet.train` wants it.
+
+    Attributes:
+        sum: (), over what counts, in at least float32.
+        number: (), of what counts, in the same dtype.
+    """
+
+    sum: jax.Array
+    number: jax.Array
+
+    @property
+    def mean(self) -> jax.Array:
+        """sum / number; 0 where nothing counts (torch's is NaN there, and so would be the parameters after it)."""
+        return self.sum / jnp.maximum(self.number, 1)
+
+
+def cross_entropy(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = None) -> LossSum:
+    """-log softmax(logits)[label]: masked words, next sentence, classes of sequences and of tokens, choices.
+
+    Args:
+        logits: (…, C).
+        labels: (…), integers below C; what is -100 counts for nothing.
+        mask: broadcasts to the labels; what is False counts for nothing either (rows that fill a batch).
+
+    Raises:
+        ValueError: shapes that do not fit.
+        TypeError: labels that are no integers.
+
+    >>> cross_entropy(jnp.zeros((3, 2)), jnp.array([0, 1, -100]))
+    LossSum(sum=Array(1.3862944, dtype=float32), number=Array(2., dtype=float32))
+    """
+    _require("cross_entropy", "labels", labels, logits.shape[:-1])
+    if not jnp.issubdtype(labels.dtype, jnp.integer):
+        raise TypeError(f"losses.cross_entropy: labels are classes; expected integers, got {labels.dtype}. Cast them.")
+    if mask is not None:
+        labels = jnp.where(mask, labels, IGNORE)
+    rows, ids = _at_least_float32(logits).reshape(-1, logits.shape[-1]), labels.reshape(-1)
+    losses = F.cross_entropy(rows, ids, ignore_index=IGNORE, reduction="none")
+    return LossSum(losses.sum(), (ids != IGNORE).sum().astype(losses.dtype))
+
+
+def regression(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = None) -> LossSum:
+    """(logits - labels)², each entry counted.
+
+    Args:
+        logits: (B, C).
+        labels: (B, C), or (B,) where C is 1. -100 is a number like others here: use the mask.
+        mask: (B,); rows where it is False count for nothing.
+
+    Raises:
+        ValueError: shapes that do not fit.
+
+    >>> regression(jnp.array([[1.0], [5.0]]), jnp.array([3.0, 0.0]), mask=jnp.array([True, False])).mean
+    Array(4., dtype=float32)
+    """
+    if logits.shape[-1] == 1 and labels.shape == logits.shape[:-1]:
+        labels = labels[..., None]
+    _require("regression", "labels", labels, logits.shape)
+    logits = _at_least_float32(logits)
+    return _total((logits - labels.astype(logits.dtype)) ** 2, _rows("regression", mask, logits))
+
+
+def multi_label(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = None) -> LossSum:
+    """Binary cross-entropy of every label for itself, each entry counted.
+
+    Args:
+        logits: (B, C).
+        labels: (B, C), 0 or 1; an entry of -100 counts for nothing.
+        mask: (B,); rows where it is False count for nothing.
+
+    Raises:
+        ValueError: shapes that do not fit.
+
+    >>> multi_label(jnp.zeros((1, 3)), jnp.array([[1.0, 0.0, -100.0]]))
+    LossSum(sum=Array(1.3862944, dtype=float32), number=Array(2., dtype=float32))
+    """
+    _require("multi_label", "labels", labels, logits.shape)
+    logits = _at_least_float32(logits)
+    counted = (labels != IGNORE) & _rows("multi_label", mask, logits)
+    target = jnp.where(counted, labels, 0).astype(logits.dtype)
+    return _total(F.binary_cross_entropy_with_logits(logits, target, reduction="none"), counted)
+
+
+def sequence_classification(
+    logits: jax.Array, labels: jax.Array, problem_type: str | None = None, mask: jax.Array | None = None
+) -> LossSum:
+    """The loss that `problem_type` names.
+
+    Args:
+        logits: (B, C).
+        labels: (B,) integers for "single_label_classification"; (B, C) of 0 and 1 for "multi_label_classification";
+            (B, C), or (B,) where C is 1, for "regression".
+        problem_type: one of these, or None: as transformers guesses, regression for one logit, else by the labels'
+            dtype: one class for integers, several for floats.
+        mask: (B,); rows where it is False count for nothing.
+
+    Raises:
+        ValueError: another problem type; shapes that do not fit.
+
+    >>> sequence_classification(jnp.zeros((2, 3)), jnp.array([0, 2])).mean
+    Array(1.0986123, dtype=float32)
+    """
+    if problem_type is None:
+        one_class = "single_label_classification" if jnp.issubdtype(labels.dtype, jnp.integer) else None
+        problem_type = "regression" if logits.shape[-1] == 1 else one_class or "multi_label_classification"
+    if problem_type == "regression":
+        return regression(logits, labels, mask)
+    if problem_type == "multi_label_classification":
+        return multi_label(logits, labels, mask)
+    if problem_type == "single_label_classification":
+        return cross_entropy(logits, labels, mask)
+    raise ValueError(
+        "losses.sequence_classification: problem_type is not known; expected 'regression', "
+        f"'single_label_classification' or 'multi_label_classification', got {problem_type!r}. Name one of them."
+    )
+
+
+def question_answering(
+    start_logits: jax.Array,
+    end_logits: jax.Array,
+    start_positions: jax.Array,
+    end_positions: jax.Array,
+    mask: jax.Array | None = None,
+) -> tuple[LossSum, LossSum]:
+    """Cross-entropy of where the answer starts and of where it ends, each with its own count and half its sum.
+
+    The loss is the sum of the two means.
+
+    Args:
+        start_logits, end_logits: (B, T).
+        start_positions, end_positions: (B,) integers; -100, and what lies beyond the sequence, counts for nothing.
+        mask: (B,); rows where it is False count for nothing.
+
+    Differs from transformers: -100 counts for nothing, where it says position 0 there.
+
+    >>> zeros, place = jnp.zeros((1, 4)), jnp.array([2])
+    >>> start, end = question_answering(zeros, zeros, place, place)
+    >>> start.mean + end.mean
+    Array(1.3862944, dtype=float32)
+    """
+
+    def half(logits: jax.Array, positions: jax.Array) -> LossSum:
+        outside = (positions == IGNORE) | (positions >= logits.shape[-1])
+        total, number = cross_entropy(logits, jnp.where(outside, IGNORE, jnp.maximum(positions, 0)), mask)
+        return LossSum(total / 2, number)
+
+    return half(start_logits, start_positions), half(end_logits, end_positions)
+
+
+def _at_least_float32(logits: jax.Array) -> jax.Array:
+    return logits.astype(wide_dtype(logits))
+
+
+def _rows(where: str, mask: jax.Array | None, logits: jax.Array) -> jax.Array:
+    """(B, 1): which rows count."""
+    if mask is None:
+        return jnp.ones((logits.shape[0], 1), bool)
+    _require(where, "mask", mask, logits.shape[:1])
+    return mask.astype(bool)[:, None]
+
+
+def _total(losses: jax.Array, counted: jax.Array) -> LossSum:
+    counted = jnp.broadcast_to(counted, losses.shape)
+    return LossSum(jnp.where(counted, losses, 0).sum(), counted.sum().astype(losses.dtype))
+
+
+def _require(where: str, name: str, given: jax.Array, shape: tuple[int, ...]) -> None:
+    if given.shape != shape:
+        raise ValueError(
+            f"losses.{where}: {name} do not fit the logits; expected shape {shape}, got {given.shape}. Reshape them."
+        )

@@ -1,0 +1,37 @@
+"""The models by the name that `config.json` has for them."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from funcnet.models.bert.classification import (
+    BertForMultipleChoice,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
+from funcnet.models.bert.modeling import (
+    BertForMaskedLM,
+    BertForNextSentencePrediction,
+    BertForPreTraining,
+    BertModel,
+)
+from funcnet.models.bert.question_answering import BertForQuestionAnswering
+
+__all__ = ["ARCHITECTURES"]
+
+ARCHITECTURES: Mapping[str, Any] = MappingProxyType(
+    {
+        kind.__name__: kind
+        for kind in (
+            BertModel,
+            BertForPreTraining,
+            BertForMaskedLM,
+            BertForNextSentencePrediction,
+            BertForSequenceClassification,
+            BertForTokenClassification,
+            BertForMultipleChoice,
+            BertForQuestionAnswering,
+        )
+    }
+)
+"""A head names its architecture; this is the class."""

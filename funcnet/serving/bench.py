@@ -1,0 +1,206 @@
+"""`funcnet bench serve`: the latency of `serving.inference` by length and by threads."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import tyro
+
+from funcnet import table
+from funcnet.files import require_folder, require_other, write_json
+from funcnet.heads import check_length
+from funcnet.models import bert
+from funcnet.serving.inference import Inference, inference
+from funcnet.train import compilation_cache
+
+__all__ = ["BenchServe", "Latency", "bench_serve", "measure", "random_items"]
+
+# Tokens of a row that are no words: [CLS] and each [SEP], the [MASK], the question's sign.
+BESIDE = {"fill-mask": 3, "choice": 3, "answer": 4}
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchServe:
+    """How long a fine-tuned or pretrained model takes to answer, from text to answer.
+
+    Loads the directory as `serving.inference` does, compiles its programs, and asks for answers to texts of each
+    length: one after the other, and from several threads at once. Prints milliseconds (median, 95th and 99th
+    percentile) and answers a second.
+    """
+
+    what: tyro.conf.Positional[Literal["serve"]]
+    """the latency of answers"""
+    directory: tyro.conf.Positional[Path]
+    """a run of `funcnet pretrain` or `finetune`, or a directory of Hugging Face with a vocabulary"""
+    file: Path | None = None
+    """texts, one a line; without it texts of random words with each length"""
+    task: str | None = None
+    """what to ask for, such as fill-mask, classify or pairs; by default what the model was trained for"""
+    lengths: tuple[int, ...] = (16, 64, 128)
+    """tokens of the texts, if there is no file"""
+    threads: Annotated[tuple[int, ...], tyro.conf.arg(aliases=["-t"])] = (1, 2, 4)
+    """numbers of threads that ask at once"""
+    seconds: float = 2.0
+    """how long each line of the table is measured"""
+    seq_len: int | None = None
+    """tokens of the longest row; by default as the model was fine-tuned"""
+    out: Path | None = None
+    """file for the figures, as JSON"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Latency:
+    """One line of the table.
+
+    Attributes:
+        texts: which texts: their length in tokens, or the file.
+        threads: how many asked at once.
+        median, p95, p99: milliseconds from text to answer.
+        per_second: answers a second, of all threads together.
+        answers: how many were measured.
+    """
+
+    texts: str
+    threads: int
+    median: float
+    p95: float
+    p99: float
+    per_second: float
+    answers: int
+
+
+def measure(serve: Callable[[Any], Any], items: Sequence[Any], name: str, threads: int, seconds: float) -> Latency:
+    """Asks for some seconds, from some threads, one item after the other.
+
+    Args:
+        serve: thread-safe, as `serving.inference` gives it.
+        items: asked in turn.
+        name: for the table.
+
+    Example:
+        >>> measure(len, ["a", "b"], "letters", threads=2, seconds=0.01).threads
+        2
+    """
+
+    def ask(start: int) -> list[float]:
+        number, taken = start, list[float]()
+        while not taken or time.perf_counter() < end:
+            began = time.perf_counter()
+            serve(items[number % len(items)])
+            taken.append(time.perf_counter() - began)
+            number += threads
+        return taken
+
+    with ThreadPoolExecutor(threads) as pool:
+        began = time.perf_counter()
+        end = began + seconds
+        taken = 1e3 * np.concatenate([*pool.map(ask, range(threads))])
+        elapsed = time.perf_counter() - began
+    median, p95, p99 = np.percentile(taken, [50, 95, 99]).tolist()
+    return Latency(name, threads, median, p95, p99, len(taken) / elapsed, len(taken))
+
+
+def bench_serve(arguments: BenchServe) -> int:
+    """Runs the command.
+
+    Returns:
+        0.
+
+    Raises:
+        FileNotFoundError, ValueError: as `serving.inference`; a file without a text, or a number that is not positive.
+    """
+    from rich.progress import Progress
+
+    if arguments.seconds <= 0 or min(arguments.threads, default=0) < 1:
+        raise ValueError(
+            f"bench serve: --seconds and --threads; expected positive numbers, got {arguments.seconds} and "
+            f"{arguments.threads}. Raise them."
+        )
+    if min(arguments.lengths, default=0) < 1:
+        raise ValueError(
+            f"bench serve: --lengths; expected positive numbers, got {' '.join(map(str, arguments.lengths)) or 'none'}."
+        )
+    if arguments.out is not None:
+        require_folder(arguments.out, "bench serve: --out")
+        require_other(arguments.out, [arguments.file] if arguments.file else [], "bench serve: --out")
+    lines = _lines(arguments.file) if arguments.file else []
+    if arguments.seq_len is not None:
+        most = bert.BertConfig.load(arguments.directory).max_position_embeddings
+        check_length(arguments.seq_len, most, "bench serve: --seq-len", arguments.directory)
+    compilation_cache.enable()
+    began = time.perf_counter()
+    with Progress(transient=True) as bar:
+        task = bar.add_task("compiling")
+        serve = inference(
+            arguments.directory,
+            arguments.task,
+            max_length=arguments.seq_len,
+            progress=lambda done, of: bar.update(task, completed=done, total=of),
+        )
+    ready = time.perf_counter() - began
+    asked = _of_lines(serve, arguments.file, lines) if arguments.file else random_items(serve, arguments.lengths)
+    found = [
+        measure(serve, items, name, threads, arguments.seconds)
+        for name, items in asked.items()
+        for threads in arguments.threads
+    ]
+    head = ["texts", "threads", "median ms", "95 % ms", "99 % ms", "a second"]
+    rows = [
+        [one.texts, str(one.threads), *(f"{ms:.2f}" for ms in (one.median, one.p95, one.p99)), f"{one.per_second:,.0f}"]
+        for one in found
+    ]
+    print(f"{arguments.directory}: {serve.task}, {len(serve.run.shapes())} programs, ready after {ready:.1f} s")
+    print(table.text([head, *rows], left=1))
+    longest = serve.run.longest
+    if not arguments.file and (longer := [str(length) for length in arguments.lengths if length > longest]):
+        source = "as --seq-len says" if arguments.seq_len else "as the model reads"
+        print(f"A row has at most {longest} tokens, {source}: {longest} were measured for {', '.join(longer)}.")
+    if arguments.out is not None:
+        write_json(arguments.out, {"task": serve.task, "ready": ready, "rows": [vars(one) for one in found]})
+    return 0
+
+
+def _lines(file: Path) -> list[str]:
+    if not file.is_file():
+        raise FileNotFoundError(f"bench serve: {file} is not there; expected a file, got none. Check the path.")
+    try:
+        return [line.strip() for line in file.read_text("utf-8-sig").split("\n")]
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"bench serve: {file}, line {error.object.count(10, 0, error.start) + 1} is not UTF-8; expected text, got "
+            f"byte 0x{error.object[error.start]:02x}. Convert the file."
+        ) from None
+
+
+def _of_lines(serve: Inference, file: Path, lines: Sequence[str]) -> dict[str, list[Any]]:
+    texts = [line for line in lines if line and (serve.task != "fill-mask" or "[MASK]" in line)]
+    if not texts:
+        wanted = "lines with [MASK] in them" if serve.task == "fill-mask" else "lines of text"
+        raise ValueError(f"bench serve: {file} holds no text to ask; expected {wanted}, got none. Add some.")
+    return {file.name: [_item(serve, text) for text in texts]}
+
+
+def random_items(serve: Inference, lengths: Sequence[int]) -> dict[str, list[Any]]:
+    """Items whose rows have so many tokens, of the vocabulary's whole words."""
+    beside = 3 if serve.pairs else BESIDE.get(serve.task, 2)
+    found = {}
+    for length in dict.fromkeys(min(length, serve.run.longest) for length in lengths):
+        random = np.random.default_rng(length)
+        texts = [" ".join(random.choice(serve.words, max(2, length - beside))) for _ in range(16)]
+        mask = " [MASK]" if serve.task == "fill-mask" else ""
+        found[f"{length} tokens"] = [_item(serve, text + mask) for text in texts]
+    return found
+
+
+def _item(serve: Inference, text: str) -> Any:
+    """What the task reads of a text: its first word is the question, what the choices go on from, or a pair's first."""
+    first, _, rest = text.partition(" ")
+    back = " ".join(reversed(rest.split()))
+    one = (first, rest) if serve.pairs else text
+    return {"choice": (first, [rest, back]), "answer": (f"{first}?", rest)}.get(serve.task, one)

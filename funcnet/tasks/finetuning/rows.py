@@ -1,0 +1,154 @@
+"""Examples -> rows of token ids, all in a few flat arrays. N rows, C sequences a row (1, or the choices), T tokens."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from funcnet import losses
+from funcnet.heads import TextEncoder, TrainedHead
+
+__all__ = ["Rows", "answers", "encode_rows"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of token ids with their labels.
+
+    Attributes:
+        tokens, types: (S,) int32 and uint8, the ids and token types of all sequences one after the other.
+        starts: (N·C + 1,) int64, where each sequence begins; the last is S.
+        choices: C, sequences a row.
+        labels: (N, …), or (S,) if every token has a label; None if there are none.
+        by_token: whether every token has a label.
+        truncated: examples that were cut.
+        counts: rows of each example.
+        details: for each example what the head needs for its answer, see `heads.head.Encoded`.
+    """
+
+    tokens: NDArray[np.int32]
+    types: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    choices: int = 1
+    labels: NDArray[Any] | None = None
+    by_token: bool = False
+    truncated: int = 0
+    counts: Sequence[int] = ()
+    details: Sequence[Any] = field(default=(), repr=False)
+
+    def __len__(self) -> int:
+        return (len(self.starts) - 1) // self.choices
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """(N,) tokens of a row, the longest of its sequences."""
+        return np.diff(self.starts).reshape(-1, self.choices).max(axis=1)
+
+    def fill(self, rows: NDArray[np.int64], length: int, size: int, pad_id: int) -> dict[str, NDArray[Any]]:
+        """The batch of some rows, padded to `length` tokens, and to `size` rows with rows that do not count.
+
+        Returns:
+            input_ids, token_type_ids int32, attention_mask bool: (B, T), or (B, C, T) for choices; counted (B,) bool;
+            labels (B, …) if there are any, -100 for padding.
+        """
+        shape = (size, self.choices, length)
+        batch = {
+            "input_ids": np.full(shape, pad_id, np.int32),
+            "token_type_ids": np.zeros(shape, np.int32),
+            "attention_mask": np.zeros(shape, bool),
+            "counted": np.arange(size) < len(rows),
+        }
+        if self.labels is not None:
+            tail = (self.choices, length) if self.by_token else self.labels.shape[1:]
+            batch["labels"] = np.full((size, *tail), losses.IGNORE, self.labels.dtype)
+            if not self.by_token:
+                batch["labels"][: len(rows)] = self.labels[rows]
+        for place, row in enumerate(rows):
+            for choice in range(self.choices):
+                begin, end = self.starts[row * self.choices + choice : row * self.choices + choice + 2]
+                at = (place, choice, slice(0, end - begin))
+                batch["input_ids"][at] = self.tokens[begin:end]
+                batch["token_type_ids"][at] = self.types[begin:end]
+                batch["attention_mask"][at] = True
+                if self.by_token and self.labels is not None:
+                    batch["labels"][at] = self.labels[begin:end]
+        if self.choices == 1:
+            names = ["input_ids", "token_type_ids", "attention_mask", *(["labels"] if self.by_token else [])]
+            batch |= {name: batch[name][:, 0] for name in names if name in batch}
+        return batch
+
+
+def encode_rows(
+    head: TrainedHead, examples: Sequence[Any], tokenizer: Tokenizer, seq_len: int, *, labelled: bool
+) -> Rows:
+    """The rows of examples, with their labels if they have them.
+
+    Args:
+        head: encodes the examples.
+        tokenizer: as `text.load_tokenizer` returns it; it is not changed.
+        seq_len: the most tokens of a row, special tokens included.
+        labelled: whether the examples have labels.
+
+    Raises:
+        ValueError: a label that training did not see; examples with different numbers of choices.
+
+    Example:
+        >>> from funcnet import text
+        >>> from funcnet.heads.reading.examples import TextExample
+        >>> from funcnet.heads.text import Classify
+        >>> tokenizer = text.train_wordpiece(["low lower lowest"] * 3, vocab_size=24)
+        >>> examples = [TextExample(text, None, None, "") for text in ("low", "low low low low")]
+        >>> rows = encode_rows(Classify(), examples, tokenizer, 5, labelled=False)
+        >>> rows.lengths.tolist(), rows.truncated
+        ([3, 5], 1)
+        >>> rows = encode_rows(Classify(long_texts="parts"), examples, tokenizer, 5, labelled=False)
+        >>> rows.lengths.tolist(), rows.counts
+        ([3, 4, 4], [1, 2])
+    """
+    tokens, types, counts, details = [], [], [], []
+    targets: list[NDArray[Any]] = []
+    truncated = 0
+    for example, encoded in zip(examples, head.encode(examples, TextEncoder(tokenizer, seq_len)), strict=True):
+        tokens += [np.array(row.ids, np.int32) for row in encoded.rows]
+        types += [np.array(row.type_ids, np.uint8) for row in encoded.rows]
+        counts.append(len(encoded.rows))
+        details.append(encoded.detail)
+        truncated += encoded.is_cut
+        if labelled:
+            targets += head.targets(example, encoded)
+        if head.rows_together and counts[-1] != counts[0]:
+            raise ValueError(
+                f"{head.name}: {example.where}: expected {counts[0]} choices as in the first row, got {counts[-1]}."
+            )
+    choices = counts[0] if head.rows_together else 1
+    return Rows(
+        _joined(tokens, np.int32),
+        _joined(types, np.uint8),
+        np.concatenate([[0], np.cumsum([len(row) for row in tokens], dtype=np.int64)]),
+        choices,
+        labels=(np.concatenate if head.by_token else np.stack)(targets) if labelled else None,
+        by_token=head.by_token,
+        truncated=truncated,
+        counts=[1] * len(counts) if head.rows_together else counts,
+        details=details,
+    )
+
+
+def answers(
+    head: TrainedHead, outputs: Iterable[NDArray[np.float32]], examples: Sequence[Any], rows: Rows
+) -> list[Mapping[str, Any]]:
+    """What the model says of each example, from the outputs of all rows."""
+    left = iter(outputs)
+    return [
+        head.answer(example, detail, [*islice(left, count)])
+        for example, detail, count in zip(examples, rows.details, rows.counts, strict=True)
+    ]
+
+
+def _joined(parts: Iterable[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    parts = list(parts)
+    return np.concatenate(parts) if parts else np.zeros(0, dtype)
