@@ -133,7 +133,7 @@ def test_progress_counts_the_bytes_of_files(tmp_path):
     events = []
     list(open_corpus(tmp_path).documents(lambda *event: events.append(event)))
     assert events[-1] == ("reading", 304, 304) and [done for _, done, _ in events] == sorted(
-        done for _, done, _ in told
+        done for _, done, _ in events
     )
 
 
