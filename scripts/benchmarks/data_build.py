@@ -1,16 +1,16 @@
-"""The data builder on text of any size: speed, memory and equal bytes by 1, 2 and 4 processes.
+"""Measure the data builder: speed, memory and equal bytes with 1, 2 and 4 processes.
 
-    python scripts/benchmarks/data_build.py                  1 GB, some minutes a run; --megabytes 100 is a quick look
-    python scripts/benchmarks/data_build.py --folder DIR     keeps the text and what is built there
+    python scripts/benchmarks/data_build.py                  1 GB, several minutes a run; --megabytes 100 is quicker
+    python scripts/benchmarks/data_build.py --folder DIR     keep the text and the data there
 
-The text is that of the corpora that install with the tests (the presidential messages, BBC news, Reuters, 20
-newsgroups), shuffled and repeated, each time in another order and with a sentence of its own in each copy, so that none
-is a duplicate. Each run is a process of its own, whose tree is looked at five times a second.
+The text comes from the corpora that install with the tests (the presidential messages, BBC news, Reuters, 20
+newsgroups). It is repeated in random order, with a new sentence in each copy of a document, so that there are no
+duplicates. Each build runs in a process of its own; the memory of its process tree is read five times a second.
 
-Printed for each: MB of text per second of a core (user and system time of all its processes), per second of the clock,
-the most memory of the whole tree (pages that processes share counted once), its own and with the pages of mapped files,
-which the system takes back when it needs them; and whether all files have the bytes of the first run. The targets:
-2 MB/s a core, 1 GB, equal.
+The table has, for each build: MB of text per second of a core (user and system time of all processes) and per second of
+the clock; the peak memory of the process tree (shared pages count once), without and with the pages of mapped files,
+which the system can take back; and whether all files have the same bytes as in the first build. The targets are 2 MB/s
+a core, 1 GB, equal.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def write_text(folder: Path, size: int) -> None:
-    """Shards of documents with blank lines between them, some 50 MB each."""
+    """Write files of documents with blank lines between them, about 50 MB each."""
     documents = [" ".join(document.split()) for document in documents_of_the_corpora()]
     part = folder.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)
@@ -95,12 +95,12 @@ def documents_of_the_corpora() -> Iterator[str]:
 
 
 def run(text: Path, out: Path, processes: int, passes: int) -> tuple[float, float, int, int]:
-    """(seconds, seconds of cores, peak bytes of the tree: its own, and with mapped files) of one build."""
+    """One build: (seconds, seconds of cores, peak bytes of the process tree without and with mapped files)."""
     command = [sys.executable, "-c", "from funcnet.cli import main; main()", "data", "build"]
     command += ["--corpus", text, "--out", out, "--processes", processes, "--passes", passes]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     if processes == 1:
-        environment["RAYON_NUM_THREADS"] = "1"  # one core is one core, in the tokenizer too
+        environment["RAYON_NUM_THREADS"] = "1"  # one core also for the tokenizer
     before, started, peaks = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic(), [0, 0]
     process = subprocess.Popen([*map(str, command)], env=environment, stdout=subprocess.DEVNULL)
     while process.poll() is None:
@@ -114,7 +114,7 @@ def run(text: Path, out: Path, processes: int, passes: int) -> tuple[float, floa
 
 
 def tree_of(process: int) -> list[int]:
-    """A process and all that it started, from /proc."""
+    """A process and all processes that it started, from /proc."""
     found = [process]
     for one in found:
         try:
@@ -126,7 +126,7 @@ def tree_of(process: int) -> list[int]:
 
 
 def memory_of(process: int) -> tuple[int, int]:
-    """Bytes of memory that are a process's own, and with its part of shared ones and of files."""
+    """Bytes of memory of a process: its own, and with its share of shared memory and files."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:

@@ -1,9 +1,9 @@
-"""How long training waits for its data: `funcnet pretrain` as it is by default, for a few steps, in a folder that goes.
+"""Measure how long training waits for its data: a few steps of `funcnet pretrain` with its defaults.
 
     python scripts/benchmarks/data_wait.py --steps 60
 
-It prints, after the run's own lines, the share of the training time in which the loop waited for a batch, over all
-logged steps and in the worst ten of them. The target is under 1 %. Preparing the text comes before and does not count.
+After the lines of the run, it prints the share of the training time in which the loop waited for a batch, over all
+logged steps and in the worst ten steps. The target is less than 1 %. Building the data is not included.
 """
 
 import argparse

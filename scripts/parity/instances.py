@@ -1,11 +1,12 @@
-"""Pretraining instances beside those of Google's published algorithm, over the same sentences: a table.
+"""Compare pretraining instances with those of Google's published algorithm over the same sentences, as a table.
 
     python scripts/parity/instances.py                     the presidential messages, rows of 128 tokens
     python scripts/parity/instances.py --corpus PATH --seq-len 512
 
-Google's draws the length to aim for once a document; the second column draws it once a pair, as funcnet does, so that
-what else differs can be seen. "Label told by lengths": how often boosted trees tell the label of unseen pairs from the
-two lengths alone; always saying the commoner one is right in as many as are random.
+Google's script draws a target length for each document. The second column draws it for each pair, as funcnet does, so
+that the other differences become visible. "Label guessed from lengths" is the accuracy of boosted trees that predict
+the label of unseen pairs from the two lengths alone; always predicting the more frequent label is as accurate as its
+share.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from funcnet.tasks.pretraining_data.masking import word_pieces  # noqa: E402
 from funcnet.tasks.pretraining_data.token_shards import read_token_shard  # noqa: E402
 from tests.tasks.pretraining_data.google_instances import google_masks, google_pairs  # noqa: E402
 
-ROWS = 4000  # whose masks are looked at
+ROWS = 4000  # in which masks are counted
 
 
 def main() -> None:
@@ -56,7 +57,7 @@ def main() -> None:
 
 
 def sizes_of(folder: Path, shard: int) -> list[list[int]]:
-    """The lengths of the sentences of a shard's documents."""
+    """The lengths of the sentences in each document of a shard."""
     found = read_token_shard(folder, shard)
     sizes, bounds = np.diff(found.sentences), found.documents.tolist()
     return [sizes[a:b].tolist() for a, b in itertools.pairwise(bounds) if b > a]
@@ -78,12 +79,12 @@ def describe(pairs: Any, seq_len: int) -> dict[str, str]:
         "A of both": f"{(a / (a + b)).mean():.1%}",
         "random next": f"{label.mean():.2%}",
         "  of them from A's own document": f"{int((same & (label == 1)).sum()):,}",
-        "label told by lengths": f"{model.score(lengths[test], label[test]):.1%}",
+        "label guessed from lengths": f"{model.score(lengths[test], label[test]):.1%}",
     }
 
 
 def hidden(data: Any) -> dict[str, str]:
-    """Of our rows with whole words: what is hidden, and what is shown there."""
+    """What is hidden and shown in our rows with whole words."""
     number = min(ROWS, len(data.train))
     batch, masking = data.train[np.arange(number)], data.train.masking
     taken = batch["masked_weights"] == 1
@@ -105,7 +106,7 @@ def hidden(data: Any) -> dict[str, str]:
 
 
 def google_hidden(data: Any, seq_len: int) -> dict[str, str]:
-    """Google's rule for what is hidden on the same rows; 80, 10 and 10 % is what it then draws."""
+    """What Google's rule hides in the same rows; of these it then shows 80, 10 and 10 %."""
     number, draw = min(ROWS, len(data.train)), random.Random(0)
     words = words_of(data, number)
     count = sum(len(google_masks(row, data.train.masking.max_predictions, draw)) for row in words)
@@ -113,7 +114,7 @@ def google_hidden(data: Any, seq_len: int) -> dict[str, str]:
 
 
 def words_of(data: Any, number: int) -> list[list[list[int]]]:
-    """The places of each word of the first rows, their pieces together; special tokens are none."""
+    """The positions of each word in the first rows, all its pieces together, without special tokens."""
     batch, pieces = data.train[np.arange(number)], word_pieces(data.tokenizer)
     ids = batch["input_ids"].copy()
     taken = batch["masked_weights"] == 1

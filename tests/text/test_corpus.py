@@ -130,9 +130,11 @@ def test_a_subfolder_that_may_not_be_read_is_named(tmp_path, monkeypatch):
 
 def test_progress_counts_the_bytes_of_files(tmp_path):
     write(tmp_path, a="One.\n\n" * 50, b="Two.")
-    told = []
-    list(open_corpus(tmp_path).documents(lambda *event: told.append(event)))
-    assert told[-1] == ("reading", 304, 304) and [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+    events = []
+    list(open_corpus(tmp_path).documents(lambda *event: events.append(event)))
+    assert events[-1] == ("reading", 304, 304) and [done for _, done, _ in events] == sorted(
+        done for _, done, _ in events
+    )
 
 
 def test_not_utf8_names_file_and_offset(tmp_path, monkeypatch):
@@ -145,7 +147,7 @@ def test_not_utf8_names_file_and_offset(tmp_path, monkeypatch):
             read_corpus(tmp_path)
 
 
-def test_utf16_is_told_from_latin1(tmp_path):
+def test_utf16_is_distinguished_from_latin1(tmp_path):
     (tmp_path / "a.txt").write_text("text", "utf-16")
     with pytest.raises(
         ValueError, match=r"got byte 0xff at byte 0\. Convert it \(for example `iconv -f utf-16 -t utf-8`"
@@ -189,9 +191,9 @@ def test_files_of_unknown_names_beside_known_ones_are_counted_and_named_once(tmp
         for name in names:
             (tmp_path / folder / "sub" / f"{name}.md").write_text("no")
     (tmp_path / "one" / ".hidden").write_text("no")
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning) as warned:
         open_corpus([tmp_path / "one", tmp_path / "two"])
-    assert [str(one.message) for one in told] == [
+    assert [str(one.message) for one in warned] == [
         "read_corpus: left out 7 file(s) whose names end in none of .txt, .json, .jsonl, .ndjson, .parquet, .arrow, "
         ".xml, or .json without 'text' in the first line: sub/a.md, sub/b.md, sub/c.md, sub/d.md, sub/e.md and "
         "2 more. Rename those that contain text."
@@ -202,7 +204,7 @@ def test_files_of_unknown_names_beside_known_ones_are_counted_and_named_once(tmp
 
 
 @pytest.mark.parametrize("name", ["a.txt", "wiki_00", "part.json"])
-def test_json_about_the_texts_is_left_out_and_told(tmp_path, name):
+def test_json_about_the_texts_is_left_out_with_a_warning(tmp_path, name):
     (tmp_path / name).write_text("A text." if name != "part.json" else '{"url": "x", "text": "A text."}\n')
     (tmp_path / "metadata.json").write_text('{\n  "text": "no",\n  "files": 3\n}\n')
     (tmp_path / "index.json").write_text('["text"]')

@@ -84,13 +84,13 @@ def test_added_tokens_decoder(directory, fast):
     if not fast:
         (directory / "tokenizer.json").unlink()
     flags = {"lstrip": True, "rstrip": False, "single_word": False, "normalized": False}
-    told = {str(tokens.index(t)): {"content": t, "special": True, **flags, "lstrip": False} for t in tokens[:5]}
-    told[str(len(tokens))] = {"content": "[NEW]", "special": True, **flags}
-    tell(directory, added_tokens_decoder=told, additional_special_tokens=["[NEW]"])
+    tokens_by_id = {str(tokens.index(t)): {"content": t, "special": True, **flags, "lstrip": False} for t in tokens[:5]}
+    tokens_by_id[str(len(tokens))] = {"content": "[NEW]", "special": True, **flags}
+    tell(directory, added_tokens_decoder=tokens_by_id, additional_special_tokens=["[NEW]"])
     (directory / "added_tokens.json").write_text('{"[OLD]": 9999}')  # not read beside the decoder
     same(directory)
-    told[str(len(tokens) + 7)] = told.pop(str(len(tokens)))
-    tell(directory, added_tokens_decoder=told)
+    tokens_by_id[str(len(tokens) + 7)] = tokens_by_id.pop(str(len(tokens)))
+    tell(directory, added_tokens_decoder=tokens_by_id)
     said = (
         rf"the added token '\[NEW\]' does not follow the vocabulary; expected id {len(tokens)}, got {len(tokens) + 7}"
     )
@@ -120,9 +120,9 @@ def test_an_additional_special_token_without_an_id_is_refused(directory):
         load_tokenizer(directory)
 
 
-@pytest.mark.parametrize("told", [["[NEW]"], {"x": {"content": "[NEW]"}}, {"99": "[NEW]"}])
-def test_added_tokens_that_cannot_be(directory, told):
-    tell(directory, added_tokens_decoder=told)
+@pytest.mark.parametrize("tokens_by_id", [["[NEW]"], {"x": {"content": "[NEW]"}}, {"99": "[NEW]"}])
+def test_added_tokens_that_cannot_be(directory, tokens_by_id):
+    tell(directory, added_tokens_decoder=tokens_by_id)
     with pytest.raises(ValueError, match=r"tokens have the wrong form; expected ids and tokens, got [{\[]"):
         load_tokenizer(directory)
 

@@ -77,7 +77,7 @@ def test_a_padded_word_table_is_taken_without_a_word(rows):
         require_fit(train_wordpiece(["aa ab"] * 2, vocab_size=9), rows, where="here")
 
 
-def test_a_vocabulary_much_smaller_than_the_word_table_is_told():
+def test_a_vocabulary_much_smaller_than_the_word_table_warns():
     tokenizer = train_wordpiece(["aa ab"] * 2, vocab_size=9)
     said = (
         r"^here: the vocabulary has 9 tokens and the model's word table 1,137 rows, more than padding explains\. Check "

@@ -69,8 +69,7 @@ class PairSettings:
     whole_words: bool = False
     """Hide either all pieces of a word or none."""
     static_masks: bool = False
-    """Hide the same words whenever a pass is repeated, as Google's script does; otherwise they are drawn again at each
-    visit."""
+    """Hide the same words whenever a pass is repeated, as Google's script does, instead of drawing them each time."""
 
 
 @dataclasses.dataclass(frozen=True)

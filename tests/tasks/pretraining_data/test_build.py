@@ -77,8 +77,8 @@ def test_several_processes_write_the_bytes_of_one(built, corpus, tmp_path, proce
     ],
 )
 def test_interrupted_in_any_step_and_gone_on_with(step, built, corpus, tmp_path):
-    def interrupt(told, done, total):
-        if told == step and (done > 0 or total == 1):
+    def interrupt(name, done, total):
+        if name == step and (done > 0 or total == 1):
             raise KeyboardInterrupt
 
     folder = tmp_path / "data"
@@ -152,8 +152,8 @@ def test_the_same_text_elsewhere_is_the_same_corpus(built, corpus, tmp_path):
 
 
 def test_shards_hold_every_training_document_once(built, corpus):
-    data, told = open_data(built, seq_len=64), json.loads((built / "manifest.json").read_text())
-    shards = [read_token_shard(built, shard) for shard in range(told["shards"])]
+    data, manifest = open_data(built, seq_len=64), json.loads((built / "manifest.json").read_text())
+    shards = [read_token_shard(built, shard) for shard in range(manifest["shards"])]
     assert sum(len(shard.documents) - 1 for shard in shards) == data.statistics["train"]["documents"]
     np.testing.assert_array_equal(np.asarray(data.train.tokens), np.concatenate([shard.tokens for shard in shards]))
     report = json.loads((built / "report.json").read_text())
@@ -299,15 +299,15 @@ def test_a_shard_of_another_vocabulary(corpus, tmp_path):
     for name, order in (("first", words), ("second", words[::-1])):
         (tmp_path / f"{name}.txt").write_text("\n".join([*SPECIAL_TOKENS, *order]))
         build(tmp_path / name, settings_of(corpus, vocab=tmp_path / f"{name}.txt", vocab_size=4096, seq_len=(32,)))
-    told = json.loads((tmp_path / "first" / "manifest.json").read_text())
+    manifest = json.loads((tmp_path / "first" / "manifest.json").read_text())
     moved = json.loads((tmp_path / "second" / "manifest.json").read_text())
-    moved["plan"] = told["plan"]
+    moved["plan"] = manifest["plan"]
     for name in ("vocab.txt", "tokenizer.json"):
         shutil.copy(tmp_path / "second" / name, tmp_path / "first" / name)
     with pytest.raises(ValueError, match=r"vocab\.txt is damaged or changed; expected the bytes that were writ"):
         open_data(tmp_path / "first")
-    told["vocabulary"] = moved["vocabulary"]
-    (tmp_path / "first" / "manifest.json").write_text(json.dumps(told))
+    manifest["vocabulary"] = moved["vocabulary"]
+    (tmp_path / "first" / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ValueError, match=r"tokens-0000\d\.arrow was made with another vocabulary than .*first's; exp"):
         open_data(tmp_path / "first")
 
@@ -389,12 +389,12 @@ def test_text_that_changes_while_it_is_read(corpus, tmp_path):
 def test_a_manifest_that_was_edited(built, corpus, tmp_path):
     folder = tmp_path / "data"
     shutil.copytree(built, folder)
-    told = json.loads((folder / "manifest.json").read_text())
+    manifest = json.loads((folder / "manifest.json").read_text())
     for edited in (
-        told | {"settings": told["settings"] | {"passes": 3}},
-        {"format": told["format"]},
-        told | {"settings": 5},
-        {name: value for name, value in told.items() if name != "files"},
+        manifest | {"settings": manifest["settings"] | {"passes": 3}},
+        {"format": manifest["format"]},
+        manifest | {"settings": 5},
+        {name: value for name, value in manifest.items() if name != "files"},
     ):
         (folder / "manifest.json").write_text(json.dumps(edited))
         said = r"manifest\.json was changed by hand or by another program; expected it as it was written, got settings"

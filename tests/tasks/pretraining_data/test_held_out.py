@@ -18,9 +18,9 @@ def test_held_out_documents_are_a_share_by_seed():
     assert 3 not in split_documents([9] * 8, 0.5, seed=0, usable=[i != 3 for i in range(8)])[1]
 
 
-@pytest.mark.parametrize("sizes,told", [([5], "a single document has no other"), ([5, 5, 5], "too few documents")])
-def test_too_few_documents(sizes, told):
-    with pytest.raises(ValueError, match=rf"split_documents: {told}.*; expected at least 4 different documents"):
+@pytest.mark.parametrize("sizes,message", [([5], "a single document has no other"), ([5, 5, 5], "too few documents")])
+def test_too_few_documents(sizes, message):
+    with pytest.raises(ValueError, match=rf"split_documents: {message}.*; expected at least 4 different documents"):
         split_documents(sizes, 0.1, seed=0)
     with pytest.raises(ValueError, match="expected 0 <= held_out < 1, got 1"):
         split_documents([5] * 9, 1.0, seed=0)

@@ -164,5 +164,5 @@ def test_where_no_word_fits_the_report_has_numbers(whole_words):
     tokens = np.array([[2, 7, 9, 12, 15, 3]] * 2, np.int32)
     hidden = whole_words(tokens, tokens > 3, seed=0, epoch=0, examples=np.arange(2))
     assert not hidden["masked_weights"].any()
-    told = describe_masks({**hidden, "attention_mask": np.ones_like(tokens)}, 4)
-    assert told == {"rows": 2, "hidden_share": 0.0, "shows_mask": 0.0, "shows_itself": 0.0, "shows_another": 0.0}
+    found = describe_masks({**hidden, "attention_mask": np.ones_like(tokens)}, 4)
+    assert found == {"rows": 2, "hidden_share": 0.0, "shows_mask": 0.0, "shows_itself": 0.0, "shows_another": 0.0}

@@ -46,7 +46,7 @@ def test_lengths_are_googles(lengths, short_share):
 
 
 def test_one_aim_a_document_makes_more_short_pairs(lengths):
-    """The one rule of Google's that we change in the lengths, told in `build_pairs`."""
+    """The one rule of Google's that we change in the lengths, see `build_pairs`."""
     per_document, per_pair = google_pairs(lengths, T), google_pairs(lengths, T, target_per_pair=True)
     full = [(p["a_length"] + p["b_length"] == T - 3).mean() for p in (ours(lengths), per_pair, per_document)]
     assert abs(full[0] - full[1]) < 0.03 and full[0] > full[2] + 0.05

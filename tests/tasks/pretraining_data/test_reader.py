@@ -43,15 +43,13 @@ def prepared(corpus, tmp_path_factory):
 
 
 def test_statistics_say_what_was_made(prepared):
-    told = prepared.statistics
-    assert told["corpus"]["layout"] == "file" and told["corpus"]["duplicates_dropped"] == 1
-    assert told["train"]["documents"] + told["evaluation"]["documents"] == 40
-    assert told["train"]["tokens"] == len(prepared.train.tokens) and told["train"]["passes"] == 3
-    assert told["train"]["examples"] == len(prepared.train) and told["evaluation"]["examples"] == len(
-        prepared.evaluation
-    )
-    assert abs(told["train"]["random_next_share"] - 0.5) < 0.15 and told["train"]["unknown_share"] < 0.01
-    assert len(told["train"]["sentence_lengths"]) == 513 and sum(told["train"]["document_lengths"]) == 38 - 6
+    corpus, train, held_out = (prepared.statistics[name] for name in ("corpus", "train", "evaluation"))
+    assert corpus["layout"] == "file" and corpus["duplicates_dropped"] == 1
+    assert train["documents"] + held_out["documents"] == 40
+    assert train["tokens"] == len(prepared.train.tokens) and train["passes"] == 3
+    assert train["examples"] == len(prepared.train) and held_out["examples"] == len(prepared.evaluation)
+    assert abs(train["random_next_share"] - 0.5) < 0.15 and train["unknown_share"] < 0.01
+    assert len(train["sentence_lengths"]) == 513 and sum(train["document_lengths"]) == 38 - 6
 
 
 def test_a_batch_is_what_hugging_face_names_it(prepared):
@@ -94,11 +92,14 @@ def test_held_out_documents_share_nothing_with_training(prepared):
 
 def test_the_second_call_opens_the_first_and_repeats_it_elsewhere(prepared, corpus, tmp_path):
     settings = {"seq_len": 48, "vocab_size": 120, "held_out": 0.2, "passes": 3}
-    told = []
-    again = prepare(corpus, directory=prepared.directory.parent, **settings, progress=lambda *event: told.append(event))
-    assert again.directory == prepared.directory and {step for step, *_ in told} == {"reading", "looking over"}
-    elsewhere = prepare(corpus, directory=tmp_path, **settings, progress=lambda *event: told.append(event))
-    assert {step for step, *_ in told} >= {"reading", "sentences", "vocabulary", "tokens", "pairs", "report"}
+    events = []
+    note = lambda *event: events.append(event)
+    again = prepare(
+        corpus, directory=prepared.directory.parent, **settings, progress=lambda *event: events.append(event)
+    )
+    assert again.directory == prepared.directory and {step for step, *_ in events} == {"reading", "looking over"}
+    elsewhere = prepare(corpus, directory=tmp_path, **settings, progress=note)
+    assert {step for step, *_ in events} >= {"reading", "sentences", "vocabulary", "tokens", "pairs", "report"}
     assert elsewhere.fingerprint == prepared.fingerprint
     for file in sorted(prepared.directory.iterdir()):
         same = [
@@ -202,12 +203,12 @@ def test_an_interrupted_call_is_gone_on_with(corpus, tmp_path):
     assert (folder / "vocab.txt").stat().st_mtime_ns == vocabulary_before, "what was there was taken"
 
 
-def test_files_that_are_left_out_are_told_once(corpus, tmp_path):
+def test_there_is_one_warning_about_files_that_are_left_out(corpus, tmp_path):
     text = shutil.copytree(corpus, tmp_path / "corpus")
     (text / "b.md").write_text("no")
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning) as warned:
         prepare(text, directory=tmp_path / "data", seq_len=48, vocab_size=120, passes=1)
-    assert ["b.md" in str(one.message) for one in told] == [True]
+    assert ["b.md" in str(one.message) for one in warned] == [True]
 
 
 def test_bad_input(corpus, tmp_path, prepared):
