@@ -26,8 +26,14 @@ BEFORE = {
     "tokens": {"seq_len": 32, "columns": COLUMNS, "name": "tokens"},
     "choice": {"seq_len": 32, "columns": COLUMNS, "name": "choice", "metric": "accuracy"},
     "answer": {
-        "seq_len": 24, "doc_stride": 8, "n_best": 5, "max_answer": 30, "null_threshold": 0.0, "no_answers": False,
-        "name": "answer", "metric": "f1",
+        "seq_len": 24,
+        "doc_stride": 8,
+        "n_best": 5,
+        "max_answer": 30,
+        "null_threshold": 0.0,
+        "no_answers": False,
+        "name": "answer",
+        "metric": "f1",
     },
 }
 ITEMS = {
