@@ -4,12 +4,13 @@ from funcnet.heads.answer import Answer
 from funcnet.heads.choice import Choice
 from funcnet.heads.fill_mask import FillMask
 from funcnet.heads.head import Head, TrainedHead
+from funcnet.heads.labels import Labels
 from funcnet.heads.text import Classify, Regress
 from funcnet.heads.tokens import Tokens
 
 __all__ = ["HEADS", "trained_head"]
 
-HEADS: tuple[type[Head], ...] = (FillMask, Classify, Regress, Tokens, Choice, Answer)
+HEADS: tuple[type[Head], ...] = (FillMask, Classify, Labels, Regress, Tokens, Choice, Answer)
 
 
 def trained_head(name: str) -> type[TrainedHead]:

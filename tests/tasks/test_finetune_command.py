@@ -12,11 +12,11 @@ import pytest
 import torch
 import transformers
 
+import funcnet.train.run as run_module
 from funcnet.heads.text import Classify
 from funcnet.models import bert
 from funcnet.settings import compose, recorded
 from funcnet.tasks.finetuning import directory
-from funcnet.tasks.finetuning import run as run_module
 from funcnet.tasks.finetuning.data import make_head, read_data, split
 from funcnet.tasks.finetuning.settings import FinetuningSettings
 from funcnet.text import load_tokenizer, vocabulary
@@ -204,11 +204,11 @@ def test_a_path_that_is_meant_from_another_folder(model, tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path / "deep")
     resume = ["finetune", "--resume", "--out", tmp_path / "out"]
     told = "train.csv is not there; expected a file, got nothing. Check the path. The run's --train train.csv was meant"
-    assert f"{told} from {tmp_path}: go there first." in refused(capsys, *resume)
+    assert f"{told} from {tmp_path}: change to that folder first." in refused(capsys, *resume)
     known = json.loads(record.read_text())
     del known["began_in"]  # as older releases wrote it
     record.write_text(json.dumps(known))
-    assert f"{told} from the folder that it began in: go there first." in refused(capsys, *resume)
+    assert f"{told} from the folder that it began in: change to that folder first." in refused(capsys, *resume)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.csv").unlink()
     record.write_text(json.dumps(known | {"began_in": str(tmp_path)}))
@@ -411,7 +411,7 @@ def test_a_folder_that_is_none_of_glues(model, tmp_path, capsys):
         tmp_path / "out",
         *FAST,
     )
-    assert "expected a file, or a folder of GLUE's" in said
+    assert "expected a file, or a GLUE folder" in said
 
 
 @slow
@@ -458,7 +458,7 @@ def test_a_directory_that_was_not_fine_tuned(model, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--batch-size", "0"], "predict: --batch-size; expected at least 1, got 0"),
+        (["--batch-size", "0"], ": --batch-size; expected at least 1, got 0"),
         (
             ["--out", "none/a.csv"],
             "--out none/a.csv; expected a file in an existing folder. Create none first",

@@ -11,13 +11,13 @@ from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
 
 __all__ = ["EvaluationSettings", "ExampleSettings", "FinetuningSettings", "InputSettings", "UpdateSettings"]
 
-Kind = Literal["classify", "regress", "pairs", "tokens", "choice", "answer"]
+Kind = Literal["classify", "labels", "regress", "pairs", "tokens", "choice", "answer"]
 ONLY_FOR = {  # the tasks that a setting applies to
     **dict.fromkeys(("doc_stride", "max_answer", "n_best", "null_threshold"), ("answer",)),
-    **dict.fromkeys(("text_column", "label_column"), ("classify", "regress", "pairs", "tokens", "choice")),
-    "second_column": ("classify", "regress", "pairs", "choice"),
-    "label_separator": ("classify", "pairs"),
-    "long_texts": ("classify", "regress"),
+    **dict.fromkeys(("text_column", "label_column"), ("classify", "labels", "regress", "pairs", "tokens", "choice")),
+    "second_column": ("classify", "labels", "regress", "pairs", "choice"),
+    "label_separator": ("labels",),
+    "long_texts": ("classify", "labels", "regress"),
 }
 
 
@@ -39,7 +39,7 @@ class ExampleSettings:
     label_column: str | None = None
     """Name of the column of the labels. The default is label; for tagged words it is tags."""
     label_separator: str | None = None
-    """Separator between the labels of one text; JSON lines have lists instead."""
+    """labels: separator between the labels of one text; JSON lines have lists instead."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,8 @@ class InputSettings:
     seq_len: int = 128
     """Tokens per row, [CLS] and [SEP] included. Longer texts are cut; contexts of questions are read in windows."""
     long_texts: Literal["cut", "parts"] = "cut"
-    """classify, regress: cut longer texts, or read them whole, in parts of equal length whose logits are averaged."""
+    """classify, labels, regress: cut longer texts, or read them whole, in parts of equal length whose logits are
+    averaged."""
     doc_stride: Annotated[int, Range(1)] = 128
     """answer: tokens from the start of one window to the start of the next."""
     max_answer: Annotated[int, Range(1)] = 30
@@ -115,7 +116,7 @@ class FinetuningSettings:
     """
 
     task: tyro.conf.Positional[Kind]
-    """classify: one of several classes for a text; regress: a number for a text or a pair; pairs: a class for two
+    """classify: one of several classes for a text; labels: any number of labels for a text or a pair; regress: a number for a text or a pair; pairs: a class for two
     texts; tokens: a tag for each word; choice: the text that continues another best; answer: the part of a text that
     answers a question."""
     model: Path
