@@ -8,7 +8,11 @@ import ast
 import gc
 import importlib.util
 import os
+import random
+import subprocess
 from pathlib import Path
+
+import pytest
 
 # Under JAX_DISABLE_MOST_OPTIMIZATIONS thousands of programs of a few numbers each are compiled: half of the time went
 # into kernels that are fast on large ones.
@@ -66,6 +70,18 @@ def pytest_collection_finish() -> None:
     """What torch, JAX and the tests brought stays: looking through it again and again took a fourteenth of the time."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With FUNCNET_SAMPLE=N, N of the tests marked `sampled`, drawn by the commit: over time CI runs all of them."""
+    count = int(os.environ.get("FUNCNET_SAMPLE", 0))
+    sampled = sorted(item.nodeid for item in items if item.get_closest_marker("sampled"))
+    if not count or len(sampled) <= count:
+        return
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
+    left = set(sampled) - set(random.Random(commit).sample(sampled, count))
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
+    items[:] = [item for item in items if item.nodeid not in left]
 
 
 def pytest_report_header() -> str:

@@ -55,6 +55,8 @@ def write_task(folder: Path, task: str, count: int = 48) -> Path:
         return _write(folder / "train.tsv", "text\tlabel\n" + "".join(f"{t}\t{len(w) - 3.5}\n" for t, w in rows))
     if task == "pairs":
         objects = [{"text": t, "text_b": f"it was {w}", "label": w == "good"} for t, w in rows]
+    elif task == "labels":
+        objects = [{"text": t, "label": [w, "soup"] if n % 2 else [w]} for n, (t, w) in enumerate(rows)]
     elif task == "choice":
         # the good soup is the right one
         two = [(sentence(n, "good"), sentence(n + 1, "bad")) for n in range(count)]

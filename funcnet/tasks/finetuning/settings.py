@@ -116,9 +116,9 @@ class FinetuningSettings:
     """
 
     task: tyro.conf.Positional[Kind]
-    """classify: one of several classes for a text; labels: any number of labels for a text or a pair; regress: a number for a text or a pair; pairs: a class for two
-    texts; tokens: a tag for each word; choice: the text that continues another best; answer: the part of a text that
-    answers a question."""
+    """classify: one of several classes for a text; labels: any number of labels for a text or a pair; regress: a
+    number for a text or a pair; pairs: a class for two texts; tokens: a tag for each word; choice: the text that
+    continues another best; answer: the part of a text that answers a question."""
     model: Path
     """Directory of the BERT to start from."""
     train: Path

@@ -1,0 +1,77 @@
+"""One lifecycle: every task, under jit, shard_map and pmap, killed three times, ends with the same bits.
+
+All of it takes most of an hour (`sh scripts/test.sh -n 2 -m slow tests/tasks/test_lifecycle.py`); CI takes a sample,
+drawn by the commit: FUNCNET_SAMPLE=3 (see `tests/conftest.py`).
+"""
+
+import random
+import signal
+import time
+
+import pytest
+
+from funcnet.files import read_json
+from tests.tasks.command import SMALL, metrics, start, write_corpus
+from tests.tasks.finetuning import sentence, write_model, write_task
+
+TASKS = ["pretrain", "train-images", "classify", "labels", "regress", "pairs", "tokens", "choice", "answer"]
+FILES = ("model.safetensors", "eval.json", "config.json", "images.json", "finetuning.json")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A corpus, and a small BERT to fine-tune."""
+    folder = tmp_path_factory.mktemp("lifecycle")
+    texts = [sentence(number, label) for number in range(40) for label in ("good", "bad")]
+    write_model(folder / "model", [*texts, "how was the soup? which? it was"])
+    return folder, write_corpus(folder / "corpus")
+
+
+def arguments(task, data, out, *more):
+    folder, corpus = data
+    if task == "pretrain":
+        small = [*SMALL, "--dropout", "0.1", "--steps", "24", "--save-every", "5", "--evaluate-every", "12"]
+        return ["pretrain", "--out", out, "--corpus", corpus, *small, *more]
+    if task == "train-images":
+        small = ["--steps", "6", "--batch-size", "16", "--log-every", "1", "--save-every", "2", "--evaluate-every", "6"]
+        return ["train-images", "--out", out, *small, *more]
+    train = write_task(folder / task, task)
+    small = ["--seq-len", "32", "--batch-size", "8", "--epochs", "6", "--split", "0.2", "--dropout", "0.1"]
+    return ["finetune", task, "--model", folder / "model", "--train", train, "--out", out, *small, *more]
+
+
+def ended(task, data, out, cache, *more):
+    process = start(*arguments(task, data, out, *more), cache=cache)
+    said = process.communicate(timeout=600)[0]
+    assert process.returncode == 0, said
+
+
+def killed(task, data, out, cache, moments, *more):
+    """Started or resumed, and killed a few lines of metrics later."""
+    resume = ["--resume"] if (out / "run.json").exists() else []
+    process = start(*arguments(task, data, out, *more, *resume), cache=cache)
+    wanted, end = len(metrics(out)) + moments.randint(1, 3), time.monotonic() + 300
+    while len(metrics(out)) < wanted and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(moments.uniform(0, 0.3))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.sampled
+@pytest.mark.parametrize("parallel", ["jit", "shard_map", "pmap"])
+@pytest.mark.parametrize("task", TASKS)
+def test_killed_three_times_a_run_ends_with_the_same_bits(data, tmp_path, task, parallel):
+    devices = ("--devices", "8", "--parallel", parallel)
+    whole, out, cache = tmp_path / "whole", tmp_path / "killed", tmp_path / "cache"
+    ended(task, data, whole, cache, *devices)
+    moments = random.Random(f"{task} {parallel}")
+    for _ in range(3):
+        killed(task, data, out, cache, moments, *devices)
+    ended(task, data, out, cache, *devices, "--resume")
+    assert metrics(out) == metrics(whole)
+    for name in FILES:
+        assert (out / name).exists() == (whole / name).exists()
+        assert not (whole / name).exists() or (out / name).read_bytes() == (whole / name).read_bytes(), name
+    assert read_json(out / "run.json")["finished"]
