@@ -18,6 +18,7 @@ from jax.custom_derivatives import SymbolicZero
 from funcnet.functional import checks
 from funcnet.functional.linear import linear
 from funcnet.functional.loss_classification import cross_entropy
+from funcnet.functional.platforms import bilinear
 from funcnet.functional.reduction import class_weights
 from funcnet.functional.varying import vary_like
 
@@ -307,6 +308,15 @@ _total.defjvp(_total_jvp, symbolic_zeros=True)
 
 def _product(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
     """A matrix product over these axes, summed in `dtype`."""
-    if jax.default_backend() == "cpu":  # jaxlib 0.10.0 has no product of bfloat16 within a loop there
-        a, b = a.astype(dtype), b.astype(dtype)
+    if a.dtype == dtype:
+        return _dot(a, b, axis_a, axis_b, dtype)
+    return bilinear(_dot, _dot_on_cpu, a, b, axis_a, axis_b, dtype)
+
+
+def _dot(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
     return lax.dot_general(a, b, (((axis_a,), (axis_b,)), ((), ())), preferred_element_type=dtype)
+
+
+def _dot_on_cpu(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
+    """XLA's CPU backend in jaxlib 0.10.0 has no product of bfloat16 within a loop."""
+    return _dot(a.astype(dtype), b.astype(dtype), axis_a, axis_b, dtype)
