@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from funcnet.functional import checks
+from funcnet.functional.attention_core import attend
 from funcnet.functional.dropout import dropout
 from funcnet.functional.linear import linear
 
@@ -102,49 +103,8 @@ def scaled_dot_product_attention(
                 f"{where}: attn_mask does not fit; expected two dimensions or more that broadcast to {shape}, "
                 f"got {bias.shape}. The last two are queries and keys."
             )
-    return attend(query, key, value, bias, scale, 0.0, dropout_p, rng)[0]
-
-
-def attend(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    bias: jax.Array | None,
-    scale: float | None,
-    hidden_row: float,
-    dropout_p: float,
-    rng: jax.Array | None,
-) -> tuple[jax.Array, jax.Array]:
-    """The core, nothing checked: (what the queries get, their weights after dropout, in at least float32)."""
-    wide = checks.wide_dtype(query)
-    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
-    query = query * scale  # before the product: fewer numbers to scale, and larger ones before they overflow
-    scores = jnp.matmul(query, key.swapaxes(-1, -2), preferred_element_type=wide)
-    if bias is not None:
-        scores = scores + bias.astype(wide)
-    weights = dropout(masked_softmax(scores, hidden_row), dropout_p, rng=rng)
-    out = jnp.matmul(weights.astype(value.dtype), value, preferred_element_type=wide)
-    return out.astype(value.dtype), weights
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
-def masked_softmax(scores: jax.Array, hidden_row: float) -> jax.Array:
-    """The softmax over the last dimension; a row of -inf alone is `hidden_row`: 0 with derivatives of 0, or NaN.
-
-    The lowest finite number for a peak leaves such a row zeros, whose sum is 0; every other sum is 1 or more. Choosing
-    by jnp.where in place of that cost a fifth of the attention's time on CPU.
-    """
-    exponentials = jnp.exp(scores - scores.max(-1, keepdims=True, initial=jnp.finfo(scores.dtype).min))
-    total = exponentials.sum(-1, keepdims=True)
-    return exponentials / (jnp.maximum(total, 1) if hidden_row == 0 else total)
-
-
-@masked_softmax.defjvp
-def _masked_softmax_jvp(hidden_row: float, primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple:
-    """In this order the transpose is torch's `w · (g - Σ w g)`, which loses less where one weight is nearly 1."""
-    weights = masked_softmax(*primals, hidden_row)
-    change = weights * tangents[0]
-    return weights, change - weights * change.sum(-1, keepdims=True)
+    drop = functools.partial(dropout, p=dropout_p, rng=rng)
+    return attend(query, key, value, bias, scale=scale, hidden_row=0.0, dropout=drop)[0]
 
 
 def added_mask(where: str, name: str, mask: jax.Array, dtype: jnp.dtype) -> jax.Array:

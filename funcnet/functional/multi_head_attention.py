@@ -4,6 +4,7 @@ Letters: `B batch, H heads, L queries, S keys, E width of a head, D = H·E width
 The sequence comes first and the batch second, as in torch; inside, heads are (B, H, L or S, E).
 """
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -13,13 +14,14 @@ import jax.numpy as jnp
 from funcnet.functional import checks
 from funcnet.functional.attention import (
     added_mask,
-    attend,
     in_projection,
     in_projection_packed,
     merge_heads,
     scaled_dot_product_attention,
     split_heads,
 )
+from funcnet.functional.attention_core import attend
+from funcnet.functional.dropout import dropout
 from funcnet.functional.linear import linear
 
 __all__ = ["multi_head_attention_forward"]
@@ -129,7 +131,8 @@ def multi_head_attention_forward(
     p = dropout_p if training else 0.0
     if need_weights:
         checks.one_dtype(_WHERE, query=q, masks=bias)
-        attended, shares = attend(q, k, v, bias, None, math.nan, p, rng)
+        drop = functools.partial(dropout, p=p, rng=rng)
+        attended, shares = attend(q, k, v, bias, hidden_row=math.nan, dropout=drop)
         shares = (shares.mean(axis=1) if average_attn_weights else shares).astype(q.dtype)
     else:
         attended, shares = scaled_dot_product_attention(q, k, v, bias, p, causal, rng=rng), None

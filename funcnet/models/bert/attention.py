@@ -3,18 +3,16 @@
 Letters: `B batch, T sequence, Q queries (= T), K keys (= T), H heads, E width of a head, D = H·E width`.
 """
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from funcnet import functional as F
 from funcnet import nn
 from funcnet.functional import checks
+from funcnet.functional.attention_core import attend
 from funcnet.models.bert.configuration import BertConfig
 
-__all__ = ["BertAttention", "attend", "attention_bias"]
+__all__ = ["BertAttention", "attention_bias"]
 
 
 def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Array | None:
@@ -58,46 +56,6 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
     return jnp.where((shown == 0) | (shown == 1), bias, jnp.nan)
 
 
-def attend(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    bias: jax.Array | None,
-    dropout: Callable[[jax.Array], jax.Array],
-    relative: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
-) -> tuple[jax.Array, jax.Array]:
-    """dropout(softmax((query·keyᵀ + relative)/√E + bias))·value, head by head.
-
-    Args:
-        query: (B, Q, H, E).
-        key, value: (B, K, H, E).
-        bias: broadcasts to (B, H, Q, K); None adds nothing.
-        dropout: applied to the weights; they are not scaled to sum to one again.
-        relative: gives what positions add, (B, H, Q, K), from the query and the key; None: nothing.
-
-    Returns:
-        ((B, Q, H, E), the weights (B, H, Q, K) after dropout), in the dtype of the arguments; the softmax is computed
-        in at least float32.
-
-    Example:
-        >>> one = jnp.ones((1, 2, 1, 4))
-        >>> attended, weights = attend(one, one, one, None, lambda weights: weights)
-        >>> weights
-        Array([[[[0.5, 0.5], [0.5, 0.5]]]], dtype=float32)
-
-    Reference: Vaswani et al. 2017, arXiv:1706.03762, equation 1
-    """
-    scale = query.shape[-1] ** -0.5
-    query = query * scale  # before the product: fewer numbers to scale
-    scores = jnp.einsum("bqhe,bkhe->bhqk", query, key)  # (B, H, Q, K)
-    if relative is not None:
-        scores = scores + relative(query, key * scale)
-    if bias is not None:
-        scores = scores + bias
-    weights = dropout(F.softmax(scores, dim=-1))  # (B, H, Q, K)
-    return jnp.einsum("bhqk,bkhe->bqhe", weights, value), weights  # (B, Q, H, E)
-
-
 class BertSelfAttention(nn.Module):
     """Queries, keys and values from the same vectors, and attention among them.
 
@@ -125,17 +83,19 @@ class BertSelfAttention(nn.Module):
         query = self.query(hidden_states).reshape(split)  # (B, T, H, E)
         key = self.key(hidden_states).reshape(split)
         value = self.value(hidden_states).reshape(split)
-        relative = None if self.kind == "absolute" else self.relative
-        attended, weights = attend(query, key, value, bias, self.dropout, relative)
+        relative = None if self.kind == "absolute" else self.relative(query, key)
+        attended, weights = attend(
+            query, key, value, relative, bias, dropout=self.dropout, dtype=query.dtype, heads_last=True
+        )
         return attended.reshape(hidden_states.shape), weights
 
     def relative(self, query: jax.Array, key: jax.Array) -> jax.Array:
         """What the distances add to the scores: (B, T, H, E) twice -> (B, H, T, T)."""
-        place = jnp.arange(query.shape[1])
+        place, scale = jnp.arange(query.shape[1]), query.shape[-1] ** -0.5
         distances = self.distance_embedding(place[:, None] - place + self.longest - 1)  # (T, T, E)
-        scores = jnp.einsum("bqhe,qke->bhqk", query, distances)
+        scores = jnp.einsum("bqhe,qke->bhqk", query * scale, distances)
         if self.kind == "relative_key_query":
-            scores = scores + jnp.einsum("bkhe,qke->bhqk", key, distances)
+            scores = scores + jnp.einsum("bkhe,qke->bhqk", key * scale, distances)
         return scores
 
 
