@@ -42,9 +42,7 @@ def gelu(input: jax.Array, approximate: str = "none") -> jax.Array:
     """
     input = checks.floating("F.gelu", "input", input)
     if approximate not in ("none", "tanh"):
-        raise ValueError(
-            f"F.gelu: approximate is unknown; expected 'none' or 'tanh', got {approximate!r}. Choose one of the two."
-        )
+        raise ValueError(f"F.gelu: approximate is unknown; expected 'none' or 'tanh', got {approximate!r}.")
     x = _widened(input)
     if approximate == "tanh":
         # The same number as by tanh, whose 1 + tanh and 1 - tanh² keep no digits of their own for x below -4.
@@ -330,8 +328,7 @@ def glu(input: jax.Array, dim: int = -1) -> jax.Array:
     input = checks.floating("F.glu", "input", input)
     if not -input.ndim <= dim < input.ndim or input.shape[dim] % 2:
         raise ValueError(
-            f"F.glu: the input is halved along dim; expected a dimension of even size, got dim={dim} of "
-            f"{input.shape}. Choose another one, or change the layer before."
+            f"F.glu: the input is halved along dim; expected a dimension of even size, got dim={dim} of {input.shape}."
         )
     first, second = jnp.split(_widened(input), 2, axis=dim)
     return (first * lax.logistic(second)).astype(input.dtype)

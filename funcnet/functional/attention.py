@@ -79,7 +79,7 @@ def scaled_dot_product_attention(
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ValueError(
             f"{where}: too few dimensions; expected (*, queries, width), (*, keys, width) and (*, keys, width), got "
-            f"{query.shape}, {key.shape} and {value.shape}. Add the missing ones."
+            f"{query.shape}, {key.shape} and {value.shape}."
         )
     if enable_gqa:
         key, value = (_repeated(where, name, x, query) for name, x in (("key", key), ("value", value)))
@@ -154,7 +154,7 @@ def _repeated(where: str, name: str, array: jax.Array, query: jax.Array) -> jax.
     if min(query.ndim, array.ndim) < 3 or not array.shape[-3] or query.shape[-3] % array.shape[-3]:
         raise ValueError(
             f"{where}: enable_gqa shares the heads of {name} among the query's; expected (*, heads, length, width) "
-            f"with heads that divide the query's, got query {query.shape} and {name} {array.shape}. Correct {name}."
+            f"with heads that divide the query's, got query {query.shape} and {name} {array.shape}."
         )
     return jnp.repeat(array, query.shape[-3] // array.shape[-3], axis=-3)
 
@@ -264,7 +264,7 @@ def split_heads(input: jax.Array, num_heads: int) -> jax.Array:
     if input.ndim < 2 or num_heads < 1 or input.shape[-1] % num_heads:
         raise ValueError(
             f"F.split_heads: the width must be a multiple of the heads; expected (*, length, {num_heads}·E), got "
-            f"{input.shape}. Choose num_heads among the divisors of the width."
+            f"{input.shape}."
         )
     return input.reshape(*input.shape[:-1], num_heads, input.shape[-1] // num_heads).swapaxes(-2, -3)
 

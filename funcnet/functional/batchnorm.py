@@ -120,12 +120,12 @@ def batch_norm_and_count(
     if (running_mean is None) != (running_var is None):
         raise ValueError(
             "F.batch_norm: one of the running statistics is missing; expected running_mean and running_var or neither, "
-            f"got {'running_var' if running_mean is None else 'running_mean'} alone. Give both or None twice."
+            f"got {'running_var' if running_mean is None else 'running_mean'} alone."
         )
     if eps < 0 or (training and eps == 0):
         raise ValueError(
             f"F.batch_norm: eps does not keep the variance from 0; expected a positive one in training, at least 0 "
-            f"otherwise, got {eps}. Choose a small one, such as 1e-5."
+            f"otherwise, got {eps}."
         )
     dtype = checks.wide_dtype(input)
     weight, bias = (None if v is None else v.astype(dtype) for v in (weight, bias))
@@ -187,8 +187,7 @@ def _is_bound(name: Hashable) -> bool:
 def _check_shapes(input: jax.Array, **vectors: jax.Array | None) -> None:
     if input.ndim < 2:
         raise ValueError(
-            f"F.batch_norm: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}. "
-            "Add the missing dimension."
+            f"F.batch_norm: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
         )
     for name, vector in vectors.items():
         checks.shape_of("F.batch_norm", name, vector, input.shape[1:2], "It holds one number a channel.")

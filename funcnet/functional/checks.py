@@ -130,7 +130,7 @@ def spatial(where: str, input: Any, ndim: int, *, empty: bool = True) -> jax.Arr
         raise ValueError(
             f"{where}: input has the wrong {'rank' if empty else 'shape'}; expected {ndim + 2} dimensions (batch, "
             f"channel, *spatial) or {ndim + 1} without the batch{'' if empty else ', no spatial one of size 0'}, "
-            f"got {input.shape}. Add or drop a dimension."
+            f"got {input.shape}."
         )
     return input
 
@@ -162,7 +162,7 @@ def as_tuple(where: str, name: str, value: Ints, length: int, least: int | None 
             "Give one number for every spatial dimension."
         )
     if least is not None and min(out) < least:
-        raise ValueError(f"{where}: {name} is too small; expected at least {least}, got {out}. Correct {name}.")
+        raise ValueError(f"{where}: {name} is too small; expected at least {least}, got {out}.")
     return out
 
 
@@ -175,9 +175,7 @@ def padding_pairs(
     if padding == "valid":
         return [(0, 0)] * len(kernels)
     if padding != "same":
-        raise ValueError(
-            f"{where}: padding is unknown; expected 'same', 'valid' or numbers, got {padding!r}. Choose one of them."
-        )
+        raise ValueError(f"{where}: padding is unknown; expected 'same', 'valid' or numbers, got {padding!r}.")
     if max(strides) > 1:
         raise ValueError(
             f"{where}: padding='same' has no meaning with a stride; expected stride 1, got {tuple(strides)}. "
@@ -217,10 +215,7 @@ def reduction_name(
             stacklevel,
         )
     if reduction not in ("none", "mean", "sum"):
-        raise ValueError(
-            f"{where}: reduction is unknown; expected 'none', 'mean' or 'sum', "
-            f"got {reduction!r}. Choose one of the three."
-        )
+        raise ValueError(f"{where}: reduction is unknown; expected 'none', 'mean' or 'sum', got {reduction!r}.")
     return reduction
 
 

@@ -197,12 +197,12 @@ def _check_shapes(
     if weight.ndim != ndim + 2 or 0 in (weight.shape[0], *weight.shape[2:]):
         raise ValueError(
             f"{where}: weight has the wrong shape; expected {ndim + 2} dimensions (out, in / groups, *kernel), no "
-            f"output or kernel of size 0, got {weight.shape}. Reshape it."
+            f"output or kernel of size 0, got {weight.shape}."
         )
     if groups < 1 or weight.shape[0] % groups:
         raise ValueError(
             f"{where}: the outputs do not divide into groups; expected a multiple of groups={groups}, "
-            f"got {weight.shape[0]}. Choose a divisor."
+            f"got {weight.shape[0]}."
         )
     channels = input.shape[-ndim - 1]
     if channels != weight.shape[1] * groups:

@@ -43,9 +43,7 @@ def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1
     x1, x2 = _two(where, x1, x2)
     ndim = max(x1.ndim, 1)  # a scalar is a vector of one entry
     if not -ndim <= dim < ndim:
-        raise ValueError(
-            f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}. Correct dim."
-        )
+        raise ValueError(f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}.")
     wide, shape = checks.wide_dtype(x1), x1.shape or (1,)
     first, second = (_unit(x.astype(wide).reshape(shape), dim, eps) for x in (x1, x2))
     return (first * second).sum(dim).astype(x1.dtype)
@@ -95,7 +93,7 @@ def pairwise_distance(
     where = "F.pairwise_distance"
     x1, x2 = _two(where, x1, x2)
     if x1.ndim == 0:
-        raise ValueError(f"{where}: the inputs hold no vectors; expected (…, D), got (). Give at least one dimension.")
+        raise ValueError(f"{where}: the inputs hold no vectors; expected (…, D), got ().")
     wide = checks.wide_dtype(x1)
     distance = vector_norm(x1.astype(wide) - x2.astype(wide) + eps, float(p), -1)
     return (distance if keepdim else distance.squeeze(-1)).astype(x1.dtype)
@@ -123,9 +121,9 @@ def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
     """
     input = checks.floating("F.pdist", "input", input)
     if input.ndim != 2:
-        raise ValueError(f"F.pdist: input has the wrong rank; expected (N, D), got {input.shape}. Reshape it.")
+        raise ValueError(f"F.pdist: input has the wrong rank; expected (N, D), got {input.shape}.")
     if not p >= 0:
-        raise ValueError(f"F.pdist: p is negative; expected at least 0, got {p}. Choose another p.")
+        raise ValueError(f"F.pdist: p is negative; expected at least 0, got {p}.")
     rows, columns = np.triu_indices(input.shape[0], 1)
     if input.shape[1] == 0 or rows.size == 0:
         return jnp.zeros(rows.size, input.dtype)
@@ -164,7 +162,6 @@ def _two(where: str, x1: jax.Array, x2: jax.Array) -> tuple[jax.Array, jax.Array
         shape = np.broadcast_shapes(x1.shape, x2.shape)
     except ValueError:
         raise ValueError(
-            f"{where}: the shapes do not broadcast; expected sizes that are equal or 1, got {x1.shape} and {x2.shape}. "
-            "Add dimensions of size 1."
+            f"{where}: the shapes do not broadcast; expected sizes that are equal or 1, got {x1.shape} and {x2.shape}."
         ) from None
     return jnp.broadcast_to(x1, shape), jnp.broadcast_to(x2, shape)

@@ -183,7 +183,7 @@ def _rank(where: str, input: jax.Array, spatial: int) -> bool:
     if jnp.ndim(input) not in (spatial + 1, spatial + 2):
         raise ValueError(
             f"{where}: input has the wrong rank; expected {spatial + 2} dimensions (batch, channel, *spatial) or "
-            f"{spatial + 1} without the batch, got {jnp.shape(input)}. Add or drop a dimension."
+            f"{spatial + 1} without the batch, got {jnp.shape(input)}."
         )
     return jnp.ndim(input) == spatial + 2
 
@@ -199,7 +199,7 @@ def _drop(
 ) -> jax.Array:
     """What all of them do: `leading` dimensions are drawn for, or all; `floor` takes the place of what is dropped."""
     if not 0 <= p <= 1:
-        raise ValueError(f"{where}: p is no probability; expected 0 to 1, got {p}. Choose the share to drop.")
+        raise ValueError(f"{where}: p is no probability; expected 0 to 1, got {p}.")
     input = jnp.asarray(input)
     if not training or p == 0:
         return input  # of any dtype and rank, as in torch
@@ -209,8 +209,7 @@ def _drop(
     leading = input.ndim if leading is None else leading
     if input.ndim < leading:
         raise ValueError(
-            f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}. "
-            "Add the missing dimension."
+            f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
         )
     shape = (*input.shape[:leading], *(1,) * (input.ndim - leading))
     kept = random.dropout_mask(checks.key(where, rng), shape, p)

@@ -49,7 +49,7 @@ def fold(
     if input.ndim not in (2, 3) or 0 in input.shape[-2:]:
         raise ValueError(
             f"{where}: input has the wrong shape; expected (batch, channel · kernel, blocks) or the same without the "
-            f"batch, neither of size 0, got {input.shape}. Add or drop a dimension."
+            f"batch, neither of size 0, got {input.shape}."
         )
     sizes = checks.as_tuple(where, "output_size", output_size, 2)
     kernels, dilations, pads, strides = _window(where, kernel_size, dilation, padding, stride)

@@ -210,9 +210,7 @@ def softshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
     """
     input = checks.floating("F.softshrink", "input", input)
     if not 0 <= lambd <= float(jnp.finfo(input.dtype).max):
-        raise ValueError(
-            f"F.softshrink: lambd is no distance; expected 0 to the largest {input.dtype}, got {lambd}. Correct it."
-        )
+        raise ValueError(f"F.softshrink: lambd is no distance; expected 0 to the largest {input.dtype}, got {lambd}.")
     return _softshrink(input, lambd)
 
 

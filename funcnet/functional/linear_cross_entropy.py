@@ -62,21 +62,21 @@ class LinearCrossEntropyOptions:
         if self.acc_policy not in ("accurate", "balanced", "compact", "auto"):
             raise ValueError(
                 f"{where}: acc_policy is unknown; expected 'accurate', 'balanced', 'compact' or 'auto', got "
-                f"{self.acc_policy!r}. Leave it at 'auto'."
+                f"{self.acc_policy!r}."
             )
         name, colon, parts = (self.chunking_method or "auto").partition(":")
         if name not in ("auto", "aspect_ratio") or (colon and not (name != "auto" and parts.isdigit() and int(parts))):
             raise ValueError(
                 f"{where}: chunking_method is unknown; expected 'auto', 'aspect_ratio', 'aspect_ratio:n' or None, got "
-                f"{self.chunking_method!r}. Choose one of them."
+                f"{self.chunking_method!r}."
             )
         size = self.batch_chunk_size
         if size is not None and (not isinstance(size, int) or size <= 0):
-            raise ValueError(f"{where}: batch_chunk_size must be a positive int or None, got {size!r}. Count rows.")
+            raise ValueError(f"{where}: batch_chunk_size must be a positive int or None, got {size!r}.")
         if self.acc_dtype is not None and self.acc_dtype not in [jnp.dtype(name) for name in ACCUMULATORS]:
             raise ValueError(
                 f"{where}: acc_dtype is not supported; expected None or one of {', '.join(ACCUMULATORS)}, got "
-                f"{self.acc_dtype!r}. Leave it at None."
+                f"{self.acc_dtype!r}."
             )
 
     def chunk_size(self, batch: int, in_features: int, classes: int) -> int:
@@ -90,7 +90,7 @@ class LinearCrossEntropyOptions:
         if asked not in (None, size):
             raise ValueError(
                 f"LinearCrossEntropyOptions: batch_chunk_size and chunking_method disagree; expected {size} rows by "
-                f"{method!r}, got {asked}. Give one of the two."
+                f"{method!r}, got {asked}."
             )
         return size
 
@@ -147,9 +147,7 @@ def linear_cross_entropy(
     target = jnp.asarray(target)
     logits_shape = _logits_shape(where, input, linear_weight, linear_bias)
     if target.shape == logits_shape and ignore_index is not None:
-        raise ValueError(
-            f"{where}: ignore_index has no meaning for probabilities; expected None, got {ignore_index}. Leave it out."
-        )
+        raise ValueError(f"{where}: ignore_index has no meaning for probabilities; expected None, got {ignore_index}.")
     ignore_index = -100 if ignore_index is None else ignore_index
     integral = jnp.issubdtype(target.dtype, jnp.integer)
     if options is not None and integral and linear_weight.ndim == 2 and label_smoothing == 0:
@@ -191,7 +189,7 @@ def _logits_shape(
     if linear_weight.ndim > 2 and input.ndim == 1:
         raise ValueError(
             f"{where}: input lacks the batch; expected (batch, {input.shape[-1]}) with a linear_weight of "
-            f"{linear_weight.shape}, got {input.shape}. Add the dimension."
+            f"{linear_weight.shape}, got {input.shape}."
         )
     return (*input.shape[:-1], *linear_weight.shape[:-1])
 
@@ -201,7 +199,7 @@ def _check_accumulator(where: str, options: LinearCrossEntropyOptions, input: ja
     if given not in (None, input.dtype) and not (given == jnp.float32 and input.dtype.itemsize == 2):
         raise ValueError(
             f"{where}: acc_dtype does not fit the input; expected None, {input.dtype}, or float32 with an input of 16 "
-            f"bits, got {jnp.dtype(given)} with {input.dtype}. Leave it at None."
+            f"bits, got {jnp.dtype(given)} with {input.dtype}."
         )
 
 

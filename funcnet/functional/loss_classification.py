@@ -57,9 +57,7 @@ def cross_entropy(
     where = "F.cross_entropy"
     reduction = checks.reduction_name(where, reduction, size_average, reduce)
     if not 0 <= label_smoothing <= 1:
-        raise ValueError(
-            f"{where}: label_smoothing is no share; expected 0 to 1, got {label_smoothing}. Choose a small share."
-        )
+        raise ValueError(f"{where}: label_smoothing is no share; expected 0 to 1, got {label_smoothing}.")
     input, axis = _class_input(where, input)
     weight = class_weights(where, weight, input, input.shape[axis])
     target = jnp.asarray(target)
@@ -257,9 +255,7 @@ def _class_input(where: str, input: jax.Array) -> tuple[jax.Array, int]:
     """The input and its class axis."""
     input = checks.floating(where, "input", input)
     if input.ndim == 0:
-        raise ValueError(
-            f"{where}: input has no classes; expected (batch, classes, *) or (classes,), got (). Add the dimension."
-        )
+        raise ValueError(f"{where}: input has no classes; expected (batch, classes, *) or (classes,), got ().")
     axis = 0 if input.ndim == 1 else 1
     return input, axis
 

@@ -69,7 +69,7 @@ def ctc_loss(
     if log_probs.ndim not in (2, 3) or log_probs.size == 0:
         raise ValueError(
             f"{where}: log_probs has the wrong shape; expected (time, batch, classes) or (time, classes), none of them "
-            f"0, got {log_probs.shape}. Add or drop the batch."
+            f"0, got {log_probs.shape}."
         )
     scores = log_probs.astype(checks.wide_dtype(log_probs))
     scores = scores if scores.ndim == 3 else scores[:, None]

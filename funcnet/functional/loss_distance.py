@@ -164,11 +164,11 @@ def _triplet(
     )
     checks.one_dtype(where, anchor=anchor, positive=positive, negative=negative)
     if margin <= 0:
-        raise ValueError(f"{where}: margin is not positive; expected more than 0, got {margin}. Choose a distance.")
+        raise ValueError(f"{where}: margin is not positive; expected more than 0, got {margin}.")
     if not anchor.ndim == positive.ndim == negative.ndim:
         raise ValueError(
             f"{where}: the arguments differ in rank; expected one number of dimensions, got anchor {anchor.shape}, "
-            f"positive {positive.shape}, negative {negative.shape}. Add dimensions of size 1."
+            f"positive {positive.shape}, negative {negative.shape}."
         )
     broadcast(where, anchor=anchor, positive=positive, negative=negative)
     apart = lambda x, y: _wide(distance(x, y))

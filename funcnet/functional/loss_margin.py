@@ -99,7 +99,7 @@ def margin_ranking_loss(
     if not input1.ndim == input2.ndim == t.ndim:
         raise ValueError(
             f"{where}: the arguments differ in rank; expected one number of dimensions, got input1 {input1.shape}, "
-            f"input2 {input2.shape}, target {t.shape}. Add dimensions of size 1."
+            f"input2 {input2.shape}, target {t.shape}."
         )
     broadcast(where, input1=input1, input2=input2, target=t)
     losses = clamp_at_zero(-t * (input1.astype(t.dtype) - input2.astype(t.dtype)) + margin)
@@ -177,7 +177,7 @@ def multilabel_soft_margin_loss(
     reduction = checks.reduction_name(where, reduction, size_average, reduce)
     input = checks.floating(where, "input", input)
     if input.ndim == 0:
-        raise ValueError(f"{where}: input has no classes; expected (*, classes), got (). Add the dimension.")
+        raise ValueError(f"{where}: input has no classes; expected (*, classes), got ().")
     t = labels(where, target, input)
     shape = broadcast(where, input=input, target=t)
     x = input.astype(t.dtype)
@@ -225,7 +225,7 @@ def multi_margin_loss(
     where = "F.multi_margin_loss"
     reduction = checks.reduction_name(where, reduction, size_average, reduce)
     if p not in (1, 2):
-        raise ValueError(f"{where}: p is not supported; expected 1 or 2, got {p!r}. Choose one of the two.")
+        raise ValueError(f"{where}: p is not supported; expected 1 or 2, got {p!r}.")
     input, target = checks.floating(where, "input", input), checks.integers(where, "target", target)
     x = _rows(where, input)
     alone = [()] if input.ndim == 2 else [(), (1,)]

@@ -121,7 +121,7 @@ def smooth_l1_loss(
     reduction = checks.reduction_name(where, reduction, size_average, reduce)
     x, t = matched(where, input, target)
     if beta < 0:
-        raise ValueError(f"{where}: beta is negative; expected at least 0, got {beta}. Choose where the line begins.")
+        raise ValueError(f"{where}: beta is negative; expected at least 0, got {beta}.")
     size = magnitude(x - t)
     losses = size if beta == 0 else _bowl(size, beta) / beta
     return reduced(losses, reduction).astype(jnp.asarray(input).dtype)

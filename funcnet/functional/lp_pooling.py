@@ -76,7 +76,7 @@ def _lp_pool(
 ) -> jax.Array:
     input = windows.planes(where, input, ndim)
     if norm_type == 0:
-        raise ValueError(f"{where}: norm_type is zero; expected a p whose root 1/p exists, got 0. Choose another p.")
+        raise ValueError(f"{where}: norm_type is zero; expected a p whose root 1/p exists, got 0.")
     if math.isinf(norm_type):
         sign = 1 if norm_type > 0 else -1
         size = input * jnp.sign(input)  # |x|, with torch's derivative at 0: 0

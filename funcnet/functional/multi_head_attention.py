@@ -162,7 +162,7 @@ def _check(
     if given not in ([3, 3, 3], [2, 2, 2]):
         raise ValueError(
             f"{_WHERE}: the ranks do not fit; expected query, key and value of 3 dimensions each (length, batch, "
-            f"width), or of 2 without the batch, got {given}. Add or drop the batch."
+            f"width), or of 2 without the batch, got {given}."
         )
     batched = given[0] == 3
     if key_padding_mask is not None and jnp.ndim(key_padding_mask) != given[0] - 1:
@@ -173,7 +173,7 @@ def _check(
     if attn_mask is not None and jnp.ndim(attn_mask) not in (2, 3):
         raise ValueError(
             f"{_WHERE}: attn_mask has the wrong rank; expected (queries, keys) or (batch · heads, queries, keys), got "
-            f"{jnp.shape(attn_mask)}. Reshape it."
+            f"{jnp.shape(attn_mask)}."
         )
     if query.shape[-1] != width or num_heads < 1 or width % num_heads:
         raise ValueError(
@@ -224,7 +224,7 @@ def _more_keys(
         raise ValueError(
             f"{_WHERE}: bias_k and bias_v come together and without static keys; expected both or neither, got "
             f"bias_k {'None' if bias_k is None else bias_k.shape}, bias_v {'None' if bias_v is None else bias_v.shape}"
-            f"{' with static keys or values' if static else ''}. Give both, or none."
+            f"{' with static keys or values' if static else ''}."
         )
     batch, heads, _, width = k.shape
     ks, vs = [k], [v]

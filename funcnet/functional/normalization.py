@@ -124,14 +124,13 @@ def group_norm(
     input = checks.floating("F.group_norm", "input", input)
     if input.ndim < 2:
         raise ValueError(
-            f"F.group_norm: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}. "
-            "Add the missing dimension."
+            f"F.group_norm: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
         )
     batch, channels, *spatial = input.shape
     if num_groups < 1 or channels % num_groups:
         raise ValueError(
             f"F.group_norm: the channels do not divide into groups; expected a multiple of num_groups={num_groups}, "
-            f"got {channels}. Choose a divisor of {channels}."
+            f"got {channels}."
         )
     for name, vector in (("weight", weight), ("bias", bias)):
         checks.shape_of("F.group_norm", name, vector, (channels,), "It holds one number a channel.")
@@ -178,8 +177,7 @@ def local_response_norm(
     input = checks.floating(where, "input", input)
     if input.ndim < 3:
         raise ValueError(
-            f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}. "
-            "Add the missing dimensions."
+            f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
         )
     (size,) = checks.as_tuple(where, "size", size, 1, least=1)
     x = input.astype(checks.wide_dtype(input))
@@ -213,7 +211,7 @@ def cross_map_lrn(input: jax.Array, size: int, alpha: float = 1e-4, beta: float 
     where = "CrossMapLRN2d"
     input = checks.floating(where, "input", input)
     if input.ndim != 4:
-        raise ValueError(f"{where}: input has the wrong rank; expected 4D input, got {input.shape}. Reshape it.")
+        raise ValueError(f"{where}: input has the wrong rank; expected 4D input, got {input.shape}.")
     (size,) = checks.as_tuple(where, "size", size, 1, least=1)
     x = input.astype(checks.wide_dtype(input))
     reach = (size + 1) // 2
@@ -256,9 +254,7 @@ def normalize(
     ndim = max(input.ndim, 1)  # a scalar is a vector of one entry
     dims = tuple(checks.as_int(where, "dim", d) for d in checks.entries(dim, 1))
     if any(not -ndim <= d < ndim for d in dims):
-        raise ValueError(
-            f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}. Correct dim."
-        )
+        raise ValueError(f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}.")
     x = input.astype(checks.wide_dtype(input)).reshape(input.shape or (1,))
     norm = vector_norm(x, float(p), dims or tuple(range(ndim)))
     return (x / jnp.where(norm < eps, eps, norm)).astype(input.dtype).reshape(input.shape)

@@ -47,13 +47,10 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
         )
     if mode != "constant" and mode not in _NUMPY_MODES:
         raise ValueError(
-            f"F.pad: mode is unknown; expected 'constant', 'reflect', 'replicate' or 'circular', got {mode!r}. "
-            "Choose one of the four."
+            f"F.pad: mode is unknown; expected 'constant', 'reflect', 'replicate' or 'circular', got {mode!r}."
         )
     if mode != "constant" and value:
-        raise ValueError(
-            f"F.pad: value is for constant padding; expected None with mode={mode!r}, got {value}. Leave it out."
-        )
+        raise ValueError(f"F.pad: value is for constant padding; expected None with mode={mode!r}, got {value}.")
     pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]
     if mode != "constant":
         _check_copying(input.shape, pairs, mode)

@@ -59,8 +59,7 @@ def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array,
             jnp.broadcast_shapes(input.shape, target.shape)
         except ValueError:
             raise ValueError(
-                f"{where}: target does not fit input; expected {input.shape}, got {target.shape}. "
-                "Give both the same shape."
+                f"{where}: target does not fit input; expected {input.shape}, got {target.shape}."
             ) from None
         warnings.warn(
             f"{where}: target has shape {target.shape}, input {input.shape}: they are broadcast, which is rarely what "

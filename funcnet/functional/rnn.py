@@ -273,7 +273,7 @@ def _checked(
     if input.ndim != 3:
         raise ValueError(
             f"{where}: input has the wrong rank; expected 3 dimensions, time, batch and input_size (batch before time "
-            f"with batch_first), got {input.shape}. Add or drop a dimension."
+            f"with batch_first), got {input.shape}."
         )
     steps, batch = (input.shape[1], input.shape[0]) if batch_first else input.shape[:2]
     if steps == 0:

@@ -199,10 +199,7 @@ def _padding_row(where: str, padding_idx: int | None, weight: jax.Array) -> int 
     size = weight.shape[0]
     if padding_idx is None or -size <= padding_idx < size:
         return None if padding_idx is None else padding_idx % size
-    raise ValueError(
-        f"{where}: padding_idx is out of range; expected {-size} to {size - 1}, got {padding_idx}. "
-        "Choose a row of the table."
-    )
+    raise ValueError(f"{where}: padding_idx is out of range; expected {-size} to {size - 1}, got {padding_idx}.")
 
 
 def _row_numbers(where: str, ids: jax.Array, weight: jax.Array) -> jax.Array:
@@ -324,9 +321,7 @@ def _check_mode(
     where: str, mode: str, scaled_or_sparse: bool, ids: jax.Array, weight: jax.Array, factors: jax.Array | None
 ) -> None:
     if mode not in ("sum", "mean", "max"):
-        raise ValueError(
-            f"{where}: mode is unknown; expected 'sum', 'mean' or 'max', got {mode!r}. Choose one of them."
-        )
+        raise ValueError(f"{where}: mode is unknown; expected 'sum', 'mean' or 'max', got {mode!r}.")
     if mode == "max" and scaled_or_sparse:
         raise ValueError(
             f"{where}: mode 'max' has neither scale_grad_by_freq nor sparse; expected both False, got one True. "

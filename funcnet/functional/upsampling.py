@@ -169,12 +169,10 @@ def _check_options(where: str, input: jax.Array, mode: str, align_corners: bool 
     if mode in _PICKING and align_corners is not None:
         raise ValueError(
             f"{where}: align_corners is for the modes that interpolate; expected None with mode={mode!r}, "
-            f"got {align_corners}. Leave it out."
+            f"got {align_corners}."
         )
     if mode not in _RANKS:
-        raise ValueError(
-            f"{where}: mode is unknown; expected one of {tuple(_RANKS)}, got {mode!r}. Choose one of them."
-        )
+        raise ValueError(f"{where}: mode is unknown; expected one of {tuple(_RANKS)}, got {mode!r}.")
     if input.ndim - 2 not in _RANKS[mode]:
         raise ValueError(
             f"{where}: mode {mode!r} is not for this input; expected (batch, channel, *spatial) with "
@@ -184,7 +182,7 @@ def _check_options(where: str, input: jax.Array, mode: str, align_corners: bool 
     if antialias and mode not in ("bilinear", "bicubic", "lanczos"):
         raise ValueError(
             f"{where}: antialias is for 'bilinear', 'bicubic' and 'lanczos'; expected False with mode={mode!r}, "
-            f"got {antialias}. Leave it out."
+            f"got {antialias}."
         )
     if mode == "lanczos" and (align_corners or not antialias):
         raise ValueError(
@@ -201,7 +199,7 @@ def _targets(
     if (size is None) == (scale_factor is None):
         raise ValueError(
             f"{where}: the new size is not clear; expected one of size and scale_factor, got size={size} and "
-            f"scale_factor={scale_factor}. Give one of them."
+            f"scale_factor={scale_factor}."
         )
     given: Any = checks.entries(scale_factor if size is None else size, rank)
     if len(given) != rank:
@@ -212,8 +210,7 @@ def _targets(
     if size is not None:
         if recompute:
             raise ValueError(
-                f"{where}: recompute_scale_factor has no meaning with a size; expected None, got {recompute}. "
-                "Leave it out."
+                f"{where}: recompute_scale_factor has no meaning with a size; expected None, got {recompute}."
             )
         return tuple(checks.as_int(where, "size", n) for n in given), (None,) * rank
     factors = tuple(_number(where, f) for f in given)
@@ -227,7 +224,7 @@ def _number(where: str, factor: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{where}: scale_factor is no finite number; expected one, got {factor!r}. Correct it.")
+        raise ValueError(f"{where}: scale_factor is no finite number; expected one, got {factor!r}.")
     return number
 
 

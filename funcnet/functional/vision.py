@@ -131,18 +131,15 @@ def _check_sample(input: jax.Array, grid: jax.Array, mode: str, padding_mode: st
     input, grid = checks.floating(where, "input", input), checks.floating(where, "grid", grid)
     checks.one_dtype(where, input=input, grid=grid)
     if mode not in _TAPS:
-        raise ValueError(
-            f"{where}: mode is unknown; expected 'bilinear', 'nearest' or 'bicubic', got {mode!r}. Choose one of them."
-        )
+        raise ValueError(f"{where}: mode is unknown; expected 'bilinear', 'nearest' or 'bicubic', got {mode!r}.")
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(
-            f"{where}: padding_mode is unknown; expected 'zeros', 'border' or 'reflection', got {padding_mode!r}. "
-            "Choose one of them."
+            f"{where}: padding_mode is unknown; expected 'zeros', 'border' or 'reflection', got {padding_mode!r}."
         )
     if input.ndim not in (4, 5) or 0 in input.shape[2:]:
         raise ValueError(
             f"{where}: input has the wrong shape; expected (batch, channel, height, width) or (batch, channel, depth, "
-            f"height, width), no spatial one of size 0, got {input.shape}. Add or drop a dimension."
+            f"height, width), no spatial one of size 0, got {input.shape}."
         )
     rank = input.ndim - 2
     if grid.ndim != input.ndim or grid.shape[0] != input.shape[0] or grid.shape[-1] != rank:

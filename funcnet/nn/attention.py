@@ -79,7 +79,7 @@ class MultiheadAttention(Module):
         if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
             raise ValueError(
                 f"MultiheadAttention: the heads share the width; expected embed_dim a positive multiple of num_heads, "
-                f"got embed_dim={embed_dim} and num_heads={num_heads}. Choose num_heads among the divisors."
+                f"got embed_dim={embed_dim} and num_heads={num_heads}."
             )
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
         self.kdim = embed_dim if kdim is None else kdim

@@ -40,7 +40,7 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
     if attention_mask.ndim not in (2, 3):
         raise ValueError(
             "attention_bias: attention_mask has the wrong rank; expected (batch, keys) or (batch, queries, keys), got "
-            f"{attention_mask.shape}. Reshape it."
+            f"{attention_mask.shape}."
         )
     shown = attention_mask[:, None, None, :] if attention_mask.ndim == 2 else attention_mask[:, None]
     bias = jnp.where(shown.astype(bool), 0.0, jnp.finfo(dtype).min).astype(dtype)
