@@ -1,9 +1,10 @@
-"""Attention: one head's mathematics (`scaled_dot_product_attention`), and what turns vectors into heads and back.
+"""Attention of one head (`scaled_dot_product_attention`), and the projections from vectors to heads and back.
 
 Letters: `B batch, H heads, L queries, S keys, E width of a head, D = H·E width`.
 
-Masks of two meanings, as in torch: True is *attend* in `scaled_dot_product_attention`, and *hidden* in
-`multi_head_attention_forward`. Floating ones are added to the scores in both, and inside all are: -inf hides.
+As in torch, boolean masks have two meanings: True is *attend* in `scaled_dot_product_attention` and *hidden* in
+`multi_head_attention_forward`. Floating masks are added to the scores in both. Internally every mask is added: -inf
+hides.
 """
 
 import functools
@@ -37,7 +38,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     rng: jax.Array | None = None,
 ) -> jax.Array:
-    """Each query's mean of the values, weighted by its likeness to their keys: `softmax(q kᵀ · scale + mask) v`.
+    """Each query's mean of the values, weighted by how well the keys match: `softmax(q kᵀ · scale + mask) v`.
 
     Args:
         query: (*, L, E), floating.
@@ -46,15 +47,15 @@ def scaled_dot_product_attention(
         attn_mask: broadcasts to (*, L, S) and has two dimensions or more. Booleans: True is attended to, False is not.
             Floats (float32 or the query's dtype) are added to the scores.
         dropout_p: the probability with which a weight is zeroed; always in force, so give 0 where not training.
-        is_causal: whether query i attends to the keys up to i alone, counted from the first of both.
+        is_causal: whether query i attends only to keys 0 to i.
         scale: of the scores; None is `1 / √E`.
-        enable_gqa: whether key and value, (*, H', S, E), may have fewer heads than the query, each one then serving
-            as many of its heads in a row.
+        enable_gqa: whether key and value, (*, H', S, E), may have fewer heads than the query. Each of them then serves
+            several consecutive heads of the query.
         rng: a key; needed if 0 < dropout_p < 1.
 
     Returns:
         (*, L, V) in the query's dtype; scores and weights are float32 at least. A query that may attend to nothing,
-        because all its scores are -inf or there are no keys, has 0, and gradients of 0.
+        because all its scores are -inf or there are no keys, gives 0, with gradients of 0.
 
     Raises:
         ValueError: shapes that do not fit; a mask together with `is_causal`; `dropout_p` that is no probability, or
@@ -108,7 +109,8 @@ def scaled_dot_product_attention(
 
 
 def added_mask(where: str, name: str, mask: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """What a mask adds to the scores: -inf of `dtype` where booleans say hidden, floats as they are; else TypeError."""
+    """What a mask adds to the scores: -inf in `dtype` where a boolean mask hides, a floating mask as it is; else
+    TypeError."""
     mask = jnp.asarray(mask)
     if mask.dtype == bool:
         return _minus_infinity(mask, dtype)
@@ -150,7 +152,7 @@ def _scores_shape(where: str, query: jax.Array, key: jax.Array, value: jax.Array
 
 
 def _repeated(where: str, name: str, array: jax.Array, query: jax.Array) -> jax.Array:
-    """Every head as often as there are heads of the query for it."""
+    """Every head, repeated once for each head of the query that it serves."""
     if min(query.ndim, array.ndim) < 3 or not array.shape[-3] or query.shape[-3] % array.shape[-3]:
         raise ValueError(
             f"{where}: enable_gqa shares the heads of {name} among the query's; expected (*, heads, length, width) "
@@ -165,10 +167,10 @@ def _repeated(where: str, name: str, array: jax.Array, query: jax.Array) -> jax.
 def in_projection_packed(
     q: jax.Array, k: jax.Array, v: jax.Array, w: jax.Array, b: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Queries, keys and values by one matrix that holds those of all three: `q W[:D]ᵀ`, `k W[D:2D]ᵀ`, `v W[2D:]ᵀ`.
+    """Queries, keys and values, projected by one matrix that holds all three: `q W[:D]ᵀ`, `k W[D:2D]ᵀ`, `v W[2D:]ᵀ`.
 
-    One array given as q, k and v (self-attention) is multiplied once, by the whole of W; one given as k and v, by two
-    thirds of it.
+    If q, k and v are one array (self-attention), it is multiplied once by the whole of W; if only k and v are, they are
+    multiplied once by two thirds of it.
 
     Args:
         q, k, v: (*, D), floating.
@@ -214,7 +216,7 @@ def in_projection(
     b_k: jax.Array | None = None,
     b_v: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Queries, keys and values by a matrix for each: `q W_qᵀ + b_q`, `k W_kᵀ + b_k`, `v W_vᵀ + b_v`.
+    """Queries, keys and values, each projected by its own matrix: `q W_qᵀ + b_q`, `k W_kᵀ + b_k`, `v W_vᵀ + b_v`.
 
     Args:
         q: (*, D), floating.
@@ -244,7 +246,7 @@ def in_projection(
 
 
 def split_heads(input: jax.Array, num_heads: int) -> jax.Array:
-    """Every vector cut into its heads, and these in front of the sequence: what the attention functions take.
+    """Splits every vector into heads and moves them before the sequence, as the attention functions expect.
 
     Args:
         input: (*, L, D).
@@ -270,7 +272,7 @@ def split_heads(input: jax.Array, num_heads: int) -> jax.Array:
 
 
 def merge_heads(input: jax.Array) -> jax.Array:
-    """The heads' vectors side by side again: undoes `split_heads`.
+    """Concatenates the heads' vectors; undoes `split_heads`.
 
     Args:
         input: (*, H, L, E).

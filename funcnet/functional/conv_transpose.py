@@ -22,7 +22,7 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Ints = 1,
 ) -> jax.Array:
-    """Transposed convolution over one spatial dimension; see `conv_transpose2d`, of which this is the case of one.
+    """Transposed convolution over one spatial dimension; see `conv_transpose2d`.
 
     Args:
         input: (B, I, S) or (I, S), floating.
@@ -66,7 +66,7 @@ def conv_transpose2d(
         stride: of the input over the output.
         padding: what is cut off both sides of the output.
         output_padding: what is added to the right side of the output; smaller than the stride or the dilation.
-        groups: G; divides I and O: each group of inputs reaches its group of outputs alone.
+        groups: G; divides I and O: each group of inputs reaches only its own group of outputs.
         dilation: distance between the kernel's taps.
 
     Returns:

@@ -132,7 +132,7 @@ def _fast(
         return _groupwise(_pad(x, pads), w, strides, dilations, groups)
     if rank == 3 and kernels[0] <= _MOST_TAPS:
         return _by_depth(x, w, strides, pads, dilations, groups)
-    # Where the output is larger than the input, XLA turns the gradient of the kernel into what Eigen does not know.
+    # Where the output is larger than the input, XLA turns the kernel's gradient into a form that Eigen lacks.
     spans = [d * (k - 1) for d, k in zip(dilations, kernels, strict=True)]
     if any(low + high > span for (low, high), span in zip(pads, spans, strict=True)):
         x, pads = _pad(x, pads), [(0, 0)] * rank
@@ -144,7 +144,7 @@ def _pad(x: jax.Array, pads: Pads) -> jax.Array:
 
 
 def _pixelwise(x: jax.Array, w: jax.Array) -> jax.Array:
-    """A matrix product: of each large image, so that nothing is transposed; of all the small ones together."""
+    """A matrix product: one for each large image, so that nothing is transposed; one for all small images together."""
     batch, channels, *sizes = x.shape
     matrix, pixels = w.reshape(w.shape[:2]), math.prod(sizes)
     images = x.reshape(batch, channels, pixels)
@@ -155,7 +155,8 @@ def _pixelwise(x: jax.Array, w: jax.Array) -> jax.Array:
 
 
 def _patches(x: jax.Array, w: jax.Array, strides: Sequence[int]) -> tuple[jax.Array, jax.Array]:
-    """A convolution in steps of its kernel as one of single pixels: every patch becomes the channels of a pixel."""
+    """Turns a convolution whose stride is its kernel size into one of single pixels: a patch becomes a pixel's
+    channels."""
     sizes = [n // s for n, s in zip(x.shape[2:], strides, strict=True)]
     kept = lax.slice(x, (0,) * x.ndim, (*x.shape[:2], *(n * s for n, s in zip(sizes, strides, strict=True))))
     split = kept.reshape(*x.shape[:2], *(v for pair in zip(sizes, strides, strict=True) for v in pair))
@@ -168,7 +169,7 @@ def _patches(x: jax.Array, w: jax.Array, strides: Sequence[int]) -> tuple[jax.Ar
 def _taps(
     x: jax.Array, kernels: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Iterator[jax.Array]:
-    """What every tap of the kernel sees, in the order of the kernel's entries: (B, I, *S')."""
+    """The input that every tap of the kernel sees, in the order of the kernel's entries: (B, I, *S')."""
     steps = list(zip(x.shape[2:], kernels, strides, dilations, strict=True))
     reach = [(n - d * (k - 1) - 1) // s * s + 1 for n, k, s, d in steps]
     for tap in itertools.product(*(range(k) for k in kernels)):
@@ -212,7 +213,7 @@ def _by_depth(
 
 
 def _by_phases(x: jax.Array, grouped: jax.Array, strides: Sequence[int], pads: Pads) -> jax.Array:
-    """Output u of a dimension is of phase u mod stride, and every phase is a convolution of its own part of the kernel.
+    """Output u of a dimension has phase u mod stride, and every phase is a convolution with its own part of the kernel.
 
     `grouped` is (G, I / G, O / G, *K).
     """

@@ -18,13 +18,13 @@ __all__ = ["cosine_similarity", "pairwise_distance", "pdist"]
 
 
 def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1e-8) -> jax.Array:
-    """`x1 · x2 / (max(‖x1‖, eps) · max(‖x2‖, eps))` along one dimension: each norm is kept from 0 by itself.
+    """`x1 · x2 / (max(‖x1‖, eps) · max(‖x2‖, eps))` along one dimension: each norm is kept above 0 separately.
 
     Args:
         x1: any shape, floating.
         x2: a shape that broadcasts with x1's, of the same dtype.
         dim: which dimension of the broadcast shape holds the vectors.
-        eps: the least norm to divide by. The gradient flows through a smaller norm as if it were not replaced.
+        eps: the least norm to divide by. A smaller norm has the gradient that it would have without the limit.
 
     Returns:
         The broadcast shape without `dim`, in [-1, 1].
@@ -107,7 +107,7 @@ def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
         p: of the norm, at least 0; 0 counts the entries that differ.
 
     Returns:
-        (N · (N - 1) / 2,). For p = infinity every entry that has the largest difference has the whole gradient.
+        (N · (N - 1) / 2,). For p = infinity, every entry with the largest difference has the whole gradient.
 
     Raises:
         ValueError: another rank; a negative p.
@@ -132,15 +132,15 @@ def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _distances(x: jax.Array, p: float) -> jax.Array:
-    """All N² of them, which XLA computes without their differences in memory."""
+    """All N² distances. XLA computes them without storing the differences."""
     return vector_norm(x[:, None] - x[None], p, -1, False).squeeze(-1)
 
 
 @_distances.defjvp
 def _distances_jvp(p: float, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """Row by row, for the first of each pair alone; for the second it is the same transposed.
+    """Row by row, for the first of each pair only; the second's is the transpose.
 
-    On CPU a twentieth of the time of one sum over N² slopes, and memory for N of them, not N².
+    On CPU this takes a twentieth of the time of one sum over N² slopes, and memory for N slopes instead of N².
     """
     (x,), (dx,) = primals, tangents
     distances = _distances(x, p)

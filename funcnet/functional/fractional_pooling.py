@@ -30,7 +30,7 @@ def fractional_max_pool2d(
     *,
     rng: jax.Array | None = None,
 ) -> Any:
-    """The maxima of windows that start at random, almost evenly spaced places.
+    """The maxima of windows that start at random, almost evenly spaced positions.
 
     Args:
         input: (B, C, H, W) or (C, H, W), floating.

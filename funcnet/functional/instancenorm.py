@@ -1,7 +1,7 @@
 """Instance normalisation. Letters: `B batch, C channel, S spatial dimensions`.
 
 It is batch normalisation of (1, B · C, *S), where every channel of every example is a channel of its own:
-`batchnorm.py` says how its statistics stay right at a large mean.
+`batchnorm.py` explains how its statistics stay accurate at a large mean.
 """
 
 import math

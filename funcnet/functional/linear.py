@@ -50,7 +50,7 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
 
 
 def bilinear(input1: jax.Array, input2: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-    """A bilinear form an output: `y_o = x1ᵀ A_o x2 + b_o`.
+    """One bilinear form per output: `y_o = x1ᵀ A_o x2 + b_o`.
 
     Args:
         input1: (*, I1), floating.

@@ -1,8 +1,8 @@
 """A linear layer and the cross-entropy of its outputs in one. Letters: `B batch, I in_features, C classes, S further`.
 
-With `LinearCrossEntropyOptions` the batch goes through in chunks, so that the table of logits (B, C) is never whole: at
-30 000 classes it is what fills the memory. The gradients of a summed loss are made on the way forward, chunk by chunk,
-so each chunk's logits are computed once.
+With `LinearCrossEntropyOptions` the batch is processed in chunks, so that the logits (B, C) never exist as a whole: at
+30 000 classes they fill the memory. The gradients of a summed loss are computed in the forward pass, chunk by chunk, so
+that each chunk's logits are computed once.
 """
 
 import dataclasses
@@ -32,12 +32,12 @@ class LinearCrossEntropyOptions:
     """How `linear_cross_entropy` splits the batch; see there.
 
     Args:
-        allow_retain_graph: torch's; a function has no graph to keep.
-        batch_chunk_size: rows a chunk; excludes `chunking_method`.
+        allow_retain_graph: ignored; a function has no graph to keep.
+        batch_chunk_size: rows per chunk; excludes `chunking_method`.
         chunking_method: 'aspect_ratio' for chunks whose logits take as much memory as the input (the next power of two
             of rows), 'aspect_ratio:n' for an n-th of that, 'auto' for 'aspect_ratio:2', None for `batch_chunk_size`.
         acc_policy: torch's 'accurate', 'balanced', 'compact' or 'auto'; here sums are always in float32.
-        acc_dtype: torch's; None, the input's dtype, or float32 with an input of 16 bits.
+        acc_dtype: ignored; None, the input's dtype, or float32 with an input of 16 bits.
 
     Raises:
         ValueError: what is none of these.
@@ -80,7 +80,7 @@ class LinearCrossEntropyOptions:
             )
 
     def chunk_size(self, batch: int, in_features: int, classes: int) -> int:
-        """Rows a chunk."""
+        """Rows per chunk."""
         method, asked = self.chunking_method, self.batch_chunk_size
         if method is None or (method == "auto" and asked is not None):
             return max(1, batch if asked is None else min(asked, batch))
@@ -118,12 +118,12 @@ def linear_cross_entropy(
         reduction: 'mean', 'sum' or 'none', as in `cross_entropy`.
         ignore_index: a target that does not count; None is -100. Not with probabilities.
         label_smoothing: as in `cross_entropy`.
-        options: how to chunk the batch; None does not. Chunks are for class ids and a weight of (C, I) without
-            smoothing: otherwise the options are ignored, with a warning.
+        options: how to split the batch; None does not split it. Chunks need class ids, a weight of (C, I) and no
+            smoothing; otherwise the options are ignored, with a warning.
 
     Returns:
-        (), or (B, *S) for 'none', in the input's dtype. In chunks the logits are kept in at least float32; without,
-        they are rounded to the input's dtype.
+        (), or (B, *S) for 'none', in the input's dtype. With chunks, the logits stay in at least float32; without, they
+        are rounded to the input's dtype.
 
     Raises:
         ValueError: shapes that do not fit; ids out of range where they are known (under `jit` such a loss is NaN);
@@ -222,7 +222,7 @@ def _in_chunks(
     share = (kept if weight is None else jnp.where(kept, weight[ids], 0)).astype(checks.wide_dtype(rows))
     divisor = share.sum()
     places = jnp.where(kept, jnp.where(possible, ids, 0), -1)
-    share = jnp.where(kept & ~possible, jnp.nan, share)  # an id out of range under jit is to be seen
+    share = jnp.where(kept & ~possible, jnp.nan, share)  # an id out of range has to show under jit
     split = partial(_split, size=options.chunk_size(batch, *table.shape[::-1]))
     if reduction == "none":
         step = jax.checkpoint(lambda _, chunk: (None, _chunk(chunk[0], table, bias, chunk[1])[0]))
@@ -230,14 +230,14 @@ def _in_chunks(
         return losses.reshape(-1)[:batch] * share
     if reduction == "sum":
         return _total(split(rows), table, bias, split(share), split(places, fill=-1))
-    # Divided before the sum, for an infinite slope behind it would make NaN of a gradient of 0.
+    # Divided before the sum: an infinite slope after it would turn a gradient of 0 into NaN.
     some = divisor != 0
     total = _total(split(rows), table, bias, split(share / jnp.where(some, divisor, 1)), split(places, fill=-1))
     return jnp.where(some, total, jnp.nan)
 
 
 def _split(x: jax.Array, size: int, fill: int = 0) -> jax.Array:
-    """(chunks, size, …), filled up."""
+    """(chunks, size, …), padded with `fill`."""
     widths = ((0, -len(x) % size), *((0, 0),) * (x.ndim - 1))
     return jnp.pad(x, widths, constant_values=fill).reshape(-1, size, *x.shape[1:])
 
@@ -271,7 +271,7 @@ def _total(rows: jax.Array, table: jax.Array, bias: jax.Array | None, share: jax
 
 
 def _total_jvp(primals, tangents):
-    """The sum and its gradients in one pass, for those arguments only that have a tangent."""
+    """The sum and its gradients in one pass, only for arguments that have a tangent."""
     rows, table, bias, share, ids = primals
     needed = [given is not None and not isinstance(given, SymbolicZero) for given in tangents]
     wide = share.dtype

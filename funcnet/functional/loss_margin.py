@@ -1,6 +1,6 @@
 """Losses that ask for a margin between scores, or between signs. Letters: `B batch, C classes`.
 
-Everything is summed in at least float32. `reduction`, `size_average` and `reduce`: see the head of loss.py.
+Everything is summed in at least float32. For `reduction`, `size_average` and `reduce` see loss.py.
 """
 
 import jax
@@ -256,8 +256,8 @@ def multilabel_margin_loss(
 
     Args:
         input: (B, C) or (C,), scores, floating.
-        target: of the same shape: class ids in [0, C) up to the first -1 of a row, integers. What follows that is not
-            read; a class named twice counts twice.
+        target: of the same shape: class ids in [0, C) up to the first -1 of a row, integers. What follows is ignored; a
+            class that occurs twice counts twice.
         size_average, reduce: see the head of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -303,8 +303,8 @@ def _rows(where: str, input: jax.Array) -> jax.Array:
 def _multilabel(x: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
     """(a row's sum over its targets, its gradient, which is constant).
 
-    A loop over the places of the target, as many as the longest row has, does the work of its targets alone; all pairs
-    of classes at once would be C² even for three targets.
+    A loop over the target's positions, up to the longest row, does only the work of its targets; all pairs of classes
+    at once would cost C² even for three targets.
     """
     read = jnp.cumprod((t >= 0).astype(t.dtype), axis=1) == 1
     ids = lax.broadcasted_iota(t.dtype, x.shape, 1)

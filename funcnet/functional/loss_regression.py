@@ -1,6 +1,6 @@
-"""Losses of numbers against numbers, and of distributions against samples. Everything is summed in at least float32.
+"""Losses between numbers, and between distributions and samples. Everything is summed in at least float32.
 
-`reduction`, `size_average` and `reduce`: see the head of loss.py.
+For `reduction`, `size_average` and `reduce` see loss.py.
 """
 
 import math
@@ -71,7 +71,7 @@ def mse_loss(
     reduction: str = "mean",
     weight: jax.Array | None = None,
 ) -> jax.Array:
-    """`(x - t)²`; arguments, result and refusals are those of `l1_loss`.
+    """`(x - t)²`; arguments, result and errors are those of `l1_loss`.
 
     Example:
         >>> mse_loss(jnp.array([1.0, 3.0]), jnp.zeros(2))

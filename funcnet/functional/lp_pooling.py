@@ -22,7 +22,7 @@ def lp_pool1d(
         norm_type: p. Infinity takes the largest |x| of the window, -infinity the smallest.
         kernel_size: of the window.
         stride: between windows; None or () is the kernel's size.
-        ceil_mode: whether a last window may overhang on the right; what it holds then counts as a whole window's, by
+        ceil_mode: whether a last window may overhang on the right; its sum is then scaled up to a whole window's, by
             `K / (entries it holds)`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Normalisation within an example, of layers, groups, roots of mean squares, neighbouring channels and vectors.
+"""Normalisation within an example: layer, RMS, group and local response normalisation, and vectors of norm 1.
 
 Letters: `B batch, C channel, G groups, S spatial dimensions`.
 
@@ -151,13 +151,13 @@ def group_norm(
 def local_response_norm(
     input: jax.Array, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> jax.Array:
-    """Divides every channel by what its neighbours hold: `y = x / (k + alpha · mean(x²))^beta`.
+    """Divides every channel by the size of its neighbours: `y = x / (k + alpha · mean(x²))^beta`.
 
     The mean is over `size` neighbouring channels, `size // 2` of them before; those that are missing count as zeros.
 
     Args:
         input: (B, C, *S), floating, with at least one spatial dimension.
-        size: how many channels; alpha is divided by it, that is.
+        size: the number of channels in the mean.
         alpha, beta, k: of the formula.
 
     Returns:
@@ -232,7 +232,7 @@ def normalize(
         p: of the norm: any number, ±infinity among them.
         dim: the dimension that holds the vectors, or several.
         eps: the least number to divide by.
-        out: None; takes torch's place in the order of arguments.
+        out: has to be None; keeps torch's order of arguments.
 
     Returns:
         As the input. The gradient at the zero vector is 1 / eps.
@@ -262,7 +262,8 @@ def normalize(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _over_power(x: jax.Array, base: jax.Array, exponent: float) -> jax.Array:
-    """`x / base ** exponent`, whose derivative by `base` needs no square of the power, which overflows first."""
+    """`x / base ** exponent`, with a derivative by `base` that avoids the square of the power, which overflows
+    first."""
     return x / base**exponent
 
 
@@ -275,7 +276,7 @@ def _over_power_jvp(exponent: float, primals: Any, tangents: Any) -> tuple[jax.A
 
 
 def _channel_sums(x: jax.Array, before: int, after: int) -> jax.Array:
-    """The sum over so many channels before, the channel itself, and so many after."""
+    """The sum over this many channels before, the channel itself, and this many after."""
     lengths, widths = [1] * x.ndim, [(0, 0)] * x.ndim
     lengths[1], widths[1] = before + 1 + after, (before, after)
     return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, lengths, [1] * x.ndim, widths)
@@ -299,7 +300,7 @@ def _last_dimensions(
 def _standardise(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
     """`(x - mean) / sqrt(var + eps)`.
 
-    What the mean lost to rounding, 1e-3 near 1e4, is taken off too: a zero but for that, so it has no derivative.
+    What the mean lost to rounding, 1e-3 near 1e4, is subtracted too. It has no derivative, for it would be 0 otherwise.
     """
     centred = x - x.mean(axes, keepdims=True)
     return _divide(centred - lax.stop_gradient(centred.mean(axes, keepdims=True)), axes, eps)

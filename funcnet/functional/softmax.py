@@ -1,4 +1,4 @@
-"""Softmax and what is made of it: log_softmax, softmin, gumbel_softmax. All are computed in at least float32."""
+"""Softmax and its relatives log_softmax, softmin and gumbel_softmax, all computed in at least float32."""
 
 import warnings
 from typing import Any

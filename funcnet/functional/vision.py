@@ -24,7 +24,7 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> jax.Array:
-    """The image's values at the grid's points, between its pixels by interpolation.
+    """The image's values at the grid's points, interpolated between pixels.
 
     Args:
         input: (B, C, H, W) or (B, C, D, H, W), floating.
@@ -87,7 +87,7 @@ def affine_grid(theta: jax.Array, size: Sequence[int], align_corners: bool | Non
 
     Args:
         theta: (B, 2, 3) for images or (B, 3, 4) for volumes, floating.
-        size: (B, C, H, W) or (B, C, D, H, W) of what `grid_sample` is to give.
+        size: (B, C, H, W) or (B, C, D, H, W), the shape that `grid_sample` is to return.
         align_corners: as in `grid_sample`; None is False.
 
     Returns:
@@ -161,7 +161,8 @@ def _pixels(x: jax.Array, size: int, align_corners: bool) -> jax.Array:
 
 
 def _inside(x: jax.Array, size: int, padding_mode: str, align_corners: bool) -> jax.Array:
-    """Where a point outside looks: NaN at the first pixel. At the border the gradient is 0 already, as in torch."""
+    """Where a point outside reads; a NaN reads the first pixel. At the border the gradient is 0 already, as in
+    torch."""
     if padding_mode == "zeros":
         return x
     if padding_mode == "reflection":

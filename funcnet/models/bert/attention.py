@@ -18,19 +18,19 @@ __all__ = ["BertAttention", "attention_bias"]
 def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Array | None:
     """What is added to the scores so that hidden keys get no weight.
 
-    The most negative finite number rather than -inf: a sequence with every key hidden attends to all of them alike,
-    as in transformers, and is not NaN.
+    The lowest finite number is added, not -inf: a sequence whose keys are all hidden attends to all of them equally,
+    as in transformers, instead of giving NaN.
 
     Args:
-        attention_mask: (B, K), or (B, Q, K) for a mask of its own for each query; 0 or False hides. None: nothing is.
+        attention_mask: (B, K), or (B, Q, K) for a mask of its own for each query; 0 or False hides. None hides nothing.
         dtype: of the scores.
 
     Returns:
-        (B, 1, 1 or Q, K), zero or the lowest number of `dtype`; None for None. NaN where a number in the mask is
-        neither 0 nor 1 and was not known, as under `jit`.
+        (B, 1, 1 or Q, K), zero or the lowest number of `dtype`; None for None. Under `jit`, where the mask's
+        numbers are not known, NaN for a number other than 0 and 1.
 
     Raises:
-        ValueError: another rank; numbers other than 0 and 1: an additive mask, whose zeros show, would be inverted.
+        ValueError: another rank; numbers other than 0 and 1, since an additive mask (0 shows) would be inverted.
 
     >>> attention_bias(jnp.array([[1, 0]]), jnp.float32)
     Array([[[[ 0.0000000e+00, -3.4028235e+38]]]], dtype=float32)
@@ -50,8 +50,8 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
         numbers = np.asarray(attention_mask)
         if (strange := numbers[(numbers != 0) & (numbers != 1)]).size:
             raise ValueError(
-                "attention_bias: attention_mask holds what is neither 0 nor 1; expected 1 for what is attended to, got "
-                f"{float(strange.flat[0]):g}. Of an additive mask (0 and -1e9) write `mask == 0`."
+                "attention_bias: attention_mask holds a number other than 0 and 1; expected 1 where to attend, got "
+                f"{float(strange.flat[0]):g}. For an additive mask (0 and -1e9), pass `mask == 0`."
             )
     return jnp.where((shown == 0) | (shown == 1), bias, jnp.nan)
 
@@ -90,7 +90,7 @@ class BertSelfAttention(nn.Module):
         return attended.reshape(hidden_states.shape), weights
 
     def relative(self, query: jax.Array, key: jax.Array) -> jax.Array:
-        """What the distances add to the scores: (B, T, H, E) twice -> (B, H, T, T)."""
+        """The relative scores, scaled like the others: query and key (B, T, H, E) -> (B, H, T, T)."""
         place, scale = jnp.arange(query.shape[1]), query.shape[-1] ** -0.5
         distances = self.distance_embedding(place[:, None] - place + self.longest - 1)  # (T, T, E)
         scores = jnp.einsum("bqhe,qke->bhqk", query * scale, distances)
