@@ -178,6 +178,21 @@ def test_a_pullback_stores_the_two_arrays():
     assert sorted(leaf.size for leaf in jax.tree.leaves(pull)) == [A.size, B.size]
 
 
+def test_without_jit():
+    with jax.disable_jit():
+        np.testing.assert_allclose(ours(A, B), theirs(A, B), rtol=1e-5, atol=1e-6)
+
+
+def test_a_second_call_compiles_nothing(caplog):
+    compilations = []
+    for _ in range(2):
+        caplog.clear()
+        with jax.log_compiles():
+            jax.grad(loss(lambda a, b: ours(a, b)), (0, 1))(A[:7], B[:7])
+        compilations.append(sum("Compiling" in record.getMessage() for record in caplog.records))
+    assert compilations[0] > 0 and compilations[1] == 0
+
+
 def test_default_program():
     (equation, other) = jax.make_jaxpr(lambda a, b: ours(a, b) + 1)(A, B).eqns
     assert [e.primitive.name for e in default_program(equation).eqns][-1] == "dot_general"
