@@ -1,9 +1,9 @@
 """torch.nn.functional as pure functions: its names, argument names, order and defaults; arrays in, arrays out.
 
 Norms, softmax and reductions are computed in at least float32, and results have the dtype of their input. Random
-functions take a keyword-only `rng`; what torch changes in place comes back as a value
-(`batch_norm(...) -> (y, running_mean, running_var)`). Integers where floats are needed are a TypeError, shapes that do
-not fit a ValueError that says what was expected. One file a family, named as in torch/nn/modules.
+functions take a keyword-only `rng`. What torch changes in place is returned as a value
+(`batch_norm(...) -> (y, running_mean, running_var)`). Integers where floats are needed raise a TypeError. Shapes that
+do not fit raise a ValueError that says what was expected. Each family has one file, named as in torch/nn/modules.
 
 Example:
     >>> import jax.numpy as jnp

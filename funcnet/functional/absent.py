@@ -1,4 +1,5 @@
-"""What torch.nn.functional has and `funcnet.functional` has not: why, and what to use. `F.relu_` says so."""
+"""The names of torch.nn.functional that `funcnet.functional` lacks: why, and what to use. `F.relu_` raises this
+text."""
 
 import sys
 from collections.abc import Callable
@@ -51,7 +52,7 @@ ABSENT: dict[str, str] = {
 
 
 def refusal(where: str, module: str, absent: dict[str, str]) -> Callable[[str], NoReturn]:
-    """The `__getattr__` of a module that lacks the names of a table: its AttributeError says what the table says."""
+    """The `__getattr__` of a module that lacks the names in a table; its AttributeError repeats the table's text."""
 
     def refuse(name: str) -> NoReturn:
         text = f"module {module!r} has no attribute {name!r}"

@@ -1,7 +1,7 @@
-"""Smooth activations, element by element; the relu family is in `relu.py`, the hard ones are in `hard.py`.
+"""Smooth activations, element by element. The relu family is in `relu.py`, the piecewise linear ones are in `hard.py`.
 
-Softmax and what is made of it are in `softmax.py`. bfloat16 is computed in float32 and rounded once. `inplace` is
-torch's and does nothing: arrays do not change.
+Softmax and its relatives are in `softmax.py`. bfloat16 is computed in float32 and rounded once. `inplace` is accepted
+as in torch and does nothing, since arrays do not change.
 """
 
 import functools
@@ -42,9 +42,7 @@ def gelu(input: jax.Array, approximate: str = "none") -> jax.Array:
     """
     input = checks.floating("F.gelu", "input", input)
     if approximate not in ("none", "tanh"):
-        raise ValueError(
-            f"F.gelu: approximate is unknown; expected 'none' or 'tanh', got {approximate!r}. Choose one of the two."
-        )
+        raise ValueError(f"F.gelu: approximate is unknown; expected 'none' or 'tanh', got {approximate!r}.")
     x = _widened(input)
     if approximate == "tanh":
         # The same number as by tanh, whose 1 + tanh and 1 - tanh² keep no digits of their own for x below -4.
@@ -60,7 +58,7 @@ def _gelu_by_erf(x: jax.Array) -> jax.Array:
 def _normal_below(x: jax.Array) -> jax.Array:
     """Φ(x) by erf, as in torch: jax.nn.gelu's erfc costs four times as much on CPU.
 
-    In jaxlib 0.10.0 erf stops short of -1 by a rounding, which a large x would multiply: none is left of that.
+    In jaxlib 0.10.0 erf stops one rounding short of -1, and a large x would multiply the difference: it is cut off.
     """
     lowest = -6 if x.dtype == jnp.float32 else -40
     return jnp.where(x < lowest, jnp.zeros((), x.dtype), 0.5 * (1 + lax.erf(x * _SQRT_HALF)))
@@ -68,8 +66,8 @@ def _normal_below(x: jax.Array) -> jax.Array:
 
 @_gelu_by_erf.defjvp
 def _gelu_by_erf_jvp(primals, tangents):
-    """`Φ(x) + x φ(x)`, with erf computed again behind a barrier: kept from the way forward, it would be written to
-    memory and read back, which cost a tenth of a BERT step's temporary memory on CPU; time saved is within noise."""
+    """`Φ(x) + x φ(x)`, with erf computed again after a barrier. Stored by the forward pass, it took a tenth of a BERT
+    step's temporary memory on CPU and saved no measurable time."""
     (x,), (tangent,) = primals, tangents
     again = lax.optimization_barrier(x)
     normal = _normal_below(again)
@@ -330,15 +328,14 @@ def glu(input: jax.Array, dim: int = -1) -> jax.Array:
     input = checks.floating("F.glu", "input", input)
     if not -input.ndim <= dim < input.ndim or input.shape[dim] % 2:
         raise ValueError(
-            f"F.glu: the input is halved along dim; expected a dimension of even size, got dim={dim} of "
-            f"{input.shape}. Choose another one, or change the layer before."
+            f"F.glu: the input is halved along dim; expected a dimension of even size, got dim={dim} of {input.shape}."
         )
     first, second = jnp.split(_widened(input), 2, axis=dim)
     return (first * lax.logistic(second)).astype(input.dtype)
 
 
 def _inexact(input: jax.Array) -> jax.Array:
-    """As torch promotes for functions whose values are no integers: those become float32."""
+    """`input`, with integers promoted to float32 as torch promotes them for functions with real values."""
     input = jnp.asarray(input)
     return input if jnp.issubdtype(input.dtype, jnp.inexact) else input.astype(jnp.float32)
 

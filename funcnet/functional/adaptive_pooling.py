@@ -1,4 +1,4 @@
-"""Pooling to a given size, whatever the input's. Letters: `B batch, C channel, S spatial sizes, n output sizes`.
+"""Pooling to a given output size. Letters: `B batch, C channel, S spatial sizes, n output sizes`.
 
 Bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`: bins may overlap, and no entry is left out.
 """

@@ -1,9 +1,10 @@
-"""Attention: one head's mathematics (`scaled_dot_product_attention`), and what turns vectors into heads and back.
+"""Attention of one head (`scaled_dot_product_attention`), and the projections from vectors to heads and back.
 
 Letters: `B batch, H heads, L queries, S keys, E width of a head, D = H·E width`.
 
-Masks of two meanings, as in torch: True is *attend* in `scaled_dot_product_attention`, and *hidden* in
-`multi_head_attention_forward`. Floating ones are added to the scores in both, and inside all are: -inf hides.
+As in torch, boolean masks have two meanings: True is *attend* in `scaled_dot_product_attention` and *hidden* in
+`multi_head_attention_forward`. Floating masks are added to the scores in both. Internally every mask is added: -inf
+hides.
 """
 
 import functools
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from funcnet.functional import checks
+from funcnet.functional.attention_core import attend
 from funcnet.functional.dropout import dropout
 from funcnet.functional.linear import linear
 
@@ -36,7 +38,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     rng: jax.Array | None = None,
 ) -> jax.Array:
-    """Each query's mean of the values, weighted by its likeness to their keys: `softmax(q kᵀ · scale + mask) v`.
+    """Each query's mean of the values, weighted by how well the keys match: `softmax(q kᵀ · scale + mask) v`.
 
     Args:
         query: (*, L, E), floating.
@@ -45,15 +47,15 @@ def scaled_dot_product_attention(
         attn_mask: broadcasts to (*, L, S) and has two dimensions or more. Booleans: True is attended to, False is not.
             Floats (float32 or the query's dtype) are added to the scores.
         dropout_p: the probability with which a weight is zeroed; always in force, so give 0 where not training.
-        is_causal: whether query i attends to the keys up to i alone, counted from the first of both.
+        is_causal: whether query i attends only to keys 0 to i.
         scale: of the scores; None is `1 / √E`.
-        enable_gqa: whether key and value, (*, H', S, E), may have fewer heads than the query, each one then serving
-            as many of its heads in a row.
+        enable_gqa: whether key and value, (*, H', S, E), may have fewer heads than the query. Each of them then serves
+            several consecutive heads of the query.
         rng: a key; needed if 0 < dropout_p < 1.
 
     Returns:
         (*, L, V) in the query's dtype; scores and weights are float32 at least. A query that may attend to nothing,
-        because all its scores are -inf or there are no keys, has 0, and gradients of 0.
+        because all its scores are -inf or there are no keys, gives 0, with gradients of 0.
 
     Raises:
         ValueError: shapes that do not fit; a mask together with `is_causal`; `dropout_p` that is no probability, or
@@ -78,7 +80,7 @@ def scaled_dot_product_attention(
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ValueError(
             f"{where}: too few dimensions; expected (*, queries, width), (*, keys, width) and (*, keys, width), got "
-            f"{query.shape}, {key.shape} and {value.shape}. Add the missing ones."
+            f"{query.shape}, {key.shape} and {value.shape}."
         )
     if enable_gqa:
         key, value = (_repeated(where, name, x, query) for name, x in (("key", key), ("value", value)))
@@ -102,53 +104,13 @@ def scaled_dot_product_attention(
                 f"{where}: attn_mask does not fit; expected two dimensions or more that broadcast to {shape}, "
                 f"got {bias.shape}. The last two are queries and keys."
             )
-    return attend(query, key, value, bias, scale, 0.0, dropout_p, rng)[0]
-
-
-def attend(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    bias: jax.Array | None,
-    scale: float | None,
-    hidden_row: float,
-    dropout_p: float,
-    rng: jax.Array | None,
-) -> tuple[jax.Array, jax.Array]:
-    """The core, nothing checked: (what the queries get, their weights after dropout, in at least float32)."""
-    wide = checks.wide_dtype(query)
-    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
-    query = query * scale  # before the product: fewer numbers to scale, and larger ones before they overflow
-    scores = jnp.matmul(query, key.swapaxes(-1, -2), preferred_element_type=wide)
-    if bias is not None:
-        scores = scores + bias.astype(wide)
-    weights = dropout(masked_softmax(scores, hidden_row), dropout_p, rng=rng)
-    out = jnp.matmul(weights.astype(value.dtype), value, preferred_element_type=wide)
-    return out.astype(value.dtype), weights
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
-def masked_softmax(scores: jax.Array, hidden_row: float) -> jax.Array:
-    """The softmax over the last dimension; a row of -inf alone is `hidden_row`: 0 with derivatives of 0, or NaN.
-
-    The lowest finite number for a peak leaves such a row zeros, whose sum is 0; every other sum is 1 or more. Choosing
-    by jnp.where in place of that cost a fifth of the attention's time on CPU.
-    """
-    exponentials = jnp.exp(scores - scores.max(-1, keepdims=True, initial=jnp.finfo(scores.dtype).min))
-    total = exponentials.sum(-1, keepdims=True)
-    return exponentials / (jnp.maximum(total, 1) if hidden_row == 0 else total)
-
-
-@masked_softmax.defjvp
-def _masked_softmax_jvp(hidden_row: float, primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple:
-    """In this order the transpose is torch's `w · (g - Σ w g)`, which loses less where one weight is nearly 1."""
-    weights = masked_softmax(*primals, hidden_row)
-    change = weights * tangents[0]
-    return weights, change - weights * change.sum(-1, keepdims=True)
+    drop = functools.partial(dropout, p=dropout_p, rng=rng)
+    return attend(query, key, value, bias, scale=scale, hidden_row=0.0, dropout=drop)[0]
 
 
 def added_mask(where: str, name: str, mask: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """What a mask adds to the scores: -inf of `dtype` where booleans say hidden, floats as they are; else TypeError."""
+    """What a mask adds to the scores: -inf in `dtype` where a boolean mask hides, a floating mask as it is; else
+    TypeError."""
     mask = jnp.asarray(mask)
     if mask.dtype == bool:
         return _minus_infinity(mask, dtype)
@@ -190,11 +152,11 @@ def _scores_shape(where: str, query: jax.Array, key: jax.Array, value: jax.Array
 
 
 def _repeated(where: str, name: str, array: jax.Array, query: jax.Array) -> jax.Array:
-    """Every head as often as there are heads of the query for it."""
+    """Every head, repeated once for each head of the query that it serves."""
     if min(query.ndim, array.ndim) < 3 or not array.shape[-3] or query.shape[-3] % array.shape[-3]:
         raise ValueError(
             f"{where}: enable_gqa shares the heads of {name} among the query's; expected (*, heads, length, width) "
-            f"with heads that divide the query's, got query {query.shape} and {name} {array.shape}. Correct {name}."
+            f"with heads that divide the query's, got query {query.shape} and {name} {array.shape}."
         )
     return jnp.repeat(array, query.shape[-3] // array.shape[-3], axis=-3)
 
@@ -205,10 +167,10 @@ def _repeated(where: str, name: str, array: jax.Array, query: jax.Array) -> jax.
 def in_projection_packed(
     q: jax.Array, k: jax.Array, v: jax.Array, w: jax.Array, b: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Queries, keys and values by one matrix that holds those of all three: `q W[:D]ᵀ`, `k W[D:2D]ᵀ`, `v W[2D:]ᵀ`.
+    """Queries, keys and values, projected by one matrix that holds all three: `q W[:D]ᵀ`, `k W[D:2D]ᵀ`, `v W[2D:]ᵀ`.
 
-    One array given as q, k and v (self-attention) is multiplied once, by the whole of W; one given as k and v, by two
-    thirds of it.
+    If q, k and v are one array (self-attention), it is multiplied once by the whole of W; if only k and v are, they are
+    multiplied once by two thirds of it.
 
     Args:
         q, k, v: (*, D), floating.
@@ -254,7 +216,7 @@ def in_projection(
     b_k: jax.Array | None = None,
     b_v: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Queries, keys and values by a matrix for each: `q W_qᵀ + b_q`, `k W_kᵀ + b_k`, `v W_vᵀ + b_v`.
+    """Queries, keys and values, each projected by its own matrix: `q W_qᵀ + b_q`, `k W_kᵀ + b_k`, `v W_vᵀ + b_v`.
 
     Args:
         q: (*, D), floating.
@@ -284,7 +246,7 @@ def in_projection(
 
 
 def split_heads(input: jax.Array, num_heads: int) -> jax.Array:
-    """Every vector cut into its heads, and these in front of the sequence: what the attention functions take.
+    """Splits every vector into heads and moves them before the sequence, as the attention functions expect.
 
     Args:
         input: (*, L, D).
@@ -304,13 +266,13 @@ def split_heads(input: jax.Array, num_heads: int) -> jax.Array:
     if input.ndim < 2 or num_heads < 1 or input.shape[-1] % num_heads:
         raise ValueError(
             f"F.split_heads: the width must be a multiple of the heads; expected (*, length, {num_heads}·E), got "
-            f"{input.shape}. Choose num_heads among the divisors of the width."
+            f"{input.shape}."
         )
     return input.reshape(*input.shape[:-1], num_heads, input.shape[-1] // num_heads).swapaxes(-2, -3)
 
 
 def merge_heads(input: jax.Array) -> jax.Array:
-    """The heads' vectors side by side again: undoes `split_heads`.
+    """Concatenates the heads' vectors; undoes `split_heads`.
 
     Args:
         input: (*, H, L, E).

@@ -1,12 +1,12 @@
 """Batch normalisation, alone or across devices. Letters: `B batch, C channel, S spatial dimensions`.
 
-The statistics are right where float32 is usually wrong, at a mean far from zero. Every device makes a record of
-(count, mean, remainder, M2): the mean as float32 rounds it, what the rounding left, and the sum of squared differences
-from the two together. The records of all devices are exchanged at once and merged by counts, by Chan's formula.
+The statistics stay accurate at a mean far from zero, where float32 usually loses them. Every device computes a record
+of (count, mean, remainder, M2): the mean rounded to float32, what the rounding left, and the sum of squared differences
+from both together. The records of all devices are exchanged at once and merged by Chan's formula.
 
-The derivative is written by hand, so that it too needs one exchange. With `x̂ = (x - mean) / sqrt(var + eps)`, the
-tangent of the output is `scale · dx + a + b · x̂`, where `a` and `b` are vectors of C numbers, linear in the tangents of
-mean, variance, weight and bias. Reverse mode therefore sums `g` and `g · x̂` and exchanges those 2 C numbers once.
+The derivative is written by hand, so that it needs only one exchange too. With `x̂ = (x - mean) / sqrt(var + eps)`, the
+tangent of the output is `scale · dx + a + b · x̂`, where `a` and `b` are vectors of C numbers, linear in the tangents
+of mean, variance, weight and bias. Reverse mode therefore sums `g` and `g · x̂` and exchanges those 2 C numbers once.
 """
 
 import functools
@@ -59,8 +59,8 @@ def batch_norm(
         mask: booleans that broadcast to (B, *S); what is False is not counted. Outputs there are normalised like the
             rest; a NaN or infinity there stays in its own output and reaches no gradient. A batch with nothing counted
             leaves the running statistics as they are and is normalised by them (without any: by mean 0, variance 1).
-        axis_name: mesh, pmap or vmap axes over which the batch is split. Names that are not bound where this runs are
-            passed over, so outside any such axis this is BatchNorm on the batch at hand.
+        axis_name: mesh, pmap or vmap axes over which the batch is split. Names that are not bound are ignored, so
+            outside any such axis this is BatchNorm on the local batch.
         axis_index_groups: devices that share their statistics, as `lax.all_gather` takes them (not under vmap).
 
     Returns:
@@ -111,30 +111,17 @@ def batch_norm_and_count(
     axis_name: AxisName = None,
     axis_index_groups: Groups = None,
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None, jax.Array]:
-    """`batch_norm`, and over how many values a channel the statistics were taken: a scalar; 0 outside training."""
+    """`batch_norm`, and the number of values per channel behind the statistics: a scalar; 0 outside training."""
     input = checks.floating("F.batch_norm", "input", input)
     if input.shape == (0,):  # torch lets this one pass, which has no channels at all
         return input, running_mean, running_var, jnp.zeros((), checks.wide_dtype(input))
     running_mean, running_var = (None if v is None else jnp.asarray(v) for v in (running_mean, running_var))
     _check_shapes(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
-    if (running_mean is None) != (running_var is None):
-        raise ValueError(
-            "F.batch_norm: one of the running statistics is missing; expected running_mean and running_var or neither, "
-            f"got {'running_var' if running_mean is None else 'running_mean'} alone. Give both or None twice."
-        )
-    if eps < 0 or (training and eps == 0):
-        raise ValueError(
-            f"F.batch_norm: eps does not keep the variance from 0; expected a positive one in training, at least 0 "
-            f"otherwise, got {eps}. Choose a small one, such as 1e-5."
-        )
+    _check_statistics(running_mean, running_var, training, eps)
     dtype = checks.wide_dtype(input)
     weight, bias = (None if v is None else v.astype(dtype) for v in (weight, bias))
     if not training:
-        if running_mean is None or running_var is None:
-            raise ValueError(
-                "F.batch_norm: nothing to normalise by; expected running_mean and running_var outside training, got "
-                "None. Pass them, or training=True for the statistics of the batch."
-            )
+        assert running_mean is not None and running_var is not None
         y = _affine_by_running(input, mask, running_mean.astype(dtype), running_var.astype(dtype), weight, bias, eps)
         return y, running_mean, running_var, jnp.zeros((), dtype)
 
@@ -163,7 +150,7 @@ def batch_norm_and_count(
 
 
 def bound_axes(axis_name: AxisName) -> tuple[Hashable, ...]:
-    """Those of the named axes that are bound where this runs: under `vmap(axis_name=)`, `pmap` or `shard_map`.
+    """The named axes that are bound here, under `vmap(axis_name=)`, `pmap` or `shard_map`.
 
     >>> bound_axes("batch")
     ()
@@ -187,11 +174,30 @@ def _is_bound(name: Hashable) -> bool:
 def _check_shapes(input: jax.Array, **vectors: jax.Array | None) -> None:
     if input.ndim < 2:
         raise ValueError(
-            f"F.batch_norm: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}. "
-            "Add the missing dimension."
+            f"F.batch_norm: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
         )
     for name, vector in vectors.items():
         checks.shape_of("F.batch_norm", name, vector, input.shape[1:2], "It holds one number a channel.")
+
+
+def _check_statistics(
+    running_mean: jax.Array | None, running_var: jax.Array | None, training: bool, eps: float
+) -> None:
+    if (running_mean is None) != (running_var is None):
+        raise ValueError(
+            "F.batch_norm: one of the running statistics is missing; expected running_mean and running_var or neither, "
+            f"got {'running_var' if running_mean is None else 'running_mean'} alone."
+        )
+    if eps < 0 or (training and eps == 0):
+        raise ValueError(
+            f"F.batch_norm: eps does not keep the variance from 0; expected a positive one in training, at least 0 "
+            f"otherwise, got {eps}."
+        )
+    if not training and running_mean is None:
+        raise ValueError(
+            "F.batch_norm: nothing to normalise by; expected running_mean and running_var outside training, got None. "
+            "Pass them, or training=True for the statistics of the batch."
+        )
 
 
 def _spread_mask(mask: jax.Array, input: jax.Array) -> jax.Array:
@@ -303,7 +309,7 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
 
 
 def _local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax.Array, ...]:
-    """(count (), mean (C,), remainder (C,), M2 (C,)) of the batch at hand, in two passes."""
+    """(count (), mean (C,), remainder (C,), M2 (C,)) of the local batch, in two passes."""
     axes = (0, *range(2, x.ndim))
     x = x.astype(dtype)
     if mask is None:
@@ -322,13 +328,13 @@ def _local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax
 
 
 def _merge(count: jax.Array, mean: jax.Array, rest: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:
-    """One record, with its mean rounded anew: (mean + rest) to the nearest, and what that left."""
+    """One record, its mean rounded again: the nearest number to (mean + rest), and what that left."""
     rounded = mean + rest
     return count, rounded, (mean - rounded) + rest, squares
 
 
 def _merge_all(counts: jax.Array, means: jax.Array, rests: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:
-    """The record of all together, from (D, 1) counts and (D, C) the rest: differences of means, never of sums."""
+    """The merged record, from counts (D, 1) and the rest (D, C). It takes differences of means, never of sums."""
     count = counts.sum()
     share = counts / jnp.maximum(count, 1)
     pivot = (share * means).sum(0)

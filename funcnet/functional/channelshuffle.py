@@ -48,12 +48,11 @@ def _shuffle(where: str, input: jax.Array, groups: int) -> jax.Array:
     if input.ndim < 3:
         raise ValueError(
             f"{where}: input has the wrong rank; expected at least 3 dimensions (batch, channel, *spatial), "
-            f"got {input.shape}. Add a dimension."
+            f"got {input.shape}."
         )
     batch, channels, *sizes = input.shape
     if groups < 1 or channels % groups:
         raise ValueError(
-            f"{where}: the channels do not divide into groups; expected a positive divisor of {channels}, "
-            f"got {groups}. Choose another number of groups."
+            f"{where}: the channels do not divide into groups; expected a positive divisor of {channels}, got {groups}."
         )
     return jnp.swapaxes(input.reshape(batch, groups, channels // groups, *sizes), 1, 2).reshape(input.shape)

@@ -1,6 +1,6 @@
-"""What the functions ask of their arguments, and the words in which they refuse.
+"""Checks of arguments, with their error messages.
 
-Every message reads `<where>: <what>; expected <X>, got <Y>. <what to do>.` with torch's reason in our words.
+Every message reads `<where>: <what is wrong>; expected <X>, got <Y>.`, followed by what to do where that helps.
 """
 
 import operator
@@ -77,8 +77,8 @@ def real(where: str, name: str, array: Any) -> jax.Array:
 def integers(where: str, name: str, array: Any) -> jax.Array:
     """`array` as a jax.Array of int32 or int64, else TypeError.
 
-    Narrow and unsigned ids are widened, for they are compared with numbers that their own dtype cannot hold: in uint8
-    an `ignore_index` of -100 is 156, and the 300th class is the 44th.
+    Narrow and unsigned ids are widened, because they are compared with numbers that their own dtype cannot hold: in
+    uint8 an `ignore_index` of -100 is 156, and the 300th class is the 44th.
     """
     array = jnp.asarray(array)
     if not jnp.issubdtype(array.dtype, jnp.integer):
@@ -102,9 +102,9 @@ def key(where: str, rng: jax.Array | None) -> jax.Array:
 
 
 def one_dtype(where: str, **arrays: jax.Array | None) -> None:
-    """TypeError unless all the arrays have one dtype: as in torch, nothing is promoted behind your back.
+    """TypeError unless all the arrays have one dtype: as in torch, nothing is promoted silently.
 
-    A dtype is what JAX takes it for: without x64 numpy's float64 is float32.
+    Dtypes are compared as JAX sees them: without x64, numpy's float64 is float32.
     """
     given = {n: jax.dtypes.canonicalize_dtype(array.dtype) for n, array in arrays.items() if array is not None}
     if len(set(given.values())) > 1:
@@ -130,18 +130,18 @@ def spatial(where: str, input: Any, ndim: int, *, empty: bool = True) -> jax.Arr
         raise ValueError(
             f"{where}: input has the wrong {'rank' if empty else 'shape'}; expected {ndim + 2} dimensions (batch, "
             f"channel, *spatial) or {ndim + 1} without the batch{'' if empty else ', no spatial one of size 0'}, "
-            f"got {input.shape}. Add or drop a dimension."
+            f"got {input.shape}."
         )
     return input
 
 
 def entries(value: Any, length: int) -> tuple[Any, ...]:
-    """The entries of a sequence, or `length` times what is none."""
+    """The entries of a sequence, or `length` times a value that is not one."""
     return tuple(value) if isinstance(value, Iterable) and getattr(value, "ndim", None) != 0 else (value,) * length
 
 
 def as_int(where: str, name: str, value: Any) -> int:
-    """`value` as an int: whatever counts as one (numpy's integers do, floats do not), else TypeError."""
+    """`value` as an int: numpy's integers are accepted, floats are not; else TypeError."""
     if isinstance(value, jax.core.Tracer):
         return operator.index(value)  # JAX says best why a traced number is none
     try:
@@ -162,7 +162,7 @@ def as_tuple(where: str, name: str, value: Ints, length: int, least: int | None 
             "Give one number for every spatial dimension."
         )
     if least is not None and min(out) < least:
-        raise ValueError(f"{where}: {name} is too small; expected at least {least}, got {out}. Correct {name}.")
+        raise ValueError(f"{where}: {name} is too small; expected at least {least}, got {out}.")
     return out
 
 
@@ -175,9 +175,7 @@ def padding_pairs(
     if padding == "valid":
         return [(0, 0)] * len(kernels)
     if padding != "same":
-        raise ValueError(
-            f"{where}: padding is unknown; expected 'same', 'valid' or numbers, got {padding!r}. Choose one of them."
-        )
+        raise ValueError(f"{where}: padding is unknown; expected 'same', 'valid' or numbers, got {padding!r}.")
     if max(strides) > 1:
         raise ValueError(
             f"{where}: padding='same' has no meaning with a stride; expected stride 1, got {tuple(strides)}. "
@@ -188,7 +186,7 @@ def padding_pairs(
 
 
 def fits(where: str, name: str, value: Any, dtype: Any) -> None:
-    """ValueError if the number `value` lies outside what the input's dtype holds, where it is known."""
+    """ValueError if the number `value` lies outside the range of the input's dtype. A traced value is not checked."""
     if isinstance(value, jax.core.Tracer):
         return
     number = np.asarray(value).item()
@@ -207,7 +205,7 @@ def fits(where: str, name: str, value: Any, dtype: Any) -> None:
 def reduction_name(
     where: str, reduction: str, size_average: bool | None = None, reduce: bool | None = None, stacklevel: int = 3
 ) -> str:
-    """`reduction` if it is one of torch's three; what the old names `size_average` and `reduce` say goes before it."""
+    """`reduction`, if it is one of torch's three. The old arguments `size_average` and `reduce` take precedence."""
     if size_average is not None or reduce is not None:
         whole = "mean" if size_average is None or size_average else "sum"
         reduction = whole if reduce is None or reduce else "none"
@@ -217,15 +215,13 @@ def reduction_name(
             stacklevel,
         )
     if reduction not in ("none", "mean", "sum"):
-        raise ValueError(
-            f"{where}: reduction is unknown; expected 'none', 'mean' or 'sum', "
-            f"got {reduction!r}. Choose one of the three."
-        )
+        raise ValueError(f"{where}: reduction is unknown; expected 'none', 'mean' or 'sum', got {reduction!r}.")
     return reduction
 
 
 def known(array: jax.Array) -> bool:
-    """Whether numpy can look at the numbers: not under `jit`, `vmap` or `grad`, nor where other processes hold some.
+    """Whether numpy can read the numbers: not under `jit`, `vmap` or `grad`, nor where other processes hold some of
+    them.
 
     What jax.numpy computes of them is not known while something else is traced.
     """

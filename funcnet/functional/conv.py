@@ -22,7 +22,7 @@ def conv1d(
     dilation: Ints = 1,
     groups: int = 1,
 ) -> jax.Array:
-    """Cross-correlation over one spatial dimension; see `conv2d`, of which this is the case of one dimension.
+    """Cross-correlation over one spatial dimension; see `conv2d`.
 
     Args:
         input: (B, I, S) or (I, S), floating.
@@ -65,7 +65,7 @@ def conv2d(
         padding: zeros on both sides; 'valid' is 0; 'same' keeps the size (stride 1 only) and, where the total is odd,
             puts the odd one on the right.
         dilation: distance between the kernel's taps.
-        groups: G; divides I and O: each group of outputs sees its group of inputs alone.
+        groups: G; divides I and O: each group of outputs sees only its own group of inputs.
 
     Returns:
         (B, O, H', W') or (O, H', W'), with `H' = (H + 2 · padding - dilation · (kH - 1) - 1) // stride + 1`.
@@ -126,7 +126,7 @@ def conv_tbc(input: jax.Array, weight: jax.Array, bias: jax.Array, pad: int = 0)
         input: (T, B, I), floating.
         weight: (K, I, O).
         bias: (O,).
-        pad: zeros before and after the times; a negative number takes times away.
+        pad: zeros before and after the times; a negative number removes time steps.
 
     Returns:
         (T + 2 · pad - K + 1, B, O).
@@ -197,12 +197,12 @@ def _check_shapes(
     if weight.ndim != ndim + 2 or 0 in (weight.shape[0], *weight.shape[2:]):
         raise ValueError(
             f"{where}: weight has the wrong shape; expected {ndim + 2} dimensions (out, in / groups, *kernel), no "
-            f"output or kernel of size 0, got {weight.shape}. Reshape it."
+            f"output or kernel of size 0, got {weight.shape}."
         )
     if groups < 1 or weight.shape[0] % groups:
         raise ValueError(
             f"{where}: the outputs do not divide into groups; expected a multiple of groups={groups}, "
-            f"got {weight.shape[0]}. Choose a divisor."
+            f"got {weight.shape[0]}."
         )
     channels = input.shape[-ndim - 1]
     if channels != weight.shape[1] * groups:

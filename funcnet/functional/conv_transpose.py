@@ -22,7 +22,7 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Ints = 1,
 ) -> jax.Array:
-    """Transposed convolution over one spatial dimension; see `conv_transpose2d`, of which this is the case of one.
+    """Transposed convolution over one spatial dimension; see `conv_transpose2d`.
 
     Args:
         input: (B, I, S) or (I, S), floating.
@@ -66,7 +66,7 @@ def conv_transpose2d(
         stride: of the input over the output.
         padding: what is cut off both sides of the output.
         output_padding: what is added to the right side of the output; smaller than the stride or the dilation.
-        groups: G; divides I and O: each group of inputs reaches its group of outputs alone.
+        groups: G; divides I and O: each group of inputs reaches only its own group of outputs.
         dilation: distance between the kernel's taps.
 
     Returns:
@@ -173,12 +173,12 @@ def _check_shapes(
     if weight.ndim != ndim + 2 or 0 in weight.shape:
         raise ValueError(
             f"{where}: weight has the wrong shape; expected {ndim + 2} dimensions (in, out / groups, *kernel), none of "
-            f"size 0, got {weight.shape}. Reshape it."
+            f"size 0, got {weight.shape}."
         )
     if groups < 1 or weight.shape[0] % groups:
         raise ValueError(
             f"{where}: the inputs do not divide into groups; expected a multiple of groups={groups}, "
-            f"got {weight.shape[0]}. Choose a divisor."
+            f"got {weight.shape[0]}."
         )
     channels = input.shape[-ndim - 1]
     if channels != weight.shape[0]:

@@ -1,16 +1,17 @@
-"""How convolutions are computed: by XLA's own on accelerators, and on CPU by the form that is fast there.
+"""How convolutions are computed: by XLA's own operation, except on CPU, by whichever form is fast there.
 
-XLA's CPU backend hands plain convolutions of one and two dimensions to Eigen, and computes others, some gradients among
-them, in naive loops, ten to five hundred times slower. So here a kernel of one pixel is a matrix product, a depthwise
-kernel a sum of shifted inputs, groups are convolved on their own, three dimensions are sums over the depth of two, and
-a transposed convolution with a stride makes as many outputs as there are phases, and interleaves them.
+XLA's CPU backend gives plain convolutions of one and two dimensions to Eigen, and computes the others, some gradients
+among them, in naive loops that are ten to five hundred times slower. So on CPU:
 
-Letters: `B batch, I in_channels, O out_channels, G groups, S spatial sizes, K kernel sizes`; shapes and numbers are
-checked by the callers.
+- a kernel of one pixel is a matrix product, and a depthwise kernel is a sum of shifted inputs;
+- a few groups are convolved one by one, and many groups are one batched matrix product for each tap of the kernel;
+- a convolution in three dimensions is a sum, over the kernel's depth, of convolutions in two;
+- a transposed convolution with a stride computes each phase of its output by itself, and interleaves them.
+
+Letters: `B batch, I in_channels, O out_channels, G groups, S spatial sizes, K kernel sizes`. The callers check shapes
+and numbers.
 """
 
-import contextlib
-import contextvars
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -19,47 +20,27 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["TRANSPOSED", "as_one_operation", "convolve", "convolve_transposed"]
+from funcnet.functional.platforms import bilinear
 
-TRANSPOSED = "convolve_transposed"  # the scope that transposed convolutions stand in
+__all__ = ["TRANSPOSED", "convolve", "convolve_transposed"]
+
+TRANSPOSED = "convolve_transposed"  # the name scope of transposed convolutions
 _MOST_TAPS = 64  # shifted inputs are written out one by one: more of them take too long to compile
-_MOST_GROUPS = 8  # likewise; with more, every tap is one product of all groups
+_MOST_GROUPS = 8  # likewise; with more groups, every tap is one product of all of them
 
 Pads = Sequence[tuple[int, int]]
-_whole = contextvars.ContextVar("whole", default=False)
-
-
-@contextlib.contextmanager
-def as_one_operation() -> Iterator[None]:
-    """Within it every convolution is traced as the one of XLA, whatever is fast here: for who reads the program."""
-    token = _whole.set(True)
-    try:
-        yield
-    finally:
-        _whole.reset(token)
-
-
-def _written_out() -> bool:
-    return jax.default_backend() == "cpu" and not _whole.get()
 
 
 def convolve(
     x: jax.Array, w: jax.Array, strides: Sequence[int], pads: Pads, dilations: Sequence[int], groups: int
 ) -> jax.Array:
-    """The cross-correlation of x (B, I, *S) and w (O, I / G, *K), padded by zeros; of the dtype of both.
+    """The cross-correlation of x (B, I, *S) and w (O, I / G, *K), padded with zeros; in the dtype of both.
 
     Example:
         >>> convolve(jnp.arange(3.0).reshape(1, 1, 3), jnp.ones((1, 1, 2)), (1,), [(0, 0)], (1,), 1)
         Array([[[1., 3.]]], dtype=float32)
     """
-    if not _written_out() or 0 in x.shape:
-        return lax.conv_general_dilated(
-            x, w, strides, pads, rhs_dilation=dilations, feature_group_count=groups
-        )  # lax's default layouts are torch's: (B, C, *S) and (O, I, *K)
-    if jnp.finfo(x.dtype).bits < 32:  # sums over taps are taken in float32
-        x32, w32 = x.astype(jnp.float32), w.astype(jnp.float32)
-        return _on_cpu(x32, w32, strides, pads, dilations, groups).astype(x.dtype)
-    return _on_cpu(x, w, strides, pads, dilations, groups)
+    return bilinear(_plain, _on_cpu, x, w, tuple(strides), tuple(pads), tuple(dilations), groups)
 
 
 def convolve_transposed(
@@ -70,30 +51,69 @@ def convolve_transposed(
     dilations: Sequence[int],
     groups: int,
 ) -> jax.Array:
-    """What `convolve` of stride, dilation and groups transposes to: x (B, I, *S) and w (I, O / G, *K).
+    """The transpose of `convolve` with this stride, dilation and groups, for x (B, I, *S) and w (I, O / G, *K).
 
-    Pads are what is added to both sides of the output, as the kernel leaves it: negative numbers cut.
+    `pads` are added to both sides of the output that the kernel gives; negative numbers cut it.
 
     Example:
         >>> x, w = jnp.ones((1, 1, 2)), jnp.arange(3.0).reshape(1, 1, 3)
         >>> convolve_transposed(x, w, (2,), [(0, -1)], (1,), 1)
         Array([[[0., 1., 2., 1.]]], dtype=float32)
     """
-    kernels, rank = w.shape[2:], len(strides)
+    settings = tuple(strides), tuple(pads), tuple(dilations), groups
+    return bilinear(_plain_transposed, _transposed_on_cpu, x, w, *settings)
+
+
+def _plain(
+    x: jax.Array, w: jax.Array, strides: Sequence[int], pads: Pads, dilations: Sequence[int], groups: int
+) -> jax.Array:
+    # lax's default layouts are torch's: (B, C, *S) and (O, I, *K)
+    return lax.conv_general_dilated(x, w, strides, pads, rhs_dilation=dilations, feature_group_count=groups)
+
+
+def _plain_transposed(
+    x: jax.Array, w: jax.Array, strides: Sequence[int], pads: Pads, dilations: Sequence[int], groups: int
+) -> jax.Array:
+    turned, around = _turned(w, pads, dilations, groups)
+    with jax.named_scope(TRANSPOSED):
+        return lax.conv_general_dilated(
+            x, turned, (1,) * len(strides), around, strides, dilations, feature_group_count=groups
+        )
+
+
+def _turned(w: jax.Array, pads: Pads, dilations: Sequence[int], groups: int) -> tuple[jax.Array, list[tuple[int, int]]]:
+    """The kernel (O, I / G, *K) and the pads of the convolution that computes a transposed one."""
+    kernels = w.shape[2:]
     grouped = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
-    if _written_out() and max(strides) > 1 and max(dilations) == 1 and 0 not in x.shape:
-        return _by_phases(x, grouped, strides, pads)
-    turned = lax.rev(jnp.swapaxes(grouped, 1, 2), tuple(range(3, 3 + rank)))
-    turned = turned.reshape(groups * w.shape[1], -1, *kernels)
+    turned = lax.rev(jnp.swapaxes(grouped, 1, 2), tuple(range(3, grouped.ndim)))
     spans = [d * (k - 1) for d, k in zip(dilations, kernels, strict=True)]
     around = [(span + low, span + high) for span, (low, high) in zip(spans, pads, strict=True)]
-    with jax.named_scope(TRANSPOSED):
-        if max(strides) == 1:
-            return convolve(x, turned, strides, around, dilations, groups)
-        return lax.conv_general_dilated(x, turned, (1,) * rank, around, strides, dilations, feature_group_count=groups)
+    return turned.reshape(groups * w.shape[1], -1, *kernels), around
 
 
 def _on_cpu(
+    x: jax.Array, w: jax.Array, strides: Sequence[int], pads: Pads, dilations: Sequence[int], groups: int
+) -> jax.Array:
+    if 0 in x.shape:
+        return _plain(x, w, strides, pads, dilations, groups)
+    if jnp.finfo(x.dtype).bits < 32:  # sums over taps are taken in float32
+        x32, w32 = x.astype(jnp.float32), w.astype(jnp.float32)
+        return _fast(x32, w32, strides, pads, dilations, groups).astype(x.dtype)
+    return _fast(x, w, strides, pads, dilations, groups)
+
+
+def _transposed_on_cpu(
+    x: jax.Array, w: jax.Array, strides: Sequence[int], pads: Pads, dilations: Sequence[int], groups: int
+) -> jax.Array:
+    if max(strides) == 1:
+        turned, around = _turned(w, pads, dilations, groups)
+        return _on_cpu(x, turned, strides, around, dilations, groups)
+    if max(dilations) == 1 and 0 not in x.shape:
+        return _by_phases(x, w.reshape(groups, w.shape[0] // groups, *w.shape[1:]), strides, pads)
+    return _plain_transposed(x, w, strides, pads, dilations, groups)
+
+
+def _fast(
     x: jax.Array, w: jax.Array, strides: Sequence[int], pads: Pads, dilations: Sequence[int], groups: int
 ) -> jax.Array:
     kernels, rank = w.shape[2:], len(strides)
@@ -107,12 +127,12 @@ def _on_cpu(
         return _depthwise(_pad(x, pads), w, strides, dilations)
     if 1 < groups <= _MOST_GROUPS:
         parts = zip(jnp.split(x, groups, 1), jnp.split(w, groups, 0), strict=True)
-        return jnp.concatenate([_on_cpu(a, b, strides, pads, dilations, 1) for a, b in parts], 1)
+        return jnp.concatenate([_fast(a, b, strides, pads, dilations, 1) for a, b in parts], 1)
     if groups > 1 and few:
         return _groupwise(_pad(x, pads), w, strides, dilations, groups)
     if rank == 3 and kernels[0] <= _MOST_TAPS:
         return _by_depth(x, w, strides, pads, dilations, groups)
-    # Where the output is larger than the input, XLA turns the gradient of the kernel into what Eigen does not know.
+    # Where the output is larger than the input, XLA turns the kernel's gradient into a form that Eigen lacks.
     spans = [d * (k - 1) for d, k in zip(dilations, kernels, strict=True)]
     if any(low + high > span for (low, high), span in zip(pads, spans, strict=True)):
         x, pads = _pad(x, pads), [(0, 0)] * rank
@@ -124,7 +144,7 @@ def _pad(x: jax.Array, pads: Pads) -> jax.Array:
 
 
 def _pixelwise(x: jax.Array, w: jax.Array) -> jax.Array:
-    """A matrix product: of each large image, so that nothing is transposed; of all the small ones together."""
+    """A matrix product: one for each large image, so that nothing is transposed; one for all small images together."""
     batch, channels, *sizes = x.shape
     matrix, pixels = w.reshape(w.shape[:2]), math.prod(sizes)
     images = x.reshape(batch, channels, pixels)
@@ -135,7 +155,8 @@ def _pixelwise(x: jax.Array, w: jax.Array) -> jax.Array:
 
 
 def _patches(x: jax.Array, w: jax.Array, strides: Sequence[int]) -> tuple[jax.Array, jax.Array]:
-    """A convolution in steps of its kernel as one of single pixels: every patch becomes the channels of a pixel."""
+    """Turns a convolution whose stride is its kernel size into one of single pixels: a patch becomes a pixel's
+    channels."""
     sizes = [n // s for n, s in zip(x.shape[2:], strides, strict=True)]
     kept = lax.slice(x, (0,) * x.ndim, (*x.shape[:2], *(n * s for n, s in zip(sizes, strides, strict=True))))
     split = kept.reshape(*x.shape[:2], *(v for pair in zip(sizes, strides, strict=True) for v in pair))
@@ -148,7 +169,7 @@ def _patches(x: jax.Array, w: jax.Array, strides: Sequence[int]) -> tuple[jax.Ar
 def _taps(
     x: jax.Array, kernels: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Iterator[jax.Array]:
-    """What every tap of the kernel sees, in the order of the kernel's entries: (B, I, *S')."""
+    """The input that every tap of the kernel sees, in the order of the kernel's entries: (B, I, *S')."""
     steps = list(zip(x.shape[2:], kernels, strides, dilations, strict=True))
     reach = [(n - d * (k - 1) - 1) // s * s + 1 for n, k, s, d in steps]
     for tap in itertools.product(*(range(k) for k in kernels)):
@@ -185,14 +206,14 @@ def _by_depth(
     for k in range(w.shape[2]):
         seen = lax.slice_in_dim(x, k * space, k * space + (count - 1) * steps + 1, steps, 1)
         images = seen.reshape(-1, *x.shape[2:])
-        part = _on_cpu(images, w[:, :, k], strides[1:], pads[1:], dilations[1:], groups)
+        part = _fast(images, w[:, :, k], strides[1:], pads[1:], dilations[1:], groups)
         total = part if total is None else total + part
     assert total is not None
     return jnp.swapaxes(total.reshape(-1, count, *total.shape[1:]), 1, 2)
 
 
 def _by_phases(x: jax.Array, grouped: jax.Array, strides: Sequence[int], pads: Pads) -> jax.Array:
-    """Output u of a dimension is of phase u mod stride, and every phase is a convolution of its own part of the kernel.
+    """Output u of a dimension has phase u mod stride, and every phase is a convolution with its own part of the kernel.
 
     `grouped` is (G, I / G, O / G, *K).
     """
@@ -204,7 +225,7 @@ def _by_phases(x: jax.Array, grouped: jax.Array, strides: Sequence[int], pads: P
     w = w.transpose(0, 2, *range(4, w.ndim, 2), 1, *range(3, w.ndim, 2))  # (G, O / G, *strides, I / G, *counts)
     w = w.reshape(groups * outs * math.prod(strides), ins, *counts)
     w = lax.rev(w, tuple(range(2, w.ndim)))
-    y = convolve(x, w, (1,) * rank, [(c - 1, c - 1) for c in counts], (1,) * rank, groups)
+    y = _on_cpu(x, w, (1,) * rank, [(c - 1, c - 1) for c in counts], (1,) * rank, groups)
     sizes = y.shape[2:]
     y = y.reshape(x.shape[0], groups * outs, *strides, *sizes)
     order = [axis for d in range(rank) for axis in (2 + rank + d, 2 + d)]  # (B, O, n, stride, n, stride, …)

@@ -18,13 +18,13 @@ __all__ = ["cosine_similarity", "pairwise_distance", "pdist"]
 
 
 def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1e-8) -> jax.Array:
-    """`x1 · x2 / (max(‖x1‖, eps) · max(‖x2‖, eps))` along one dimension: each norm is kept from 0 by itself.
+    """`x1 · x2 / (max(‖x1‖, eps) · max(‖x2‖, eps))` along one dimension: each norm is kept above 0 separately.
 
     Args:
         x1: any shape, floating.
         x2: a shape that broadcasts with x1's, of the same dtype.
         dim: which dimension of the broadcast shape holds the vectors.
-        eps: the least norm to divide by. The gradient flows through a smaller norm as if it were not replaced.
+        eps: the least norm to divide by. A smaller norm has the gradient that it would have without the limit.
 
     Returns:
         The broadcast shape without `dim`, in [-1, 1].
@@ -43,9 +43,7 @@ def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1
     x1, x2 = _two(where, x1, x2)
     ndim = max(x1.ndim, 1)  # a scalar is a vector of one entry
     if not -ndim <= dim < ndim:
-        raise ValueError(
-            f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}. Correct dim."
-        )
+        raise ValueError(f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}.")
     wide, shape = checks.wide_dtype(x1), x1.shape or (1,)
     first, second = (_unit(x.astype(wide).reshape(shape), dim, eps) for x in (x1, x2))
     return (first * second).sum(dim).astype(x1.dtype)
@@ -95,7 +93,7 @@ def pairwise_distance(
     where = "F.pairwise_distance"
     x1, x2 = _two(where, x1, x2)
     if x1.ndim == 0:
-        raise ValueError(f"{where}: the inputs hold no vectors; expected (…, D), got (). Give at least one dimension.")
+        raise ValueError(f"{where}: the inputs hold no vectors; expected (…, D), got ().")
     wide = checks.wide_dtype(x1)
     distance = vector_norm(x1.astype(wide) - x2.astype(wide) + eps, float(p), -1)
     return (distance if keepdim else distance.squeeze(-1)).astype(x1.dtype)
@@ -109,7 +107,7 @@ def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
         p: of the norm, at least 0; 0 counts the entries that differ.
 
     Returns:
-        (N · (N - 1) / 2,). For p = infinity every entry that has the largest difference has the whole gradient.
+        (N · (N - 1) / 2,). For p = infinity, every entry with the largest difference has the whole gradient.
 
     Raises:
         ValueError: another rank; a negative p.
@@ -123,9 +121,9 @@ def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
     """
     input = checks.floating("F.pdist", "input", input)
     if input.ndim != 2:
-        raise ValueError(f"F.pdist: input has the wrong rank; expected (N, D), got {input.shape}. Reshape it.")
+        raise ValueError(f"F.pdist: input has the wrong rank; expected (N, D), got {input.shape}.")
     if not p >= 0:
-        raise ValueError(f"F.pdist: p is negative; expected at least 0, got {p}. Choose another p.")
+        raise ValueError(f"F.pdist: p is negative; expected at least 0, got {p}.")
     rows, columns = np.triu_indices(input.shape[0], 1)
     if input.shape[1] == 0 or rows.size == 0:
         return jnp.zeros(rows.size, input.dtype)
@@ -134,15 +132,15 @@ def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _distances(x: jax.Array, p: float) -> jax.Array:
-    """All N² of them, which XLA computes without their differences in memory."""
+    """All N² distances. XLA computes them without storing the differences."""
     return vector_norm(x[:, None] - x[None], p, -1, False).squeeze(-1)
 
 
 @_distances.defjvp
 def _distances_jvp(p: float, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """Row by row, for the first of each pair alone; for the second it is the same transposed.
+    """Row by row, for the first of each pair only; the second's is the transpose.
 
-    On CPU a twentieth of the time of one sum over N² slopes, and memory for N of them, not N².
+    On CPU this takes a twentieth of the time of one sum over N² slopes, and memory for N slopes instead of N².
     """
     (x,), (dx,) = primals, tangents
     distances = _distances(x, p)
@@ -164,7 +162,6 @@ def _two(where: str, x1: jax.Array, x2: jax.Array) -> tuple[jax.Array, jax.Array
         shape = np.broadcast_shapes(x1.shape, x2.shape)
     except ValueError:
         raise ValueError(
-            f"{where}: the shapes do not broadcast; expected sizes that are equal or 1, got {x1.shape} and {x2.shape}. "
-            "Add dimensions of size 1."
+            f"{where}: the shapes do not broadcast; expected sizes that are equal or 1, got {x1.shape} and {x2.shape}."
         ) from None
     return jnp.broadcast_to(x1, shape), jnp.broadcast_to(x2, shape)

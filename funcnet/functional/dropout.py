@@ -1,7 +1,7 @@
 """Dropout: random zeros in training, and a scale that keeps the expectation.
 
-Every function takes a keyword-only `rng`. The mask comes from `funcnet.random.dropout_mask`, so that tests may put
-another in its place: torch's random numbers cannot be had in JAX. `inplace` is torch's and does nothing.
+Every function takes a keyword-only `rng`. The mask comes from `funcnet.random.dropout_mask`, so that tests can replace
+it: JAX cannot draw torch's random numbers. `inplace` is accepted as in torch and does nothing.
 """
 
 import jax
@@ -24,7 +24,7 @@ def dropout(
     Args:
         input: any shape, floating.
         p: the probability of zero, a Python float in [0, 1]; 1 gives zeros, not NaN.
-        training: otherwise the input is returned.
+        training: whether to drop; if not, the input is returned.
         inplace: ignored.
         rng: a key; needed in training if 0 < p < 1.
 
@@ -133,7 +133,7 @@ def alpha_dropout(
     Args:
         input: any shape, floating.
         p: the probability of being dropped, a Python float in [0, 1]; 1 gives zeros.
-        training: otherwise the input is returned. False by default, as in torch.
+        training: whether to drop; if not, the input is returned. False by default, as in torch.
         inplace: ignored.
         rng: a key; needed in training if 0 < p < 1.
 
@@ -179,11 +179,12 @@ def feature_alpha_dropout(
 
 
 def _rank(where: str, input: jax.Array, spatial: int) -> bool:
-    """Whether the input has a batch dimension; ValueError if it is no (batch, channel, *spatial) or without batch."""
+    """Whether the input has a batch dimension; ValueError unless it is (batch, channel, *spatial) or (channel,
+    *spatial)."""
     if jnp.ndim(input) not in (spatial + 1, spatial + 2):
         raise ValueError(
             f"{where}: input has the wrong rank; expected {spatial + 2} dimensions (batch, channel, *spatial) or "
-            f"{spatial + 1} without the batch, got {jnp.shape(input)}. Add or drop a dimension."
+            f"{spatial + 1} without the batch, got {jnp.shape(input)}."
         )
     return jnp.ndim(input) == spatial + 2
 
@@ -197,9 +198,9 @@ def _drop(
     leading: int | None = None,
     floor: float = 0.0,
 ) -> jax.Array:
-    """What all of them do: `leading` dimensions are drawn for, or all; `floor` takes the place of what is dropped."""
+    """The common part: draws for the `leading` dimensions, or for all; `floor` replaces what is dropped."""
     if not 0 <= p <= 1:
-        raise ValueError(f"{where}: p is no probability; expected 0 to 1, got {p}. Choose the share to drop.")
+        raise ValueError(f"{where}: p is no probability; expected 0 to 1, got {p}.")
     input = jnp.asarray(input)
     if not training or p == 0:
         return input  # of any dtype and rank, as in torch
@@ -209,8 +210,7 @@ def _drop(
     leading = input.ndim if leading is None else leading
     if input.ndim < leading:
         raise ValueError(
-            f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}. "
-            "Add the missing dimension."
+            f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
         )
     shape = (*input.shape[:leading], *(1,) * (input.ndim - leading))
     kept = random.dropout_mask(checks.key(where, rng), shape, p)

@@ -1,7 +1,7 @@
 """Sliding blocks out of an image, and their sum back into one.
 
 Letters: `B batch, C channels, H height, W width, k kernel sizes, h and w how many blocks there are, L = h · w`.
-Both work on one dimension after the other, so that kH + kW slices do the work of kH · kW.
+Both process one dimension after the other, so that kH + kW slices do the work of kH · kW.
 """
 
 import math
@@ -19,14 +19,14 @@ __all__ = ["fold", "unfold"]
 def fold(
     input: jax.Array, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
 ) -> jax.Array:
-    """Adds blocks up to an image, each where `unfold` takes it from: overlapping values are summed.
+    """Adds blocks up to an image, each at the place where `unfold` reads it: overlapping values are summed.
 
     Args:
         input: (B, C · kH · kW, L) or (C · kH · kW, L), floating.
         output_size: (H, W) of the image; one number stands for both, here and below.
         kernel_size: (kH, kW) of the blocks.
         dilation: distance between a block's elements.
-        padding: what the image is thought to be padded by; what falls there is lost.
+        padding: the image's padding on both sides; values that fall there are dropped.
         stride: between blocks.
 
     Returns:
@@ -49,7 +49,7 @@ def fold(
     if input.ndim not in (2, 3) or 0 in input.shape[-2:]:
         raise ValueError(
             f"{where}: input has the wrong shape; expected (batch, channel · kernel, blocks) or the same without the "
-            f"batch, neither of size 0, got {input.shape}. Add or drop a dimension."
+            f"batch, neither of size 0, got {input.shape}."
         )
     sizes = checks.as_tuple(where, "output_size", output_size, 2)
     kernels, dilations, pads, strides = _window(where, kernel_size, dilation, padding, stride)

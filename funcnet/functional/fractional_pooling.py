@@ -30,7 +30,7 @@ def fractional_max_pool2d(
     *,
     rng: jax.Array | None = None,
 ) -> Any:
-    """The maxima of windows that start at random, almost evenly spaced places.
+    """The maxima of windows that start at random, almost evenly spaced positions.
 
     Args:
         input: (B, C, H, W) or (C, H, W), floating.
@@ -145,9 +145,7 @@ def _output_sizes(
     if output_size is not None:
         sizes = checks.as_tuple(where, "output_size", output_size, ndim)
     elif output_ratio is None:
-        raise ValueError(
-            f"{where}: no size is told; expected output_size or output_ratio, got neither. Give one of them."
-        )
+        raise ValueError(f"{where}: no size is told; expected output_size or output_ratio, got neither.")
     else:
         ratios = checks.entries(output_ratio, ndim)
         if len(ratios) != ndim:
@@ -159,6 +157,6 @@ def _output_sizes(
     if any(n < 1 or n + k - 1 > size for n, k, size in zip(sizes, kernels, spatial, strict=True)):
         raise ValueError(
             f"{where}: the output does not fit; expected sizes from 1 to {tuple(spatial)} less the kernel "
-            f"{tuple(kernels)} but one, got {sizes}. Choose a smaller output or kernel."
+            f"{tuple(kernels)} but one, got {sizes}."
         )
     return sizes

@@ -1,7 +1,7 @@
-"""The hard ones, made of straight pieces: hardtanh, relu6, hardsigmoid, hardswish, hardshrink, softshrink.
+"""Activations made of straight pieces: hardtanh, relu6, hardsigmoid, hardswish, hardshrink, softshrink.
 
 At the corners the derivatives are torch's, not JAX's. bfloat16 is computed in float32 and rounded once. `inplace` is
-torch's and does nothing: arrays do not change.
+accepted as in torch and does nothing, since arrays do not change.
 """
 
 import functools
@@ -189,7 +189,7 @@ def _hardshrink_jvp(lambd, primals, tangents):
 
 
 def softshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
-    """`x` moved by lambd towards 0, and 0 where it would pass it; the derivative at ±lambd is 0.
+    """`x` moved by lambd towards 0, stopping at 0; the derivative at ±lambd is 0.
 
     Args:
         input: any shape, floating.
@@ -210,9 +210,7 @@ def softshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
     """
     input = checks.floating("F.softshrink", "input", input)
     if not 0 <= lambd <= float(jnp.finfo(input.dtype).max):
-        raise ValueError(
-            f"F.softshrink: lambd is no distance; expected 0 to the largest {input.dtype}, got {lambd}. Correct it."
-        )
+        raise ValueError(f"F.softshrink: lambd is no distance; expected 0 to the largest {input.dtype}, got {lambd}.")
     return _softshrink(input, lambd)
 
 

@@ -1,4 +1,4 @@
-"""tanh with a derivative that keeps its digits: what activations, recurrent layers and their cells share."""
+"""tanh with an accurate derivative, shared by activations, recurrent layers and their cells."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ def precise_tanh(x: jax.Array) -> jax.Array:
 
 
 def tanh_slope(x: jax.Array) -> jax.Array:
-    """1 - tanh² where that cancels too: XLA's tanh is a few last places off, and x multiplies the difference."""
+    """1 - tanh², accurate where it cancels: XLA's tanh is off by a few last places, which x multiplies."""
     small = jnp.exp(-2 * jnp.abs(x))
     return 4 * small / jnp.square(1 + small)
 

@@ -1,7 +1,7 @@
 """Instance normalisation. Letters: `B batch, C channel, S spatial dimensions`.
 
 It is batch normalisation of (1, B · C, *S), where every channel of every example is a channel of its own:
-`batchnorm.py` says how its statistics stay right at a large mean.
+`batchnorm.py` explains how its statistics stay accurate at a large mean.
 """
 
 import math
@@ -61,8 +61,7 @@ def instance_norm(
     input = checks.floating(where, "input", input)
     if input.ndim < 2:
         raise ValueError(
-            f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}. "
-            "Add the missing dimensions."
+            f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
         )
     running_mean, running_var = (None if v is None else jnp.asarray(v) for v in (running_mean, running_var))
     batch, channels, *spatial = input.shape
@@ -72,7 +71,7 @@ def instance_norm(
     if (running_mean is None) != (running_var is None):
         raise ValueError(
             f"{where}: one of the running statistics is missing; expected running_mean and running_var or neither, "
-            f"got {'running_var' if running_mean is None else 'running_mean'} alone. Give both or None twice."
+            f"got {'running_var' if running_mean is None else 'running_mean'} alone."
         )
     if batch == 0 and not (weight is None and bias is None):
         raise ValueError(

@@ -50,7 +50,7 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
 
 
 def bilinear(input1: jax.Array, input2: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-    """A bilinear form an output: `y_o = x1ᵀ A_o x2 + b_o`.
+    """One bilinear form per output: `y_o = x1ᵀ A_o x2 + b_o`.
 
     Args:
         input1: (*, I1), floating.
@@ -77,7 +77,7 @@ def bilinear(input1: jax.Array, input2: jax.Array, weight: jax.Array, bias: jax.
     if weight.ndim != 3:
         raise ValueError(
             f"F.bilinear: weight has the wrong rank; expected (out_features, in1_features, in2_features), "
-            f"got {weight.shape}. Reshape it."
+            f"got {weight.shape}."
         )
     shapes = (*input1.shape[:-1], weight.shape[1]), (*input1.shape[:-1], weight.shape[2])
     if (input1.shape, input2.shape) != shapes:

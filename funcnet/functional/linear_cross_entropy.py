@@ -1,8 +1,8 @@
 """A linear layer and the cross-entropy of its outputs in one. Letters: `B batch, I in_features, C classes, S further`.
 
-With `LinearCrossEntropyOptions` the batch goes through in chunks, so that the table of logits (B, C) is never whole: at
-30 000 classes it is what fills the memory. The gradients of a summed loss are made on the way forward, chunk by chunk,
-so each chunk's logits are computed once.
+With `LinearCrossEntropyOptions` the batch is processed in chunks, so that the logits (B, C) never exist as a whole: at
+30 000 classes they fill the memory. The gradients of a summed loss are computed in the forward pass, chunk by chunk, so
+that each chunk's logits are computed once.
 """
 
 import dataclasses
@@ -18,6 +18,7 @@ from jax.custom_derivatives import SymbolicZero
 from funcnet.functional import checks
 from funcnet.functional.linear import linear
 from funcnet.functional.loss_classification import cross_entropy
+from funcnet.functional.platforms import bilinear
 from funcnet.functional.reduction import class_weights
 from funcnet.functional.varying import vary_like
 
@@ -31,12 +32,12 @@ class LinearCrossEntropyOptions:
     """How `linear_cross_entropy` splits the batch; see there.
 
     Args:
-        allow_retain_graph: torch's; a function has no graph to keep.
-        batch_chunk_size: rows a chunk; excludes `chunking_method`.
+        allow_retain_graph: ignored; a function has no graph to keep.
+        batch_chunk_size: rows per chunk; excludes `chunking_method`.
         chunking_method: 'aspect_ratio' for chunks whose logits take as much memory as the input (the next power of two
             of rows), 'aspect_ratio:n' for an n-th of that, 'auto' for 'aspect_ratio:2', None for `batch_chunk_size`.
         acc_policy: torch's 'accurate', 'balanced', 'compact' or 'auto'; here sums are always in float32.
-        acc_dtype: torch's; None, the input's dtype, or float32 with an input of 16 bits.
+        acc_dtype: ignored; None, the input's dtype, or float32 with an input of 16 bits.
 
     Raises:
         ValueError: what is none of these.
@@ -61,25 +62,25 @@ class LinearCrossEntropyOptions:
         if self.acc_policy not in ("accurate", "balanced", "compact", "auto"):
             raise ValueError(
                 f"{where}: acc_policy is unknown; expected 'accurate', 'balanced', 'compact' or 'auto', got "
-                f"{self.acc_policy!r}. Leave it at 'auto'."
+                f"{self.acc_policy!r}."
             )
         name, colon, parts = (self.chunking_method or "auto").partition(":")
         if name not in ("auto", "aspect_ratio") or (colon and not (name != "auto" and parts.isdigit() and int(parts))):
             raise ValueError(
                 f"{where}: chunking_method is unknown; expected 'auto', 'aspect_ratio', 'aspect_ratio:n' or None, got "
-                f"{self.chunking_method!r}. Choose one of them."
+                f"{self.chunking_method!r}."
             )
         size = self.batch_chunk_size
         if size is not None and (not isinstance(size, int) or size <= 0):
-            raise ValueError(f"{where}: batch_chunk_size must be a positive int or None, got {size!r}. Count rows.")
+            raise ValueError(f"{where}: batch_chunk_size must be a positive int or None, got {size!r}.")
         if self.acc_dtype is not None and self.acc_dtype not in [jnp.dtype(name) for name in ACCUMULATORS]:
             raise ValueError(
                 f"{where}: acc_dtype is not supported; expected None or one of {', '.join(ACCUMULATORS)}, got "
-                f"{self.acc_dtype!r}. Leave it at None."
+                f"{self.acc_dtype!r}."
             )
 
     def chunk_size(self, batch: int, in_features: int, classes: int) -> int:
-        """Rows a chunk."""
+        """Rows per chunk."""
         method, asked = self.chunking_method, self.batch_chunk_size
         if method is None or (method == "auto" and asked is not None):
             return max(1, batch if asked is None else min(asked, batch))
@@ -89,7 +90,7 @@ class LinearCrossEntropyOptions:
         if asked not in (None, size):
             raise ValueError(
                 f"LinearCrossEntropyOptions: batch_chunk_size and chunking_method disagree; expected {size} rows by "
-                f"{method!r}, got {asked}. Give one of the two."
+                f"{method!r}, got {asked}."
             )
         return size
 
@@ -117,12 +118,12 @@ def linear_cross_entropy(
         reduction: 'mean', 'sum' or 'none', as in `cross_entropy`.
         ignore_index: a target that does not count; None is -100. Not with probabilities.
         label_smoothing: as in `cross_entropy`.
-        options: how to chunk the batch; None does not. Chunks are for class ids and a weight of (C, I) without
-            smoothing: otherwise the options are ignored, with a warning.
+        options: how to split the batch; None does not split it. Chunks need class ids, a weight of (C, I) and no
+            smoothing; otherwise the options are ignored, with a warning.
 
     Returns:
-        (), or (B, *S) for 'none', in the input's dtype. In chunks the logits are kept in at least float32; without,
-        they are rounded to the input's dtype.
+        (), or (B, *S) for 'none', in the input's dtype. With chunks, the logits stay in at least float32; without, they
+        are rounded to the input's dtype.
 
     Raises:
         ValueError: shapes that do not fit; ids out of range where they are known (under `jit` such a loss is NaN);
@@ -146,9 +147,7 @@ def linear_cross_entropy(
     target = jnp.asarray(target)
     logits_shape = _logits_shape(where, input, linear_weight, linear_bias)
     if target.shape == logits_shape and ignore_index is not None:
-        raise ValueError(
-            f"{where}: ignore_index has no meaning for probabilities; expected None, got {ignore_index}. Leave it out."
-        )
+        raise ValueError(f"{where}: ignore_index has no meaning for probabilities; expected None, got {ignore_index}.")
     ignore_index = -100 if ignore_index is None else ignore_index
     integral = jnp.issubdtype(target.dtype, jnp.integer)
     if options is not None and integral and linear_weight.ndim == 2 and label_smoothing == 0:
@@ -190,7 +189,7 @@ def _logits_shape(
     if linear_weight.ndim > 2 and input.ndim == 1:
         raise ValueError(
             f"{where}: input lacks the batch; expected (batch, {input.shape[-1]}) with a linear_weight of "
-            f"{linear_weight.shape}, got {input.shape}. Add the dimension."
+            f"{linear_weight.shape}, got {input.shape}."
         )
     return (*input.shape[:-1], *linear_weight.shape[:-1])
 
@@ -200,7 +199,7 @@ def _check_accumulator(where: str, options: LinearCrossEntropyOptions, input: ja
     if given not in (None, input.dtype) and not (given == jnp.float32 and input.dtype.itemsize == 2):
         raise ValueError(
             f"{where}: acc_dtype does not fit the input; expected None, {input.dtype}, or float32 with an input of 16 "
-            f"bits, got {jnp.dtype(given)} with {input.dtype}. Leave it at None."
+            f"bits, got {jnp.dtype(given)} with {input.dtype}."
         )
 
 
@@ -223,7 +222,7 @@ def _in_chunks(
     share = (kept if weight is None else jnp.where(kept, weight[ids], 0)).astype(checks.wide_dtype(rows))
     divisor = share.sum()
     places = jnp.where(kept, jnp.where(possible, ids, 0), -1)
-    share = jnp.where(kept & ~possible, jnp.nan, share)  # an id out of range under jit is to be seen
+    share = jnp.where(kept & ~possible, jnp.nan, share)  # an id out of range has to show under jit
     split = partial(_split, size=options.chunk_size(batch, *table.shape[::-1]))
     if reduction == "none":
         step = jax.checkpoint(lambda _, chunk: (None, _chunk(chunk[0], table, bias, chunk[1])[0]))
@@ -231,14 +230,14 @@ def _in_chunks(
         return losses.reshape(-1)[:batch] * share
     if reduction == "sum":
         return _total(split(rows), table, bias, split(share), split(places, fill=-1))
-    # Divided before the sum, for an infinite slope behind it would make NaN of a gradient of 0.
+    # Divided before the sum: an infinite slope after it would turn a gradient of 0 into NaN.
     some = divisor != 0
     total = _total(split(rows), table, bias, split(share / jnp.where(some, divisor, 1)), split(places, fill=-1))
     return jnp.where(some, total, jnp.nan)
 
 
 def _split(x: jax.Array, size: int, fill: int = 0) -> jax.Array:
-    """(chunks, size, …), filled up."""
+    """(chunks, size, …), padded with `fill`."""
     widths = ((0, -len(x) % size), *((0, 0),) * (x.ndim - 1))
     return jnp.pad(x, widths, constant_values=fill).reshape(-1, size, *x.shape[1:])
 
@@ -272,7 +271,7 @@ def _total(rows: jax.Array, table: jax.Array, bias: jax.Array | None, share: jax
 
 
 def _total_jvp(primals, tangents):
-    """The sum and its gradients in one pass, for those arguments only that have a tangent."""
+    """The sum and its gradients in one pass, only for arguments that have a tangent."""
     rows, table, bias, share, ids = primals
     needed = [given is not None and not isinstance(given, SymbolicZero) for given in tangents]
     wide = share.dtype
@@ -307,6 +306,15 @@ _total.defjvp(_total_jvp, symbolic_zeros=True)
 
 def _product(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
     """A matrix product over these axes, summed in `dtype`."""
-    if jax.default_backend() == "cpu":  # jaxlib 0.10.0 has no product of bfloat16 within a loop there
-        a, b = a.astype(dtype), b.astype(dtype)
+    if a.dtype == dtype:
+        return _dot(a, b, axis_a, axis_b, dtype)
+    return bilinear(_dot, _dot_on_cpu, a, b, axis_a, axis_b, dtype)
+
+
+def _dot(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
     return lax.dot_general(a, b, (((axis_a,), (axis_b,)), ((), ())), preferred_element_type=dtype)
+
+
+def _dot_on_cpu(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
+    """XLA's CPU backend in jaxlib 0.10.0 has no product of bfloat16 within a loop."""
+    return _dot(a.astype(dtype), b.astype(dtype), axis_a, axis_b, dtype)

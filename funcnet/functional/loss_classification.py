@@ -1,6 +1,6 @@
 """Losses of scores against classes and probabilities. Letters: `B batch, C classes, S further dimensions`.
 
-Everything is summed in at least float32. `reduction`, `size_average` and `reduce`: see the head of loss.py.
+Everything is summed in at least float32. For `reduction`, `size_average` and `reduce` see loss.py.
 """
 
 import functools
@@ -41,7 +41,7 @@ def cross_entropy(
         label_smoothing: ε in [0, 1].
 
     Returns:
-        (), or (B, *S) for 'none', in the input's dtype. NaN for 'mean' with nothing that counts.
+        (), or (B, *S) for 'none', in the input's dtype. NaN for 'mean' if no target counts.
 
     Raises:
         ValueError: shapes that do not fit; ids out of range where they are known (under `jit` such a loss is NaN);
@@ -57,9 +57,7 @@ def cross_entropy(
     where = "F.cross_entropy"
     reduction = checks.reduction_name(where, reduction, size_average, reduce)
     if not 0 <= label_smoothing <= 1:
-        raise ValueError(
-            f"{where}: label_smoothing is no share; expected 0 to 1, got {label_smoothing}. Choose a small share."
-        )
+        raise ValueError(f"{where}: label_smoothing is no share; expected 0 to 1, got {label_smoothing}.")
     input, axis = _class_input(where, input)
     weight = class_weights(where, weight, input, input.shape[axis])
     target = jnp.asarray(target)
@@ -116,7 +114,7 @@ def nll_loss(
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or (B, *S) for 'none', in the input's dtype. NaN for 'mean' with nothing that counts.
+        (), or (B, *S) for 'none', in the input's dtype. NaN for 'mean' if no target counts.
 
     Raises:
         ValueError: shapes that do not fit; ids out of range where they are known (under `jit` such a loss is NaN);
@@ -157,8 +155,8 @@ def binary_cross_entropy(
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or the input's shape for 'none', in the input's dtype. The gradient `(x - t) / max(x (1 - x), 1e-12)` does
-        not know of the clamp, as in torch.
+        (), or the input's shape for 'none', in the input's dtype. The gradient `(x - t) / max(x (1 - x), 1e-12)`
+        ignores the clamp, as in torch.
 
     Raises:
         ValueError: shapes that differ; weights that do not fit; another reduction; an input or target outside [0, 1]
@@ -257,9 +255,7 @@ def _class_input(where: str, input: jax.Array) -> tuple[jax.Array, int]:
     """The input and its class axis."""
     input = checks.floating(where, "input", input)
     if input.ndim == 0:
-        raise ValueError(
-            f"{where}: input has no classes; expected (batch, classes, *) or (classes,), got (). Add the dimension."
-        )
+        raise ValueError(f"{where}: input has no classes; expected (batch, classes, *) or (classes,), got ().")
     axis = 0 if input.ndim == 1 else 1
     return input, axis
 
@@ -287,7 +283,7 @@ def _pick(
     kept = target != ignore_index
     picked = _take(x, target, axis)
     known = ~kept | ((target >= 0) & (target < classes))
-    picked = jnp.where(known, picked, jnp.nan)  # an id out of range under jit is to be seen
+    picked = jnp.where(known, picked, jnp.nan)  # an id out of range has to show under jit
     if weight is None:
         share = kept.astype(x.dtype)
     else:
@@ -297,7 +293,7 @@ def _pick(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _take(x: jax.Array, target: jax.Array, axis: int) -> jax.Array:
-    """`x` at the target class, of the nearest class that there is."""
+    """`x` at the target class, or at the nearest valid class."""
     return jnp.take_along_axis(x, jnp.expand_dims(target, axis), axis, mode="clip").squeeze(axis)
 
 

@@ -1,8 +1,8 @@
 """Connectionist temporal classification. Letters: `T input length, B batch, C classes, S target length`.
 
-An alignment walks through blank 0, label 0, blank 1, label 1, …, blank S: each frame stays or goes one on, and may skip
-the blank between two labels that differ. `blanks (B, S + 1)` and `labels (B, S)` hold the logarithms of the
-probabilities of all walks that end (forward) or begin (backward) in a place.
+An alignment walks through blank 0, label 0, blank 1, label 1, …, blank S: each frame stays or moves one step on, and
+may skip the blank between two different labels. `blanks (B, S + 1)` and `labels (B, S)` hold, for every position, the
+log-probability of all walks that end (forward) or begin (backward) there.
 """
 
 from functools import partial
@@ -30,10 +30,10 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> jax.Array:
-    """`-log Σ p(alignment)` over all alignments of the frames that read as the target without repeats and blanks.
+    """`-log Σ p(alignment)` over all alignments of the frames that give the target once repeats and blanks are removed.
 
-    The gradient is torch's: `exp(log_probs)` minus the probability that a frame is aligned to the class. Behind a
-    `log_softmax` that is the right one; it leaves out what that would subtract again.
+    The gradient is torch's: `exp(log_probs)` minus the probability that a frame is aligned to the class. After a
+    `log_softmax` that is the right one: it leaves out what the softmax's own gradient would subtract again.
 
     Args:
         log_probs: (T, B, C) or (T, C), log-probabilities, floating.
@@ -69,7 +69,7 @@ def ctc_loss(
     if log_probs.ndim not in (2, 3) or log_probs.size == 0:
         raise ValueError(
             f"{where}: log_probs has the wrong shape; expected (time, batch, classes) or (time, classes), none of them "
-            f"0, got {log_probs.shape}. Add or drop the batch."
+            f"0, got {log_probs.shape}."
         )
     scores = log_probs.astype(checks.wide_dtype(log_probs))
     scores = scores if scores.ndim == 3 else scores[:, None]
@@ -112,7 +112,7 @@ def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.
 def _padded(
     where: str, targets: jax.Array, target_lengths: Any, batch: int, blank: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(ids (B, S) with blanks behind the end, target lengths (B,), whether these are possible (B,))."""
+    """(ids (B, S) with blanks after the end, target lengths (B,), whether these are possible (B,))."""
     if targets.ndim == 2 and targets.shape[0] == batch:
         size = targets.shape[1]
         counts = _lengths(where, "target_lengths", target_lengths, batch, size)
@@ -190,7 +190,7 @@ def _alignment(
 
     last, (taken, ended) = lax.scan(forward, start, (time, emitted))
     _, begun = lax.scan(backward, end, (time, emitted), reverse=True)
-    # What passes through a place, over what passes through any: the scales cancel.
+    # What passes through one position, over what passes through all: the scales cancel.
     (blanks, labels), _ = _near_zero(jax.tree.map(jnp.add, ended, begun))
     blanks, labels = jnp.exp(blanks), jnp.exp(labels)
     through = (blanks.sum(2) + labels.sum(2))[:, :, None]
@@ -235,7 +235,7 @@ def _at_end(walks: Walks, counts: jax.Array) -> jax.Array:
 def _forward(
     walks: Walks, time: jax.Array, emitted: Walks, ids: jax.Array, frames: jax.Array
 ) -> tuple[Walks, jax.Array]:
-    """(one frame on, the logarithm that was taken out); examples that are over stay as they are."""
+    """(the next frame, the logarithm that was factored out); examples that have ended stay as they are."""
     blanks, labels = walks
     skipping = jnp.where(ids != _shifted(ids, 1, -1), _shifted(labels, 1), -jnp.inf)
     on_blanks = emitted[0] + _log_sum(blanks, jnp.pad(labels, ((0, 0), (1, 0)), constant_values=-jnp.inf))

@@ -1,6 +1,6 @@
 """Losses of distances between embeddings. Letters: `B batch, D width`.
 
-Everything is summed in at least float32. `reduction`, `size_average` and `reduce`: see the head of loss.py.
+Everything is summed in at least float32. For `reduction`, `size_average` and `reduce` see loss.py.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def cosine_embedding_loss(
 
     Args:
         input1, input2: (B, D), or both (D,); floating.
-        target: (B,), or (); 1 or -1, integers or floats. Anything else counts nothing.
+        target: (B,), or (); 1 or -1, integers or floats. Any other target contributes 0.
         margin: the cosine that strangers may have.
         size_average, reduce: see the head of loss.py.
         reduction: 'mean', 'sum' or 'none'.
@@ -123,8 +123,8 @@ def triplet_margin_with_distance_loss(
 
     Args:
         anchor, positive, negative: what the distance takes, of one rank, floating.
-        distance_function: of two arrays; `pairwise_distance` unless given. It sees the arrays as they are; what it
-            gives is computed with in at least float32.
+        distance_function: a function of two arrays; None is `pairwise_distance`. It receives the arrays unchanged; its
+            result is used in at least float32.
         margin, swap, reduction: as in `triplet_margin_loss`.
 
     Returns:
@@ -164,11 +164,11 @@ def _triplet(
     )
     checks.one_dtype(where, anchor=anchor, positive=positive, negative=negative)
     if margin <= 0:
-        raise ValueError(f"{where}: margin is not positive; expected more than 0, got {margin}. Choose a distance.")
+        raise ValueError(f"{where}: margin is not positive; expected more than 0, got {margin}.")
     if not anchor.ndim == positive.ndim == negative.ndim:
         raise ValueError(
             f"{where}: the arguments differ in rank; expected one number of dimensions, got anchor {anchor.shape}, "
-            f"positive {positive.shape}, negative {negative.shape}. Add dimensions of size 1."
+            f"positive {positive.shape}, negative {negative.shape}."
         )
     broadcast(where, anchor=anchor, positive=positive, negative=negative)
     apart = lambda x, y: _wide(distance(x, y))

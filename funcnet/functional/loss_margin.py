@@ -1,6 +1,6 @@
 """Losses that ask for a margin between scores, or between signs. Letters: `B batch, C classes`.
 
-Everything is summed in at least float32. `reduction`, `size_average` and `reduce`: see the head of loss.py.
+Everything is summed in at least float32. For `reduction`, `size_average` and `reduce` see loss.py.
 """
 
 import jax
@@ -99,7 +99,7 @@ def margin_ranking_loss(
     if not input1.ndim == input2.ndim == t.ndim:
         raise ValueError(
             f"{where}: the arguments differ in rank; expected one number of dimensions, got input1 {input1.shape}, "
-            f"input2 {input2.shape}, target {t.shape}. Add dimensions of size 1."
+            f"input2 {input2.shape}, target {t.shape}."
         )
     broadcast(where, input1=input1, input2=input2, target=t)
     losses = clamp_at_zero(-t * (input1.astype(t.dtype) - input2.astype(t.dtype)) + margin)
@@ -177,7 +177,7 @@ def multilabel_soft_margin_loss(
     reduction = checks.reduction_name(where, reduction, size_average, reduce)
     input = checks.floating(where, "input", input)
     if input.ndim == 0:
-        raise ValueError(f"{where}: input has no classes; expected (*, classes), got (). Add the dimension.")
+        raise ValueError(f"{where}: input has no classes; expected (*, classes), got ().")
     t = labels(where, target, input)
     shape = broadcast(where, input=input, target=t)
     x = input.astype(t.dtype)
@@ -225,7 +225,7 @@ def multi_margin_loss(
     where = "F.multi_margin_loss"
     reduction = checks.reduction_name(where, reduction, size_average, reduce)
     if p not in (1, 2):
-        raise ValueError(f"{where}: p is not supported; expected 1 or 2, got {p!r}. Choose one of the two.")
+        raise ValueError(f"{where}: p is not supported; expected 1 or 2, got {p!r}.")
     input, target = checks.floating(where, "input", input), checks.integers(where, "target", target)
     x = _rows(where, input)
     alone = [()] if input.ndim == 2 else [(), (1,)]
@@ -256,8 +256,8 @@ def multilabel_margin_loss(
 
     Args:
         input: (B, C) or (C,), scores, floating.
-        target: of the same shape: class ids in [0, C) up to the first -1 of a row, integers. What follows that is not
-            read; a class named twice counts twice.
+        target: of the same shape: class ids in [0, C) up to the first -1 of a row, integers. What follows is ignored; a
+            class that occurs twice counts twice.
         size_average, reduce: see the head of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -303,8 +303,8 @@ def _rows(where: str, input: jax.Array) -> jax.Array:
 def _multilabel(x: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
     """(a row's sum over its targets, its gradient, which is constant).
 
-    A loop over the places of the target, as many as the longest row has, does the work of its targets alone; all pairs
-    of classes at once would be C² even for three targets.
+    A loop over the target's positions, up to the longest row, does only the work of its targets; all pairs of classes
+    at once would cost C² even for three targets.
     """
     read = jnp.cumprod((t >= 0).astype(t.dtype), axis=1) == 1
     ids = lax.broadcasted_iota(t.dtype, x.shape, 1)

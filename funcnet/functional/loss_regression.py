@@ -1,6 +1,6 @@
-"""Losses of numbers against numbers, and of distributions against samples. Everything is summed in at least float32.
+"""Losses between numbers, and between distributions and samples. Everything is summed in at least float32.
 
-`reduction`, `size_average` and `reduce`: see the head of loss.py.
+For `reduction`, `size_average` and `reduce` see loss.py.
 """
 
 import math
@@ -71,7 +71,7 @@ def mse_loss(
     reduction: str = "mean",
     weight: jax.Array | None = None,
 ) -> jax.Array:
-    """`(x - t)²`; arguments, result and refusals are those of `l1_loss`.
+    """`(x - t)²`; arguments, result and errors are those of `l1_loss`.
 
     Example:
         >>> mse_loss(jnp.array([1.0, 3.0]), jnp.zeros(2))
@@ -121,7 +121,7 @@ def smooth_l1_loss(
     reduction = checks.reduction_name(where, reduction, size_average, reduce)
     x, t = matched(where, input, target)
     if beta < 0:
-        raise ValueError(f"{where}: beta is negative; expected at least 0, got {beta}. Choose where the line begins.")
+        raise ValueError(f"{where}: beta is negative; expected at least 0, got {beta}.")
     size = magnitude(x - t)
     losses = size if beta == 0 else _bowl(size, beta) / beta
     return reduced(losses, reduction).astype(jnp.asarray(input).dtype)

@@ -22,7 +22,7 @@ def lp_pool1d(
         norm_type: p. Infinity takes the largest |x| of the window, -infinity the smallest.
         kernel_size: of the window.
         stride: between windows; None or () is the kernel's size.
-        ceil_mode: whether a last window may overhang on the right; what it holds then counts as a whole window's, by
+        ceil_mode: whether a last window may overhang on the right; its sum is then scaled up to a whole window's, by
             `K / (entries it holds)`.
 
     Returns:
@@ -76,7 +76,7 @@ def _lp_pool(
 ) -> jax.Array:
     input = windows.planes(where, input, ndim)
     if norm_type == 0:
-        raise ValueError(f"{where}: norm_type is zero; expected a p whose root 1/p exists, got 0. Choose another p.")
+        raise ValueError(f"{where}: norm_type is zero; expected a p whose root 1/p exists, got 0.")
     if math.isinf(norm_type):
         sign = 1 if norm_type > 0 else -1
         size = input * jnp.sign(input)  # |x|, with torch's derivative at 0: 0

@@ -1,9 +1,10 @@
-"""Multi-head attention from vectors to vectors, with every mask that torch knows.
+"""Multi-head attention from vectors to vectors, with all of torch's masks.
 
 Letters: `B batch, H heads, L queries, S keys, E width of a head, D = H·E width, Dk, Dv widths of key and value`.
 The sequence comes first and the batch second, as in torch; inside, heads are (B, H, L or S, E).
 """
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -13,13 +14,14 @@ import jax.numpy as jnp
 from funcnet.functional import checks
 from funcnet.functional.attention import (
     added_mask,
-    attend,
     in_projection,
     in_projection_packed,
     merge_heads,
     scaled_dot_product_attention,
     split_heads,
 )
+from funcnet.functional.attention_core import attend
+from funcnet.functional.dropout import dropout
 from funcnet.functional.linear import linear
 
 __all__ = ["multi_head_attention_forward"]
@@ -56,7 +58,7 @@ def multi_head_attention_forward(
     *,
     rng: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Projects query, key and value, attends in every head by itself, and projects the heads' results together.
+    """Projects query, key and value, attends in each head separately, and projects the concatenated results.
 
     `y = concat(head_1, …, head_H) W_outᵀ + b_out`, `head_h = softmax(q_h k_hᵀ / √E + masks) v_h`.
 
@@ -67,32 +69,33 @@ def multi_head_attention_forward(
         num_heads: H, which divides D.
         in_proj_weight: (3D, D), the matrices of query, key and value; None with separate ones.
         in_proj_bias: (3D,), or None.
-        bias_k, bias_v: what one more key and value are, behind the others: (1, 1, D) or (D,), both or neither.
-        add_zero_attn: whether one more key and value follow, of zeros.
+        bias_k, bias_v: one more key and value after the others: (1, 1, D) or (D,), both or neither.
+        add_zero_attn: whether to add one more key and value, of zeros.
         dropout_p: the probability with which a weight is zeroed, in training.
         out_proj_weight, out_proj_bias: (D, D), and (D,) or None.
         training: whether there is dropout.
         key_padding_mask: (B, S), or (S,) without a batch. Booleans: True is hidden. Floats are added to the scores.
-        need_weights: whether the weights come back too.
+        need_weights: whether to return the weights too.
         attn_mask: (L, S), or (B·H, L, S); without a batch (H, L, S). Booleans: True is hidden. Floats are added.
-        use_separate_proj_weight: whether the three matrices are the following.
+        use_separate_proj_weight: whether the three matrices are given separately, as the next arguments.
         q_proj_weight, k_proj_weight, v_proj_weight: (D, D), (D, Dk), (D, Dv).
-        static_k, static_v: heads (B·H, S, E) in place of what would be projected from key or value.
+        static_k, static_v: heads (B·H, S, E) that replace the projected key or value.
         average_attn_weights: whether the weights are averaged over the heads.
-        is_causal: that `attn_mask` is the causal mask; where neither weights nor padding need the mask itself, it is
-            not looked at. Query i then attends to the keys up to i.
+        is_causal: states that `attn_mask` is the causal mask. If neither the weights nor a padding mask need the mask
+            itself, it is not read, and query i attends to the keys up to i.
         rng: a key; needed in training if 0 < dropout_p < 1.
 
     Returns:
         (y, weights): (L, B, D), or (L, D), in the query's dtype; and (B, L, S) weights after dropout, (B, H, L, S)
-        if not averaged, without B if there is no batch; None unless needed. The keys added count in S.
-        A query that may attend to nothing is NaN with `need_weights`, and attends to 0 without, as in torch.
+        if not averaged, without B if there is no batch; None unless needed. S includes the added keys.
+        A query that may attend to nothing gives NaN with `need_weights` and 0 without, before the last projection, as
+        in torch.
 
     Raises:
         ValueError: shapes that do not fit, missing matrices, `is_causal` without a mask, `dropout_p` without `rng`.
         TypeError: integers, dtypes that differ (with `need_weights` the masks' too), masks of integers.
 
-    Differs from torch: a padding mask and an attention mask of different kinds are no warning.
+    Differs from torch: a padding mask and an attention mask of different kinds give no warning.
 
     Example:
         >>> x, w = jnp.ones((3, 1, 2)), jnp.ones((6, 2))
@@ -104,12 +107,7 @@ def multi_head_attention_forward(
 
     Reference: torch.nn.functional.multi_head_attention_forward; Vaswani et al. 2017, section 3.2.2.
     """
-    batched = _check(query, key, value, embed_dim_to_check, num_heads, key_padding_mask, attn_mask)
-    if is_causal and attn_mask is None:
-        raise ValueError(
-            f"{_WHERE}: is_causal says what attn_mask is; expected a mask beside it, got None. "
-            "nn.Transformer.generate_square_subsequent_mask(L) makes one."
-        )
+    batched = _check(query, key, value, embed_dim_to_check, num_heads, key_padding_mask, attn_mask, is_causal)
     if not batched:
         query, key, value = map_arrays(lambda x: x[:, None], query, key, value)
         key_padding_mask = None if key_padding_mask is None else jnp.asarray(key_padding_mask)[None]
@@ -129,7 +127,8 @@ def multi_head_attention_forward(
     p = dropout_p if training else 0.0
     if need_weights:
         checks.one_dtype(_WHERE, query=q, masks=bias)
-        attended, shares = attend(q, k, v, bias, None, math.nan, p, rng)
+        drop = functools.partial(dropout, p=p, rng=rng)
+        attended, shares = attend(q, k, v, bias, hidden_row=math.nan, dropout=drop)
         shares = (shares.mean(axis=1) if average_attn_weights else shares).astype(q.dtype)
     else:
         attended, shares = scaled_dot_product_attention(q, k, v, bias, p, causal, rng=rng), None
@@ -140,7 +139,8 @@ def multi_head_attention_forward(
 
 
 def map_arrays(function: Callable[[jax.Array], jax.Array], *arrays: jax.Array) -> list[jax.Array]:
-    """`function` of each, where one array given twice stays one: `in_projection_packed` then multiplies once."""
+    """Applies `function` to each array; an array given twice stays one array, which `in_projection_packed` multiplies
+    once."""
     images = {i: function(a) for i, a in {id(a): a for a in arrays}.items()}
     return [images[id(a)] for a in arrays]
 
@@ -153,13 +153,14 @@ def _check(
     num_heads: int,
     key_padding_mask: jax.Array | None,
     attn_mask: jax.Array | None,
+    is_causal: bool,
 ) -> bool:
     """Whether there is a batch; ValueError for ranks and sizes that do not fit each other."""
     given = [jnp.ndim(x) for x in (query, key, value)]
     if given not in ([3, 3, 3], [2, 2, 2]):
         raise ValueError(
             f"{_WHERE}: the ranks do not fit; expected query, key and value of 3 dimensions each (length, batch, "
-            f"width), or of 2 without the batch, got {given}. Add or drop the batch."
+            f"width), or of 2 without the batch, got {given}."
         )
     batched = given[0] == 3
     if key_padding_mask is not None and jnp.ndim(key_padding_mask) != given[0] - 1:
@@ -170,7 +171,7 @@ def _check(
     if attn_mask is not None and jnp.ndim(attn_mask) not in (2, 3):
         raise ValueError(
             f"{_WHERE}: attn_mask has the wrong rank; expected (queries, keys) or (batch · heads, queries, keys), got "
-            f"{jnp.shape(attn_mask)}. Reshape it."
+            f"{jnp.shape(attn_mask)}."
         )
     if query.shape[-1] != width or num_heads < 1 or width % num_heads:
         raise ValueError(
@@ -182,6 +183,11 @@ def _check(
             f"{_WHERE}: query, key and value do not fit each other; expected one batch size, and key and value of one "
             f"length, got {query.shape}, {key.shape} and {value.shape}. Inputs with the batch first need "
             "batch_first=True in the module."
+        )
+    if is_causal and attn_mask is None:
+        raise ValueError(
+            f"{_WHERE}: is_causal says what attn_mask is; expected a mask beside it, got None. "
+            "nn.Transformer.generate_square_subsequent_mask(L) makes one."
         )
     return batched
 
@@ -196,7 +202,7 @@ def _given(name: str, weight: jax.Array | None) -> jax.Array:
 
 
 def _static(name: str, static: jax.Array | None, projected: jax.Array, query: jax.Array) -> jax.Array:
-    """What stands for the projected heads, (B, H, S, E)."""
+    """The static heads if given, else the projected ones: (B, H, S, E)."""
     if static is None:
         return projected
     batch, heads, _, width = query.shape
@@ -216,12 +222,12 @@ def _more_keys(
     add_zero_attn: bool,
     static: bool,
 ) -> tuple[jax.Array, jax.Array]:
-    """Keys and values with the learned and the zero one behind them."""
+    """Keys and values, followed by the learned ones and the zeros."""
     if (bias_k is None) != (bias_v is None) or (bias_k is not None and static):
         raise ValueError(
             f"{_WHERE}: bias_k and bias_v come together and without static keys; expected both or neither, got "
             f"bias_k {'None' if bias_k is None else bias_k.shape}, bias_v {'None' if bias_v is None else bias_v.shape}"
-            f"{' with static keys or values' if static else ''}. Give both, or none."
+            f"{' with static keys or values' if static else ''}."
         )
     batch, heads, _, width = k.shape
     ks, vs = [k], [v]
@@ -237,7 +243,7 @@ def _more_keys(
 def _merged(
     attn_mask: jax.Array | None, key_padding_mask: jax.Array | None, query: jax.Array, keys: int, more: int
 ) -> jax.Array | None:
-    """What the masks add to the scores, (B or 1, H or 1, L or 1, S): nothing for the `more` keys at the end."""
+    """What the masks add to the scores, (B or 1, H or 1, L or 1, S); 0 for the `more` keys at the end."""
     batch, heads, length, _ = query.shape
     bias = None
     if attn_mask is not None:

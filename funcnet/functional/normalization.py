@@ -1,4 +1,4 @@
-"""Normalisation within an example, of layers, groups, roots of mean squares, neighbouring channels and vectors.
+"""Normalisation within an example: layer, RMS, group and local response normalisation, and vectors of norm 1.
 
 Letters: `B batch, C channel, G groups, S spatial dimensions`.
 
@@ -124,14 +124,13 @@ def group_norm(
     input = checks.floating("F.group_norm", "input", input)
     if input.ndim < 2:
         raise ValueError(
-            f"F.group_norm: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}. "
-            "Add the missing dimension."
+            f"F.group_norm: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
         )
     batch, channels, *spatial = input.shape
     if num_groups < 1 or channels % num_groups:
         raise ValueError(
             f"F.group_norm: the channels do not divide into groups; expected a multiple of num_groups={num_groups}, "
-            f"got {channels}. Choose a divisor of {channels}."
+            f"got {channels}."
         )
     for name, vector in (("weight", weight), ("bias", bias)):
         checks.shape_of("F.group_norm", name, vector, (channels,), "It holds one number a channel.")
@@ -152,13 +151,13 @@ def group_norm(
 def local_response_norm(
     input: jax.Array, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> jax.Array:
-    """Divides every channel by what its neighbours hold: `y = x / (k + alpha · mean(x²))^beta`.
+    """Divides every channel by the size of its neighbours: `y = x / (k + alpha · mean(x²))^beta`.
 
     The mean is over `size` neighbouring channels, `size // 2` of them before; those that are missing count as zeros.
 
     Args:
         input: (B, C, *S), floating, with at least one spatial dimension.
-        size: how many channels; alpha is divided by it, that is.
+        size: the number of channels in the mean.
         alpha, beta, k: of the formula.
 
     Returns:
@@ -178,8 +177,7 @@ def local_response_norm(
     input = checks.floating(where, "input", input)
     if input.ndim < 3:
         raise ValueError(
-            f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}. "
-            "Add the missing dimensions."
+            f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
         )
     (size,) = checks.as_tuple(where, "size", size, 1, least=1)
     x = input.astype(checks.wide_dtype(input))
@@ -213,7 +211,7 @@ def cross_map_lrn(input: jax.Array, size: int, alpha: float = 1e-4, beta: float 
     where = "CrossMapLRN2d"
     input = checks.floating(where, "input", input)
     if input.ndim != 4:
-        raise ValueError(f"{where}: input has the wrong rank; expected 4D input, got {input.shape}. Reshape it.")
+        raise ValueError(f"{where}: input has the wrong rank; expected 4D input, got {input.shape}.")
     (size,) = checks.as_tuple(where, "size", size, 1, least=1)
     x = input.astype(checks.wide_dtype(input))
     reach = (size + 1) // 2
@@ -234,7 +232,7 @@ def normalize(
         p: of the norm: any number, ±infinity among them.
         dim: the dimension that holds the vectors, or several.
         eps: the least number to divide by.
-        out: None; takes torch's place in the order of arguments.
+        out: has to be None; keeps torch's order of arguments.
 
     Returns:
         As the input. The gradient at the zero vector is 1 / eps.
@@ -256,9 +254,7 @@ def normalize(
     ndim = max(input.ndim, 1)  # a scalar is a vector of one entry
     dims = tuple(checks.as_int(where, "dim", d) for d in checks.entries(dim, 1))
     if any(not -ndim <= d < ndim for d in dims):
-        raise ValueError(
-            f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}. Correct dim."
-        )
+        raise ValueError(f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}.")
     x = input.astype(checks.wide_dtype(input)).reshape(input.shape or (1,))
     norm = vector_norm(x, float(p), dims or tuple(range(ndim)))
     return (x / jnp.where(norm < eps, eps, norm)).astype(input.dtype).reshape(input.shape)
@@ -266,7 +262,8 @@ def normalize(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _over_power(x: jax.Array, base: jax.Array, exponent: float) -> jax.Array:
-    """`x / base ** exponent`, whose derivative by `base` needs no square of the power, which overflows first."""
+    """`x / base ** exponent`, with a derivative by `base` that avoids the square of the power, which overflows
+    first."""
     return x / base**exponent
 
 
@@ -279,7 +276,7 @@ def _over_power_jvp(exponent: float, primals: Any, tangents: Any) -> tuple[jax.A
 
 
 def _channel_sums(x: jax.Array, before: int, after: int) -> jax.Array:
-    """The sum over so many channels before, the channel itself, and so many after."""
+    """The sum over this many channels before, the channel itself, and this many after."""
     lengths, widths = [1] * x.ndim, [(0, 0)] * x.ndim
     lengths[1], widths[1] = before + 1 + after, (before, after)
     return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, lengths, [1] * x.ndim, widths)
@@ -303,7 +300,7 @@ def _last_dimensions(
 def _standardise(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
     """`(x - mean) / sqrt(var + eps)`.
 
-    What the mean lost to rounding, 1e-3 near 1e4, is taken off too: a zero but for that, so it has no derivative.
+    What the mean lost to rounding, 1e-3 near 1e4, is subtracted too. It has no derivative, for it would be 0 otherwise.
     """
     centred = x - x.mean(axes, keepdims=True)
     return _divide(centred - lax.stop_gradient(centred.mean(axes, keepdims=True)), axes, eps)

@@ -14,7 +14,7 @@ _NUMPY_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> jax.Array:
-    """Adds entries before and after the last dimensions; a negative number takes them away.
+    """Adds entries before and after the last dimensions; a negative number removes them.
 
     Args:
         input: any dtype; any shape for 'constant', else (batch, channel, *spatial) or (channel, *spatial) with one
@@ -47,22 +47,19 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
         )
     if mode != "constant" and mode not in _NUMPY_MODES:
         raise ValueError(
-            f"F.pad: mode is unknown; expected 'constant', 'reflect', 'replicate' or 'circular', got {mode!r}. "
-            "Choose one of the four."
+            f"F.pad: mode is unknown; expected 'constant', 'reflect', 'replicate' or 'circular', got {mode!r}."
         )
     if mode != "constant" and value:
-        raise ValueError(
-            f"F.pad: value is for constant padding; expected None with mode={mode!r}, got {value}. Leave it out."
-        )
+        raise ValueError(f"F.pad: value is for constant padding; expected None with mode={mode!r}, got {value}.")
     pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]
     if mode != "constant":
         _check_copying(input.shape, pairs, mode)
     widths = [(0, 0)] * (input.ndim - len(pairs)) + pairs
     cut = [(min(low, 0), min(high, 0)) for low, high in widths]
-    # A constant's pads take away first: what they add does not make up for what is not there.
+    # Negative constant pads are applied first: what is added on one side cannot replace what is missing.
     changes = cut if mode == "constant" else widths
     sizes = [size + low + high for size, (low, high) in zip(input.shape, changes, strict=True)]
-    # What copies must leave something in one dimension at least, as in torch.
+    # The modes that copy must leave something in at least one dimension, as in torch.
     empty = mode in ("reflect", "replicate") and max(sizes[input.ndim - len(pairs) :]) < 1
     if empty or min(sizes, default=0) < 0:
         raise ValueError(
@@ -88,7 +85,7 @@ def _cut(x: jax.Array, amounts: list[tuple[int, int]]) -> jax.Array:
 
 
 def _check_copying(shape: tuple[int, ...], pairs: list[tuple[int, int]], mode: str) -> None:
-    """What the modes ask for that copy entries: torch's ranks, and something to copy."""
+    """Checks for the modes that copy entries: torch's ranks, and something to copy."""
     spatial = len(pairs)
     if spatial not in (1, 2, 3) or len(shape) not in (spatial + 1, spatial + 2):
         raise ValueError(

@@ -35,7 +35,7 @@ def pixel_shuffle(input: jax.Array, upscale_factor: int) -> jax.Array:
     if channels % (r * r):
         raise ValueError(
             f"{where}: the channels do not divide by the square of upscale_factor; expected a multiple of {r * r}, "
-            f"got {channels} in {input.shape}. Choose another factor."
+            f"got {channels} in {input.shape}."
         )
     parts = input.reshape(*batch, channels // (r * r), r, r, height, width)
     turned = jnp.moveaxis(parts, (-2, -4, -1, -3), (-4, -3, -2, -1))  # (…, C, H, r, W, r)
@@ -80,8 +80,8 @@ def _checked(where: str, input: jax.Array, name: str, factor: int) -> tuple[jax.
     if input.ndim < 3:
         raise ValueError(
             f"{where}: input has the wrong rank; expected at least 3 dimensions (…, channel, height, width), "
-            f"got {input.shape}. Add a dimension."
+            f"got {input.shape}."
         )
     if factor < 1:
-        raise ValueError(f"{where}: {name} is too small; expected at least 1, got {factor}. Correct {name}.")
+        raise ValueError(f"{where}: {name} is too small; expected at least 1, got {factor}.")
     return input, factor

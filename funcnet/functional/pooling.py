@@ -1,7 +1,7 @@
 """Max and average pooling in 1, 2 and 3 dimensions. Letters: `B batch, C channel, S spatial sizes, K kernel sizes`.
 
-Windows over several dimensions are taken one dimension after the other: `K1 + K2` steps do the work of `K1 · K2`. Where
-they lie, and which of equal maxima is chosen, is in `windows.py`.
+Windows over several dimensions are processed one dimension at a time: `K1 + K2` steps do the work of `K1 · K2`.
+`windows.py` says where windows lie and which of several equal maxima is chosen.
 """
 
 from typing import Any
@@ -196,7 +196,7 @@ def max_pool(
     ceil: bool,
     return_indices: bool,
 ) -> Any:
-    """`max_poolnd` for any number of dimensions n; `where` stands in its errors."""
+    """`max_poolnd` for any number of dimensions n; `where` is the name in its errors."""
     input = windows.planes(where, input, ndim)
     along = windows.regular(where, input.shape, ndim, kernel, stride, pad, dilation, ceil)
     y = windows.maximum(input, along)
@@ -214,10 +214,10 @@ def avg_pool(
     include_pad: bool,
     divisor: int | None,
 ) -> jax.Array:
-    """`avg_poolnd` for any number of dimensions n; `where` stands in its errors."""
+    """`avg_poolnd` for any number of dimensions n; `where` is the name in its errors."""
     input = windows.planes(where, input, ndim)
     if divisor == 0:
-        raise ValueError(f"{where}: divisor_override is zero; expected another number or None, got 0. Leave it out.")
+        raise ValueError(f"{where}: divisor_override is zero; expected another number or None, got 0.")
     x = input.astype(checks.wide_dtype(input))
     counts: Any = 1 if divisor is None else divisor
     for axis, along in enumerate(windows.regular(where, input.shape, ndim, kernel, stride, pad, ceil=ceil), -ndim):
@@ -233,7 +233,7 @@ def avg_pool(
 
 
 def _counts(along: windows.Windows, size: int, include_pad: bool) -> np.ndarray:
-    """How many entries every window averages: with the declared padding or without, never what overhangs it."""
+    """How many entries every window averages, with or without the declared padding, never what overhangs it."""
     start = along.starts(-1)
     if include_pad:
         return np.minimum(start + along.kernel, size + along.pad) - start

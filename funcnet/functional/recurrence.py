@@ -1,9 +1,9 @@
 """One direction of one recurrent layer over time. Letters: `T time, B batch, H hidden, P size of h, G gates · H`.
 
-The gates' share of the input is computed before, for all steps at once; a step has one matrix product left. The
-derivative is written by hand, forward (so that it can be taken in both modes, and again): the weight's tangent meets
-all the states in one product outside the loop, where automatic differentiation would add up a matrix at every step
-backward. `P` is H unless an LSTM projects its h.
+The input's part of the gates is computed first, for all steps at once, so that one matrix product per step is left. The
+derivative is written by hand as a forward rule, which works in both modes and for higher derivatives: the weight's
+tangent is multiplied with all states in one product outside the loop, where automatic differentiation would add up a
+matrix at every backward step. `P` is H unless an LSTM projects its h.
 """
 
 import functools
@@ -33,7 +33,7 @@ def recur(
         mode: a key of `MODES`.
         reverse: from the last step to the first.
         gates: (T, B, G), `x W_ihᵀ` and all biases but the one that a GRU's reset gate multiplies.
-        state: what the first step finds: (h (B, P),), an LSTM's (h, c (B, H)).
+        state: the state before the first step: (h (B, P),), an LSTM's (h, c (B, H)).
         weights: (w_hh (G, P), None); an LSTM's (w_hh, w_hr (P, H) or None); a GRU's (w_hh, b_hn (H,) or None).
         mask: (T, B, 1), False where the state passes unchanged; None if nowhere.
 
@@ -103,7 +103,7 @@ def _filled(tangent: Any, primal: jax.Array) -> jax.Array:
 
 
 def _product(x: jax.Array, matrix: Any) -> jax.Array | None:
-    """`x matrixᵀ`, or None where the matrix is none or does not move: then it costs nothing."""
+    """`x matrixᵀ`, or None, at no cost, if there is no matrix or it has no tangent."""
     if matrix is None or isinstance(matrix, SymbolicZero):
         return None
     return lax.dot_general(x, matrix, (((x.ndim - 1,), (1,)), ((), ())))
@@ -120,7 +120,7 @@ class _Elman:
         return (self.act(x),), self.slope(x)
 
     def weights_moved(self, before: jax.Array, kept: Any, d_weights: Weights) -> tuple[Any, Any]:
-        """(what moves the gates through `h W_hhᵀ`, what moves h behind them), of the weights' tangents."""
+        """What the weights' tangents add: (to the gates through `h W_hhᵀ`, to h after them)."""
         return _product(before, d_weights[0]), None
 
     def into_gates(self, pushed: jax.Array, kept: Any) -> jax.Array:
@@ -136,7 +136,7 @@ class _LSTM:
     def step(self, gates: jax.Array, pushed: jax.Array, state: State, weights: Weights) -> tuple[State, Any]:
         before, projection = state[1], weights[1]
         size = before.shape[-1]
-        # σ of all gates, g's too, in one sweep behind a barrier: sliced first, XLA's loops on CPU took twice the time.
+        # σ of all gates, g's too, in one sweep after a barrier: sliced first, XLA's loops on CPU took twice the time.
         i, f, _, o = jnp.split(lax.optimization_barrier(lax.logistic(gates + pushed)), 4, -1)
         x = gates[:, 2 * size : 3 * size] + pushed[:, 2 * size : 3 * size]
         g = jnp.tanh(x)

@@ -1,4 +1,4 @@
-"""What the losses share: how their arguments fit each other, and how their terms are added up."""
+"""What the losses share: checks of their arguments, and the sum over their terms."""
 
 import warnings
 
@@ -35,7 +35,7 @@ def reduced(losses: jax.Array, reduction: str, divisor: jax.Array | None = None)
 
 
 def broadcast(where: str, **arrays: jax.Array) -> tuple[int, ...]:
-    """The shape that all have together, else ValueError."""
+    """The shape to which all broadcast, else ValueError."""
     shapes = [array.shape for array in arrays.values()]
     try:
         return jnp.broadcast_shapes(*shapes)
@@ -50,7 +50,7 @@ def broadcast(where: str, **arrays: jax.Array) -> tuple[int, ...]:
 def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
     """(input, target) in the dtype to compute in; torch's warning where their shapes differ.
 
-    To be called by the public function itself: the warning points at the line that called that one.
+    Call it from the public function itself: the warning points at that function's caller.
     """
     input, target = checks.floating(where, "input", input), checks.floating(where, "target", target)
     checks.one_dtype(where, input=input, target=target)
@@ -59,8 +59,7 @@ def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array,
             jnp.broadcast_shapes(input.shape, target.shape)
         except ValueError:
             raise ValueError(
-                f"{where}: target does not fit input; expected {input.shape}, got {target.shape}. "
-                "Give both the same shape."
+                f"{where}: target does not fit input; expected {input.shape}, got {target.shape}."
             ) from None
         warnings.warn(
             f"{where}: target has shape {target.shape}, input {input.shape}: they are broadcast, which is rarely what "
@@ -94,7 +93,7 @@ def weights(where: str, name: str, weight: jax.Array, shape: tuple[int, ...], dt
 
 
 def class_weights(where: str, weight: jax.Array | None, input: jax.Array, classes: int) -> jax.Array | None:
-    """(C,) weights in the dtype to compute in: they may be of that one or, as torch asks, of the input's."""
+    """(C,) weights in the dtype to compute in: they may have that dtype or, as torch requires, the input's."""
     if weight is None:
         return None
     weight = jnp.asarray(weight)

@@ -1,6 +1,7 @@
 """The relu family: the identity above zero, something else below it. At kinks the derivatives are torch's, not JAX's.
 
-bfloat16 is computed in float32 and rounded once. `inplace` is torch's and does nothing: arrays do not change.
+bfloat16 is computed in float32 and rounded once. `inplace` is accepted as in torch and does nothing, since arrays do
+not change.
 """
 
 import functools
@@ -53,8 +54,8 @@ def threshold(input: jax.Array, threshold: float, value: float, inplace: bool = 
 
     Args:
         input: any shape, floating or integers.
-        threshold: what x must pass; for integers it is cut to one, as `value` is.
-        value: what stands where x does not.
+        threshold: what x must exceed; for integers it is truncated, as `value` is.
+        value: what replaces the other entries.
         inplace: ignored.
 
     Returns:
@@ -64,7 +65,7 @@ def threshold(input: jax.Array, threshold: float, value: float, inplace: bool = 
         ValueError: a threshold or a value that the input's dtype does not hold.
         TypeError: booleans or complex numbers.
 
-    Differs from torch: which takes -1 for 255 where the input is uint8.
+    Differs from torch: a value of -1 for a uint8 input is refused; torch takes it as 255.
 
     Example:
         >>> threshold(jnp.array([1.0, 2.0, 3.0]), 2.0, 20.0)

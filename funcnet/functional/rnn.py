@@ -41,7 +41,7 @@ def rnn_tanh(
 
     Args:
         input: (T, B, I), or (B, T, I) with batch_first.
-        hx: (num_layers · directions, B, H), what every layer and direction starts from; batch_first or not.
+        hx: (num_layers · directions, B, H), the initial state of every layer and direction, whatever batch_first is.
         params: for every layer, forward before reverse: w_ih (G, I), w_hh (G, P), then with `has_biases` b_ih (G,) and
             b_hh (G,), then for an LSTM with projection w_hr (P, H). I is directions · P above the first layer.
         has_biases: whether `params` holds biases.
@@ -50,10 +50,10 @@ def rnn_tanh(
         train: whether `dropout` acts.
         bidirectional: whether every layer runs over the reversed sequence too; outputs are joined, forward first.
         batch_first: whether batch comes before time in the input and the output.
-        lengths: (B,) integers, how many steps of each sequence count; all, unless told. They may be traced, so that
-            batches of any lengths share one compiled program. Forward, the state stops at the last step that counts;
-            the reverse direction starts there; the output is 0 behind it, and what the input holds there does not
-            matter. A length of 0 gives back hx.
+        lengths: (B,) integers, how many steps of each sequence count; None is all. They may be traced, so that batches
+            with different lengths share one compiled program. The forward direction stops at the last step that counts,
+            and the reverse direction starts there. After it the output is 0, and the input there does not matter. A
+            length of 0 returns hx.
         rng: a key; needed if `train`, 0 < dropout < 1 and several layers.
 
     Returns:
@@ -176,7 +176,7 @@ def gru(
         >>> gru(x, h0, params, False, 1, 0.0, False, False, False)[0][:, 0, 0]
         Array([0.5  , 0.25 , 0.125], dtype=float32)
 
-    Reference: torch.gru; Cho et al. 2014, with the reset gate behind the product, as in cuDNN.
+    Reference: torch.gru; Cho et al. 2014, with the reset gate after the product, as in cuDNN.
     """
     settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng)
     output, (h_n,) = _layers("F.gru", "GRU", input, [hx], params, *settings)
@@ -205,7 +205,7 @@ def _layers(
     states = [h.astype(wide) for h in hx]
     mask = _mask(where, lengths, x)
     if mask is not None:
-        x = jnp.where(mask, x, 0)  # whatever stands there, NaN too, would reach the weights' gradient
+        x = jnp.where(mask, x, 0)  # any value there, even NaN, would reach the weights' gradient
     directions, last = 2 if bidirectional else 1, []
     for layer in range(num_layers):
         outs = []
@@ -225,7 +225,7 @@ def _layers(
 
 
 def _gates(mode: str, x: jax.Array, params: Sequence[Any], has_biases: bool) -> tuple[jax.Array, Any]:
-    """The input's share of the gates at all steps, in one product; and the weights that are left for the loop."""
+    """The input's part of the gates at all steps, in one product; and the weights that the loop still needs."""
     w_ih, w_hh, *rest = params
     if mode == "GRU":
         if not has_biases:
@@ -273,7 +273,7 @@ def _checked(
     if input.ndim != 3:
         raise ValueError(
             f"{where}: input has the wrong rank; expected 3 dimensions, time, batch and input_size (batch before time "
-            f"with batch_first), got {input.shape}. Add or drop a dimension."
+            f"with batch_first), got {input.shape}."
         )
     steps, batch = (input.shape[1], input.shape[0]) if batch_first else input.shape[:2]
     if steps == 0:

@@ -152,7 +152,7 @@ def _elman_cell(where: str, act: Any, input: Any, hx: Any, *weights: Any) -> jax
 
 
 def _cell(where: str, gates: int, input: Any, hx: list[Any], w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
-    """(the input's share of the gates, the state's, the states, the dtype of the result), all but the last wide."""
+    """(the input's part of the gates, the state's part, the states, the dtype of the result); the arrays are wide."""
     input = checks.floating(where, "input", input)
     names = [f"hidden{i}" for i in range(len(hx))]
     hx = [checks.floating(where, name, h) for name, h in zip(names, hx, strict=True)]

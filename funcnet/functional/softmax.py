@@ -1,4 +1,4 @@
-"""Softmax and what is made of it: log_softmax, softmin, gumbel_softmax. All are computed in at least float32."""
+"""Softmax and its relatives log_softmax, softmin and gumbel_softmax, all computed in at least float32."""
 
 import warnings
 from typing import Any
@@ -141,9 +141,7 @@ def _softmax(where: str, function: Any, input: jax.Array, dim: int | None, dtype
         dim = 0 if input.ndim in (0, 1, 3) else 1
     ndim = max(input.ndim, 1)
     if not -ndim <= dim < ndim:
-        raise ValueError(
-            f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}. Correct dim."
-        )
+        raise ValueError(f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}.")
     if input.size == 0:
         return input
     x = input.astype(checks.wide_dtype(input))

@@ -1,11 +1,11 @@
-"""Tables of vectors: `embedding`, `embedding_bag`, what torch does to its table (`embedding_renorm`), and `one_hot`.
+"""Lookups in tables of vectors: `embedding`, `embedding_bag`, `embedding_renorm`, and `one_hot`.
 
 Letters: `V num_embeddings, D embedding_dim, N ids, B bags`. The gradient of a lookup is a scatter-add into the table,
 summed in at least float32: in bfloat16 a sum of ones ends at 256.
 
-An id outside [0, V) is an error where the ids are known. Under `jit` they are not: there it is V, a row that no table
-has, to every lookup and every scatter. It reads NaN (in a table of integers, the least or largest of them), has no
-gradient, counts for nothing and changes no row; -1 is not the last row.
+An id outside [0, V) is an error where the ids are known. Under `jit` they are not known: there every lookup and scatter
+replaces such an id with V, a row that does not exist. It reads NaN (in a table of integers, the least or largest of
+them), has no gradient, counts for nothing and changes no row; -1 is not the last row.
 """
 
 import functools
@@ -36,7 +36,7 @@ def embedding(
         input: ids of any shape, integers in [0, V).
         weight: (V, D).
         padding_idx: a row whose gradient is zero (-1 is the last); it is looked up like the others.
-        max_norm: rows with a larger norm are read as shrunk to it, as after `embedding_renorm`.
+        max_norm: rows with a larger norm are read as if scaled down to it, as by `embedding_renorm`.
         norm_type: the p of that norm.
         scale_grad_by_freq: whether a row's gradient is divided by how often its id occurs in `input`.
         sparse: torch's, ignored: gradients are dense.
@@ -77,12 +77,12 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> jax.Array:
-    """The rows of a table, taken together bag by bag: their sum, mean or largest entries.
+    """The sum, mean or largest entries of a table's rows, bag by bag.
 
     Args:
-        input: (B, N), a bag a row; or (N,), the bags one after the other. Integers in [0, V).
+        input: (B, N), one bag per row; or (N,), the bags one after the other. Integers in [0, V).
         weight: (V, D), floating.
-        offsets: (B,), where each bag of (N,) ids starts: the first at 0, none before the one before. None with (B, N).
+        offsets: (B,), where each bag of (N,) ids starts: the first at 0, never decreasing. None with (B, N).
         max_norm, norm_type: as in `embedding`.
         scale_grad_by_freq: whether a row's gradient is divided by how often its id occurs in `input`; not with 'max'.
         mode: 'sum', 'mean' or 'max'. Of equal entries the first of the bag is the largest, and has the gradient.
@@ -100,7 +100,7 @@ def embedding_bag(
         TypeError: ids or offsets that are not integers, a table that is not floating, dtypes that differ.
 
     Differs from torch: with `max_norm` the table itself does not change; call `embedding_renorm` before the step.
-        Ids behind the last offset that `include_last_offset` gives belong to no bag in any mode (torch's 'mean' divides
+        Ids after the last offset that `include_last_offset` gives belong to no bag in any mode (torch's 'mean' divides
         by their count too, and its 'max' takes them), rows of no columns are bags of 0, NaN is the largest entry, and
         `scale_grad_by_freq` counts the id itself (torch's bags, on CPU, count another one).
 
@@ -132,7 +132,7 @@ def embedding_bag(
 
 
 def embedding_renorm(weight: jax.Array, ids: jax.Array, max_norm: float, norm_type: float = 2.0) -> jax.Array:
-    """The table with the rows that `ids` touch shrunk to `max_norm`: what torch's lookup does to it in place.
+    """The table, with the rows of `ids` scaled down to `max_norm`, as torch's lookup does in place.
 
     `row · max_norm / (‖row‖ + 1e-7)` where `‖row‖ > max_norm`. Call it before the step and keep its result.
 
@@ -199,10 +199,7 @@ def _padding_row(where: str, padding_idx: int | None, weight: jax.Array) -> int 
     size = weight.shape[0]
     if padding_idx is None or -size <= padding_idx < size:
         return None if padding_idx is None else padding_idx % size
-    raise ValueError(
-        f"{where}: padding_idx is out of range; expected {-size} to {size - 1}, got {padding_idx}. "
-        "Choose a row of the table."
-    )
+    raise ValueError(f"{where}: padding_idx is out of range; expected {-size} to {size - 1}, got {padding_idx}.")
 
 
 def _row_numbers(where: str, ids: jax.Array, weight: jax.Array) -> jax.Array:
@@ -257,7 +254,7 @@ def _renormalise(rows: jax.Array, max_norm: float, norm_type: float) -> jax.Arra
 
 
 class _Rectangle:
-    """Bags of one length: they are the rows of (B, N, …)."""
+    """Bags of equal length, the rows of (B, N, …)."""
 
     def sum(self, x: jax.Array) -> jax.Array:
         return x.sum(1)
@@ -269,12 +266,12 @@ class _Rectangle:
         return x.min(1, initial=x.shape[1])
 
     def spread(self, x: jax.Array) -> jax.Array:
-        """What each bag has, to each of its ids."""
+        """Each bag's value, repeated for each of its ids."""
         return x[:, None]
 
 
 class _Ragged:
-    """`count` bags that follow each other in (N, …), `bag` being each id's; whose bag is `count` has none."""
+    """`count` bags that follow each other in (N, …). `bag` is each id's bag; `count` means none."""
 
     def __init__(self, bag: jax.Array, count: int):
         self.bag, self.count = bag, count
@@ -324,9 +321,7 @@ def _check_mode(
     where: str, mode: str, scaled_or_sparse: bool, ids: jax.Array, weight: jax.Array, factors: jax.Array | None
 ) -> None:
     if mode not in ("sum", "mean", "max"):
-        raise ValueError(
-            f"{where}: mode is unknown; expected 'sum', 'mean' or 'max', got {mode!r}. Choose one of them."
-        )
+        raise ValueError(f"{where}: mode is unknown; expected 'sum', 'mean' or 'max', got {mode!r}.")
     if mode == "max" and scaled_or_sparse:
         raise ValueError(
             f"{where}: mode 'max' has neither scale_grad_by_freq nor sparse; expected both False, got one True. "
@@ -344,7 +339,7 @@ def _check_mode(
 
 
 def _first_largest(bags: _Rectangle | _Ragged, rows: jax.Array, counted: jax.Array) -> jax.Array:
-    """Whether an entry of the rows is the one that its bag's largest is taken from, column by column."""
+    """For every entry of the rows, whether its bag's maximum of that column is taken from it."""
     rows = jax.lax.stop_gradient(jnp.where(counted[..., None], rows, -jnp.inf))
     largest = bags.spread(bags.max(rows))
     hit = ((rows == largest) | jnp.isnan(rows)) & counted[..., None]

@@ -31,10 +31,10 @@ def max_unpool1d(
         stride: likewise; None is the kernel's size.
         padding: likewise.
         output_size: S', or a shape that ends in it; None takes `(S - 1) · stride - 2 · padding + kernel_size`.
-            Several sizes pool to one: any less than a stride away from that one is taken.
+            Several sizes pool to one size: any that is less than a stride away from the default is accepted.
 
     Returns:
-        (B, C, S') or (C, S'). Where an index comes twice its last entry stays (windows that overlap; on CPU, as in
+        (B, C, S') or (C, S'). If an index occurs twice, its last entry stays (windows that overlap; on CPU, as in
         torch), and every one of them has the gradient.
 
     Raises:
@@ -148,7 +148,8 @@ def _put(x: jax.Array, places: jax.Array, size: int) -> jax.Array:
 
 @_put.defjvp
 def _put_jvp(size: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """torch's backward pass reads every entry's gradient, those that others overwrote too: the transpose of adding."""
+    """torch's backward pass reads every entry's gradient, even those of overwritten entries: the transpose of
+    adding."""
     x, places = primals
     dx = tangents[0]
     planes = jnp.arange(x.shape[0], dtype=places.dtype)[:, None]

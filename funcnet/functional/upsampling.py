@@ -1,7 +1,7 @@
 """Resizing images, as torch does it. Letters: `B batch, C channels, S spatial sizes; n -> m a dimension's sizes`.
 
-One dimension is resized after the other. Which pixels an output reads, and with what weights, is known when the shapes
-are: numpy computes it, and the arrays see slices or gathers alone, so that a NaN stays where it is.
+One dimension is resized after the other. Which pixels an output reads, and with what weights, follows from the shapes:
+numpy computes it, and the arrays only see slices or gathers, so that a NaN stays where it is.
 """
 
 import math
@@ -45,7 +45,7 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> jax.Array:
-    """Resizes the spatial dimensions to `size`, or to `scale_factor` times what they are, rounded down.
+    """Resizes the spatial dimensions to `size`, or to `scale_factor` times their size, rounded down.
 
     Output j looks at `(j + 0.5) · s - 0.5` in the input, with `s = 1 / scale_factor`, or `n / m` where only sizes are
     known; 'nearest' at `⌊j · s⌋`.
@@ -57,7 +57,8 @@ def interpolate(
         mode: 'nearest' (as in OpenCV, shifted by up to a pixel), 'nearest-exact' (as in Pillow), 'linear' for one
             dimension, 'bilinear' and 'bicubic' (a = -0.75) for two, 'trilinear' for three, 'area' (adaptive average
             pooling), and 'lanczos' for two with antialias.
-        align_corners: of the modes that interpolate: the outermost pixels' centres stay the outermost; None is False.
+        align_corners: for the modes that interpolate: whether the centres of the corner pixels stay at the corners;
+            None is False.
         recompute_scale_factor: whether s comes from the sizes though a scale_factor is given.
         antialias: of 'bilinear', 'bicubic' (then a = -0.5) and 'lanczos': widens the filter where the image shrinks.
 
@@ -169,12 +170,10 @@ def _check_options(where: str, input: jax.Array, mode: str, align_corners: bool 
     if mode in _PICKING and align_corners is not None:
         raise ValueError(
             f"{where}: align_corners is for the modes that interpolate; expected None with mode={mode!r}, "
-            f"got {align_corners}. Leave it out."
+            f"got {align_corners}."
         )
     if mode not in _RANKS:
-        raise ValueError(
-            f"{where}: mode is unknown; expected one of {tuple(_RANKS)}, got {mode!r}. Choose one of them."
-        )
+        raise ValueError(f"{where}: mode is unknown; expected one of {tuple(_RANKS)}, got {mode!r}.")
     if input.ndim - 2 not in _RANKS[mode]:
         raise ValueError(
             f"{where}: mode {mode!r} is not for this input; expected (batch, channel, *spatial) with "
@@ -184,7 +183,7 @@ def _check_options(where: str, input: jax.Array, mode: str, align_corners: bool 
     if antialias and mode not in ("bilinear", "bicubic", "lanczos"):
         raise ValueError(
             f"{where}: antialias is for 'bilinear', 'bicubic' and 'lanczos'; expected False with mode={mode!r}, "
-            f"got {antialias}. Leave it out."
+            f"got {antialias}."
         )
     if mode == "lanczos" and (align_corners or not antialias):
         raise ValueError(
@@ -201,7 +200,7 @@ def _targets(
     if (size is None) == (scale_factor is None):
         raise ValueError(
             f"{where}: the new size is not clear; expected one of size and scale_factor, got size={size} and "
-            f"scale_factor={scale_factor}. Give one of them."
+            f"scale_factor={scale_factor}."
         )
     given: Any = checks.entries(scale_factor if size is None else size, rank)
     if len(given) != rank:
@@ -212,8 +211,7 @@ def _targets(
     if size is not None:
         if recompute:
             raise ValueError(
-                f"{where}: recompute_scale_factor has no meaning with a size; expected None, got {recompute}. "
-                "Leave it out."
+                f"{where}: recompute_scale_factor has no meaning with a size; expected None, got {recompute}."
             )
         return tuple(checks.as_int(where, "size", n) for n in given), (None,) * rank
     factors = tuple(_number(where, f) for f in given)
@@ -227,7 +225,7 @@ def _number(where: str, factor: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{where}: scale_factor is no finite number; expected one, got {factor!r}. Correct it.")
+        raise ValueError(f"{where}: scale_factor is no finite number; expected one, got {factor!r}.")
     return number
 
 
@@ -235,7 +233,7 @@ def _number(where: str, factor: Any) -> float:
 
 
 def _nearest(n: int, m: int, factor: float | None, exact: bool, double: bool) -> np.ndarray:
-    """⌊j · s⌋, or ⌊(j + 0.5) · s⌋, with torch's roundings, the last to float32: here a rounding is a pixel."""
+    """⌊j · s⌋, or ⌊(j + 0.5) · s⌋, rounded like torch, finally to float32: here one rounding decides about a pixel."""
     kind: Any = np.float64 if double else np.float32
     scale = kind(1 / factor) if factor is not None and factor > 0 else kind(n) / kind(m)
     at = (np.arange(m).astype(kind) + kind(0.5 if exact else 0)) * scale
@@ -313,8 +311,8 @@ def _resample(x: jax.Array, axis: int, first: np.ndarray, weights: np.ndarray | 
 def _by_phases(
     x: jax.Array, axis: int, first: np.ndarray, weights: np.ndarray | None, phases: int, step: int
 ) -> jax.Array:
-    """Where what is read repeats every so many outputs in steps of `step`: so many slices, interleaved. Slices have
-    fast gradients; those of gathers are scatters, which XLA does one after the other on CPU."""
+    """For reads that repeat with a period, in steps of `step`: one slice per phase, interleaved. Slices have fast
+    gradients; those of gathers are scatters, which XLA runs one by one on CPU."""
     n, taps, count = x.shape[axis], 1 if weights is None else weights.shape[1], len(first) // phases
     edges = [(0, 0)] * x.ndim
     edges[axis] = (max(-int(first.min()), 0), max(int(first.max()) + taps - n, 0))

@@ -1,4 +1,4 @@
-"""What a `shard_map` knows of arrays: along which axes of the mesh they differ from device to device."""
+"""The axes of the mesh along which arrays vary inside a `shard_map`."""
 
 from collections.abc import Hashable
 
@@ -9,8 +9,8 @@ __all__ = ["vary_like"]
 
 
 def vary_like(array: jax.Array, *others: jax.Array | None) -> jax.Array:
-    """`array`, said to vary over the mesh wherever one of the others does: what a loop starts from must, for its result
-    does. Outside a `shard_map`, and in one with check_vma=False, nothing happens.
+    """`array`, marked as varying over every mesh axis over which one of the others varies. The initial value of a loop
+    needs the mark if the result varies. Outside a `shard_map`, and in one with check_vma=False, nothing happens.
 
     Example:
         >>> import jax.numpy as jnp

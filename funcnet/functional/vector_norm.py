@@ -17,9 +17,9 @@ def vector_norm(x: jax.Array, p: float, axes: int | tuple[int, ...], share: bool
     Args:
         x: any shape, float32 or wider.
         p: any number.
-        axes: the dimensions that are summed over; they stay, with size 1.
-        share: for p = ±infinity, whether entries that share the extreme share the gradient evenly; otherwise each of
-            them has all of it.
+        axes: the dimensions to sum over; they keep size 1.
+        share: for p = ±infinity, whether equal extreme entries share the gradient evenly; otherwise each of them has
+            all of it.
 
     Returns:
         As x, with sizes 1 at `axes`. Where the norm is 0 its gradient is 0. For p other than ±infinity, 0, 1 and 2 it

@@ -24,7 +24,7 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> jax.Array:
-    """The image's values at the grid's points, between its pixels by interpolation.
+    """The image's values at the grid's points, interpolated between pixels.
 
     Args:
         input: (B, C, H, W) or (B, C, D, H, W), floating.
@@ -87,7 +87,7 @@ def affine_grid(theta: jax.Array, size: Sequence[int], align_corners: bool | Non
 
     Args:
         theta: (B, 2, 3) for images or (B, 3, 4) for volumes, floating.
-        size: (B, C, H, W) or (B, C, D, H, W) of what `grid_sample` is to give.
+        size: (B, C, H, W) or (B, C, D, H, W), the shape that `grid_sample` is to return.
         align_corners: as in `grid_sample`; None is False.
 
     Returns:
@@ -131,18 +131,15 @@ def _check_sample(input: jax.Array, grid: jax.Array, mode: str, padding_mode: st
     input, grid = checks.floating(where, "input", input), checks.floating(where, "grid", grid)
     checks.one_dtype(where, input=input, grid=grid)
     if mode not in _TAPS:
-        raise ValueError(
-            f"{where}: mode is unknown; expected 'bilinear', 'nearest' or 'bicubic', got {mode!r}. Choose one of them."
-        )
+        raise ValueError(f"{where}: mode is unknown; expected 'bilinear', 'nearest' or 'bicubic', got {mode!r}.")
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(
-            f"{where}: padding_mode is unknown; expected 'zeros', 'border' or 'reflection', got {padding_mode!r}. "
-            "Choose one of them."
+            f"{where}: padding_mode is unknown; expected 'zeros', 'border' or 'reflection', got {padding_mode!r}."
         )
     if input.ndim not in (4, 5) or 0 in input.shape[2:]:
         raise ValueError(
             f"{where}: input has the wrong shape; expected (batch, channel, height, width) or (batch, channel, depth, "
-            f"height, width), no spatial one of size 0, got {input.shape}. Add or drop a dimension."
+            f"height, width), no spatial one of size 0, got {input.shape}."
         )
     rank = input.ndim - 2
     if grid.ndim != input.ndim or grid.shape[0] != input.shape[0] or grid.shape[-1] != rank:
@@ -164,7 +161,8 @@ def _pixels(x: jax.Array, size: int, align_corners: bool) -> jax.Array:
 
 
 def _inside(x: jax.Array, size: int, padding_mode: str, align_corners: bool) -> jax.Array:
-    """Where a point outside looks: NaN at the first pixel. At the border the gradient is 0 already, as in torch."""
+    """Where a point outside reads; a NaN reads the first pixel. At the border the gradient is 0 already, as in
+    torch."""
     if padding_mode == "zeros":
         return x
     if padding_mode == "reflection":

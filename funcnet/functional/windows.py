@@ -1,10 +1,11 @@
-"""What the max poolings share: where windows lie, the first maximum in each of them, and picking entries by index.
+"""What the max poolings share: the positions of windows, the first maximum in each, and reading entries by index.
 
 Letters: `S spatial sizes, K kernel sizes`. A *tap* is an entry of a window, counted from the window's first.
 
-An index is flat in its plane: `(h · W + w)` in two dimensions, as torch counts. The first of equal maxima in reading
-order is chosen, the last NaN before all numbers, and never what was padded. Dimensions are taken one after the other,
-the last first, which keeps that order and does the work of `K1 + K2` taps in place of `K1 · K2`.
+An index is flat in its plane: `(h · W + w)` in two dimensions, as torch counts. Of equal maxima the first in reading
+order is chosen. NaN wins over all numbers, the last one over the others, and padding is never chosen. Dimensions are
+processed one after the other, the last first, which keeps that order and does the work of `K1 + K2` taps in place of
+`K1 · K2`.
 """
 
 import functools
@@ -52,7 +53,7 @@ class Windows(NamedTuple):
 class Bins(NamedTuple):
     """Windows of uneven sizes along one axis: bin i runs from `first[i]` to `ends[i]`.
 
-    All are read as if they were as long as the longest, their last entry again and again.
+    All are read as if they were as long as the longest; shorter ones repeat their last entry.
     """
 
     first: tuple[int, ...]
@@ -74,7 +75,7 @@ class Bins(NamedTuple):
 class Starts(NamedTuple):
     """Windows of one size that start anywhere along one axis, in every plane elsewhere.
 
-    `first` holds where, with the planes' leading dimensions and as many of them: (B, C, 1, size) along a width.
+    `first` holds the positions, with the planes' leading dimensions and rank: (B, C, 1, size) along a width.
     """
 
     first: jax.Array
@@ -144,7 +145,7 @@ def as_lax(along: Windows, ndim: int, axis: int, size: int) -> tuple[list[Any], 
 
 
 def as_index(places: jax.Array) -> jax.Array:
-    """int64 as torch's indices are, which JAX has with x64 alone; else int32."""
+    """int64, as in torch, if JAX has it (under x64); else int32."""
     return places.astype(jax.dtypes.canonicalize_dtype(jnp.int64))
 
 
@@ -155,9 +156,9 @@ def as_index(places: jax.Array) -> jax.Array:
 def maximum(x: jax.Array, windows: tuple[Windows, ...]) -> jax.Array:
     """The maximum of every window over the last dimensions; the gradient goes to the entry `first_maxima` names.
 
-    Windows that overlap are XLA's own: at 3 x 3, stride 2, a fifth of the time of shifted slices on CPU (but their
-    derivative is too slow there). Others XLA would turn into a plain reduction, whose float32 maximum on CPU forgets
-    NaN (seen in JAX 0.10.2, in arrays of some thousand entries), and slices are faster.
+    Windows that overlap use XLA's own operation: at 3 x 3, stride 2, it takes a fifth of the time of shifted slices on
+    CPU (but its derivative is too slow there). For other windows slices are faster, and XLA would turn them into a
+    plain reduction, whose float32 maximum on CPU loses NaN (seen in JAX 0.10.2, in arrays of some thousand entries).
     """
     for axis in range(-1, -len(windows) - 1, -1):
         along = windows[axis]
@@ -204,7 +205,7 @@ def _first_along(
 
 
 def first_maxima(x: jax.Array, windows: Sequence[Windows | Bins | Starts]) -> tuple[jax.Array, jax.Array]:
-    """(maximum, where in its plane, flattened, it first lies) of every window: as x, and int32. Differentiable."""
+    """(maximum, its first index in the flattened plane) of every window: as x, and int32. Differentiable."""
     sizes, ndim = x.shape[-len(windows) :], len(windows)
     top = lax.stop_gradient(x)
     chosen: tuple[jax.Array, ...] = ()  # the taps along the dimensions done
@@ -278,7 +279,7 @@ def _first_of_tiles(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, alon
 
 
 def _first_of_bins(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along: Bins) -> tuple[jax.Array, ...]:
-    """One bin after the other, where they are fewer than the taps: a third of the time on CPU, if they are short."""
+    """One bin after the other, if there are fewer bins than taps: a third of the time on CPU, if they are short."""
     found = []
     for start, end in zip(along.first, along.ends, strict=True):
         cut = lambda a, start=start, end=end: lax.slice_in_dim(a, start, end, axis=axis)
@@ -297,7 +298,7 @@ def _first(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int) -> tuple[jax.
 
 
 def _pad(x: jax.Array, axis: int, along: Windows) -> jax.Array:
-    """x with the padding of its windows: -inf, or 0 for taps, which never win."""
+    """x with its windows' padding: -inf, or 0 for taps; padding never wins."""
     widths = [(0, 0, 0)] * x.ndim
     widths[axis] = (along.pad, along.overhang(x.shape[axis]), 0)
     fill = -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else 0

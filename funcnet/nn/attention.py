@@ -19,7 +19,7 @@ __all__ = ["MultiheadAttention"]
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """A Linear under the name that torch's `repr` shows for `out_proj`."""
+    """A Linear with the name that torch's `repr` shows for `out_proj`."""
 
 
 class MultiheadAttention(Module):
@@ -28,13 +28,13 @@ class MultiheadAttention(Module):
     Args:
         embed_dim: D, the width of the queries and of the result.
         num_heads: H, which divides D.
-        dropout: the share of the weights that is zeroed in training.
+        dropout: the probability with which a weight is zeroed in training.
         bias: whether the projections have biases.
         add_bias_kv: whether a learned key and value follow the given ones.
         add_zero_attn: whether a key and value of zeros follow.
-        kdim, vdim: the widths of key and value, D unless told.
-        batch_first: whether inputs and result are (B, L, D) rather than (L, B, D). Without a batch it does not count.
-        dtype: of the params, float32 unless told.
+        kdim, vdim: the widths of key and value, D by default.
+        batch_first: whether inputs and result are (B, L, D) rather than (L, B, D). It has no effect without a batch.
+        dtype: of the params, float32 by default.
 
     Params: in_proj_weight (3D, D), the rows for query, key, value; with other widths q_proj_weight (D, D),
         k_proj_weight (D, kdim), v_proj_weight (D, vdim): Xavier-uniform, the packed one as the one matrix that it is.
@@ -43,8 +43,9 @@ class MultiheadAttention(Module):
     Call: query (L, B, D), key (S, B, kdim), value (S, B, vdim) -> ((L, B, D), weights (B, L, S) or None), or all of
         them without B. Masks as in `F.multi_head_attention_forward`, in which True hides.
 
-    Differs from torch: there is no fast path in eval, so outputs at padded positions are not zeroed: compare the
-        others. A query with every key hidden is NaN with `need_weights` and attends to 0 without, as outside of it.
+    Differs from torch: there is no fast path in eval, so outputs at padded positions are not zeroed; only the
+        others can be compared. A query with every key hidden gives NaN with `need_weights` and gets 0 from the
+        attention without, as in torch outside its fast path.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -79,7 +80,7 @@ class MultiheadAttention(Module):
         if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
             raise ValueError(
                 f"MultiheadAttention: the heads share the width; expected embed_dim a positive multiple of num_heads, "
-                f"got embed_dim={embed_dim} and num_heads={num_heads}. Choose num_heads among the divisors."
+                f"got embed_dim={embed_dim} and num_heads={num_heads}."
             )
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
         self.kdim = embed_dim if kdim is None else kdim
@@ -153,7 +154,7 @@ class MultiheadAttention(Module):
     def merge_masks(
         self, attn_mask: jax.Array | None, key_padding_mask: jax.Array | None, query: jax.Array
     ) -> tuple[jax.Array | None, int | None]:
-        """The two masks as one, and its kind in torch's numbers: 1 for the padding's alone, 2 for (B, H, L, L).
+        """Merges the two masks, and gives the kind as torch's number: 1 for the padding mask alone, 2 for both.
 
         Args:
             attn_mask: (L, L) or (B·H, L, L).

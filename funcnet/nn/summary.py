@@ -14,7 +14,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from funcnet import table, tree
-from funcnet.functional import convolve
+from funcnet.functional import convolve, platforms
 from funcnet.nn import binding
 from funcnet.nn.parameter import Buffer, Parameter
 
@@ -87,8 +87,7 @@ def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], trainin
         call.hooks = watch
         return net._run(params, state, args, kwargs, call)[0]
 
-    with convolve.as_one_operation():
-        program = jax.make_jaxpr(run)(params, state, key, arrays).jaxpr
+    program = jax.make_jaxpr(run)(params, state, key, arrays).jaxpr
     flops = _flops(program, watch.calls)
     sizes = {kind: tree.flatten(values) for kind, values in ((Parameter, params), (Buffer, state))}
     rows = []
@@ -152,14 +151,16 @@ def _operations(jaxpr: Jaxpr, outer: int, times: int) -> Iterator[tuple[int, int
         elif equation.primitive.name == "conv_general_dilated":
             yield call, times * _convolution(equation)
         inner_times = times * equation.params.get("length", 1) if equation.primitive.name == "scan" else times
-        for inner in _inner(equation.params):
+        for inner in _inner(equation):
             yield from _operations(inner, call, inner_times)
 
 
-def _inner(params: dict[str, Any]) -> list[Jaxpr]:
-    """The programs within an operation; of `cond`'s branches one runs, and the last stands for them."""
+def _inner(equation: Any) -> list[Jaxpr]:
+    """The programs within an operation. Only one branch of `cond` runs: the last stands for them."""
+    if (product := platforms.default_program(equation)) is not None:
+        return [product.jaxpr]
     out = []
-    for key, value in params.items():
+    for key, value in equation.params.items():
         for one in value[-1:] if key == "branches" else (value,):
             if isinstance(one, ClosedJaxpr):
                 out.append(one.jaxpr)

@@ -1,7 +1,7 @@
 """Transformer, TransformerEncoder and TransformerDecoder, as in torch/nn/modules/transformer.py.
 
-Letters and masks as in `transformer_layer.py`. Where `is_causal` may be None, that is False: the mask itself is used,
-with the result that torch, which looks whether it is the causal one, has too.
+Letters and masks are those of `transformer_layer.py`. Where `is_causal` may be None, None means False: the mask itself
+is used. torch checks whether the mask is the causal one, with the same result.
 """
 
 import copy
@@ -25,21 +25,21 @@ __all__ = [
 
 
 class Transformer(Module):
-    """An encoder of the source, and a decoder of the target that attends to what the encoder gives.
+    """An encoder of the source, and a decoder of the target that attends to the encoder's output.
 
     Args:
         d_model: D.
         nhead: H, which divides D.
         num_encoder_layers, num_decoder_layers: how many layers there are.
         dim_feedforward: F, the width inside the layers.
-        dropout: the share dropped, of attention weights too.
+        dropout: the probability of dropout, also for attention weights.
         activation: 'relu', 'gelu', a module or a function of one array.
-        custom_encoder, custom_decoder: modules in place of the usual ones.
+        custom_encoder, custom_decoder: modules that replace the usual ones.
         layer_norm_eps: of every LayerNorm.
-        batch_first: whether the batch comes first, in inputs and output.
-        norm_first: whether LayerNorm comes before a block, in place of after the sum.
+        batch_first: whether the batch comes first in inputs and output.
+        norm_first: whether LayerNorm comes before each block instead of after the sum.
         bias: whether Linear and LayerNorm have one.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: those of encoder and decoder; all matrices Xavier-uniform.
     Call: src (S, B, D), tgt (T, B, D) -> (T, B, D), or (B, S, D), (B, T, D) -> (B, T, D), or without B.
@@ -135,7 +135,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, dtype: Any = None) -> jax.Array:
-        """The causal mask (sz, sz): -inf above the diagonal, 0 elsewhere; float32 unless told.
+        """The causal mask (sz, sz): -inf above the diagonal, 0 elsewhere; float32 by default.
 
         >>> from funcnet import nn
         >>> nn.Transformer.generate_square_subsequent_mask(2)

@@ -3,8 +3,8 @@
 Letters: `B batch, S length of the source, T length of the target, D d_model, F dim_feedforward, H heads`.
 
 Masks are those of `nn.MultiheadAttention`: True hides, floats are added. `*_mask` is (length, keys) or (B·H, length,
-keys), `*_key_padding_mask` is (B, keys), or (keys,) without a batch. `*_is_causal` says that the mask, which must be
-given all the same, is the causal one.
+keys), `*_key_padding_mask` is (B, keys), or (keys,) without a batch. `*_is_causal` states that the mask, which is still
+required, is the causal one.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Mask = jax.Array | None
 
 
 class _Layer(Module):
-    """What both layers have: blocks added to what goes by them, with LayerNorm before the block or after the sum."""
+    """The common part of both layers: residual blocks, with LayerNorm before the block or after the sum."""
 
     norm_first: bool
     activation: Any
@@ -48,18 +48,19 @@ class TransformerEncoderLayer(_Layer):
         d_model: D.
         nhead: H, which divides D.
         dim_feedforward: F, the width between the linear maps.
-        dropout: the share dropped, of attention weights too.
+        dropout: the probability of dropout, also for attention weights.
         activation: 'relu', 'gelu', a module or a function of one array.
         layer_norm_eps: of both LayerNorms.
         batch_first: whether input and output are (B, S, D) rather than (S, B, D).
-        norm_first: whether LayerNorm comes before a block, in place of after the sum.
+        norm_first: whether LayerNorm comes before each block instead of after the sum.
         bias: whether Linear and LayerNorm have one.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: self_attn (see `MultiheadAttention`), linear1 (F, D), linear2 (D, F), norm1, norm2.
-    Call: src (S, B, D), (B, S, D) or (S, D) -> the same shape. A query with every key hidden attends to 0.
+    Call: src (S, B, D), (B, S, D) or (S, D) -> the same shape. A query with every key hidden gets 0 from the attention.
 
-    Differs from torch: no fast path in eval, so outputs at padded positions are not zeroed: compare the others.
+    Differs from torch: there is no fast path in eval, so outputs at padded positions are not zeroed; only the others
+        can be compared.
 
     Example:
         >>> import jax, jax.numpy as jnp

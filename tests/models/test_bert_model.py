@@ -165,7 +165,7 @@ def test_an_additive_mask_is_not_read_inverted(model, start, batch, dtype, as_ar
     shown = batch["attention_mask"]
     expected, added = run(shown), as_array(np.where(shown, 0, -1e9).astype(dtype))
     for mask in (added, added[:, None].repeat(20, axis=1)):
-        with pytest.raises(ValueError, match=r"neither 0 nor 1; .* got -\S+\. Of an additive .* `mask == 0`"):
+        with pytest.raises(ValueError, match=r"other than 0 and 1; .* got -\S+\. For an additive .* `mask == 0`"):
             run(mask)
         assert np.isnan(jax.jit(run)(mask)[1:]).all()
     np.testing.assert_array_equal(run(added == 0), expected)

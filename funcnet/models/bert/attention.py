@@ -3,36 +3,34 @@
 Letters: `B batch, T sequence, Q queries (= T), K keys (= T), H heads, E width of a head, D = H·E width`.
 """
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from funcnet import functional as F
 from funcnet import nn
 from funcnet.functional import checks
+from funcnet.functional.attention_core import attend
 from funcnet.models.bert.configuration import BertConfig
 
-__all__ = ["BertAttention", "attend", "attention_bias"]
+__all__ = ["BertAttention", "attention_bias"]
 
 
 def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Array | None:
     """What is added to the scores so that hidden keys get no weight.
 
-    The most negative finite number rather than -inf: a sequence with every key hidden attends to all of them alike,
-    as in transformers, and is not NaN.
+    The lowest finite number is added, not -inf: a sequence whose keys are all hidden attends to all of them equally,
+    as in transformers, instead of giving NaN.
 
     Args:
-        attention_mask: (B, K), or (B, Q, K) for a mask of its own for each query; 0 or False hides. None: nothing is.
+        attention_mask: (B, K), or (B, Q, K) for a mask of its own for each query; 0 or False hides. None hides nothing.
         dtype: of the scores.
 
     Returns:
-        (B, 1, 1 or Q, K), zero or the lowest number of `dtype`; None for None. NaN where a number in the mask is
-        neither 0 nor 1 and was not known, as under `jit`.
+        (B, 1, 1 or Q, K), zero or the lowest number of `dtype`; None for None. Under `jit`, where the mask's
+        numbers are not known, NaN for a number other than 0 and 1.
 
     Raises:
-        ValueError: another rank; numbers other than 0 and 1: an additive mask, whose zeros show, would be inverted.
+        ValueError: another rank; numbers other than 0 and 1, since an additive mask (0 shows) would be inverted.
 
     >>> attention_bias(jnp.array([[1, 0]]), jnp.float32)
     Array([[[[ 0.0000000e+00, -3.4028235e+38]]]], dtype=float32)
@@ -42,7 +40,7 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
     if attention_mask.ndim not in (2, 3):
         raise ValueError(
             "attention_bias: attention_mask has the wrong rank; expected (batch, keys) or (batch, queries, keys), got "
-            f"{attention_mask.shape}. Reshape it."
+            f"{attention_mask.shape}."
         )
     shown = attention_mask[:, None, None, :] if attention_mask.ndim == 2 else attention_mask[:, None]
     bias = jnp.where(shown.astype(bool), 0.0, jnp.finfo(dtype).min).astype(dtype)
@@ -52,50 +50,10 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
         numbers = np.asarray(attention_mask)
         if (strange := numbers[(numbers != 0) & (numbers != 1)]).size:
             raise ValueError(
-                "attention_bias: attention_mask holds what is neither 0 nor 1; expected 1 for what is attended to, got "
-                f"{float(strange.flat[0]):g}. Of an additive mask (0 and -1e9) write `mask == 0`."
+                "attention_bias: attention_mask holds a number other than 0 and 1; expected 1 where to attend, got "
+                f"{float(strange.flat[0]):g}. For an additive mask (0 and -1e9), pass `mask == 0`."
             )
     return jnp.where((shown == 0) | (shown == 1), bias, jnp.nan)
-
-
-def attend(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    bias: jax.Array | None,
-    dropout: Callable[[jax.Array], jax.Array],
-    relative: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
-) -> tuple[jax.Array, jax.Array]:
-    """dropout(softmax((query·keyᵀ + relative)/√E + bias))·value, head by head.
-
-    Args:
-        query: (B, Q, H, E).
-        key, value: (B, K, H, E).
-        bias: broadcasts to (B, H, Q, K); None adds nothing.
-        dropout: applied to the weights; they are not scaled to sum to one again.
-        relative: gives what positions add, (B, H, Q, K), from the query and the key; None: nothing.
-
-    Returns:
-        ((B, Q, H, E), the weights (B, H, Q, K) after dropout), in the dtype of the arguments; the softmax is computed
-        in at least float32.
-
-    Example:
-        >>> one = jnp.ones((1, 2, 1, 4))
-        >>> attended, weights = attend(one, one, one, None, lambda weights: weights)
-        >>> weights
-        Array([[[[0.5, 0.5], [0.5, 0.5]]]], dtype=float32)
-
-    Reference: Vaswani et al. 2017, arXiv:1706.03762, equation 1
-    """
-    scale = query.shape[-1] ** -0.5
-    query = query * scale  # before the product: fewer numbers to scale
-    scores = jnp.einsum("bqhe,bkhe->bhqk", query, key)  # (B, H, Q, K)
-    if relative is not None:
-        scores = scores + relative(query, key * scale)
-    if bias is not None:
-        scores = scores + bias
-    weights = dropout(F.softmax(scores, dim=-1))  # (B, H, Q, K)
-    return jnp.einsum("bhqk,bkhe->bqhe", weights, value), weights  # (B, Q, H, E)
 
 
 class BertSelfAttention(nn.Module):
@@ -125,17 +83,19 @@ class BertSelfAttention(nn.Module):
         query = self.query(hidden_states).reshape(split)  # (B, T, H, E)
         key = self.key(hidden_states).reshape(split)
         value = self.value(hidden_states).reshape(split)
-        relative = None if self.kind == "absolute" else self.relative
-        attended, weights = attend(query, key, value, bias, self.dropout, relative)
+        relative = None if self.kind == "absolute" else self.relative(query, key)
+        attended, weights = attend(
+            query, key, value, relative, bias, dropout=self.dropout, dtype=query.dtype, heads_last=True
+        )
         return attended.reshape(hidden_states.shape), weights
 
     def relative(self, query: jax.Array, key: jax.Array) -> jax.Array:
-        """What the distances add to the scores: (B, T, H, E) twice -> (B, H, T, T)."""
-        place = jnp.arange(query.shape[1])
+        """The relative scores, scaled like the others: query and key (B, T, H, E) -> (B, H, T, T)."""
+        place, scale = jnp.arange(query.shape[1]), query.shape[-1] ** -0.5
         distances = self.distance_embedding(place[:, None] - place + self.longest - 1)  # (T, T, E)
-        scores = jnp.einsum("bqhe,qke->bhqk", query, distances)
+        scores = jnp.einsum("bqhe,qke->bhqk", query * scale, distances)
         if self.kind == "relative_key_query":
-            scores = scores + jnp.einsum("bkhe,qke->bhqk", key, distances)
+            scores = scores + jnp.einsum("bkhe,qke->bhqk", key * scale, distances)
         return scores
 
 

@@ -1,0 +1,122 @@
+"""Products of two arrays that are computed in a special form on CPU. The form is chosen when a program is lowered.
+
+`bilinear` is traced as one operation, `bilinear_product`, which holds both forms, because the platform is not known
+while tracing. Its derivatives, transposes and batched versions are such operations too. So every platform's program
+contains only its own form, and a gradient stores only the two arrays. `jax.lax.platform_dependent` chooses at the same
+moment, but its gradient stores what the gradients of all forms need: a `scan` over depthwise convolutions then carries
+43 arrays on every platform instead of 6, and its exported programs hold a conditional for each choice.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Primitive
+from jax.interpreters import ad, batching, mlir
+
+from funcnet.functional.varying import vary_like
+
+__all__ = ["bilinear", "default_program"]
+
+Product = Callable[..., jax.Array]
+
+
+def bilinear(default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settings: Any) -> jax.Array:
+    """`default(a, b, *settings)`, computed on CPU as `cpu(a, b, *settings)`.
+
+    Args:
+        default: a function that is linear in `a` and in `b`. Define it at the top level of a module, not inside a
+            function: compiled programs are cached by its identity.
+        cpu: another such function with the same result. JAX transposes it for the gradients.
+        a, b: floating arrays.
+        *settings: hashable values, not arrays.
+
+    Returns:
+        The result, whose shape and dtype have to be the same in both forms.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> print(bilinear(jnp.multiply, jnp.multiply, jnp.arange(3.0), jnp.ones(3)))
+        [0. 1. 2.]
+    """
+    return _bind(a, b, (_Form(default, settings), _Form(cpu, settings)))
+
+
+def default_program(equation: JaxprEqn) -> ClosedJaxpr | None:
+    """The default form of a `bilinear_product` in a traced program; None for any other operation.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> program = jax.make_jaxpr(lambda a, b: bilinear(jnp.multiply, jnp.add, a, b))(1.0, 2.0)
+        >>> [equation.primitive.name for equation in default_program(program.eqns[0]).eqns]
+        ['mul']
+    """
+    if equation.primitive is not _product:
+        return None
+    return jax.make_jaxpr(equation.params["forms"][0])(*(v.aval for v in equation.invars))
+
+
+# Forms are compared by value, because compiled programs are cached by the settings of their operations.
+
+
+@dataclass(frozen=True)
+class _Form:
+    function: Product
+    settings: tuple[Any, ...]
+
+    def __call__(self, a: jax.Array, b: jax.Array) -> jax.Array:
+        return self.function(a, b, *self.settings)
+
+
+@dataclass(frozen=True)
+class _Transposed:
+    """(the other argument, the cotangent) -> the cotangent of argument `index`, whose type is `aval`."""
+
+    form: Product
+    index: int
+    aval: Any
+
+    def __call__(self, other: jax.Array, cotangent: jax.Array) -> jax.Array:
+        linear = lambda x: self.form(*((x, other) if self.index == 0 else (other, x)))
+        return jax.linear_transpose(linear, self.aval)(cotangent)[0]
+
+
+@dataclass(frozen=True)
+class _Batched:
+    form: Product
+    axes: tuple[int | None, int | None]
+
+    def __call__(self, a: jax.Array, b: jax.Array) -> jax.Array:
+        return jax.vmap(self.form, self.axes)(a, b)
+
+
+def _bind(a: jax.Array, b: jax.Array, forms: tuple[Product, ...]) -> jax.Array:
+    return _product.bind(vary_like(a, b), vary_like(b, a), forms=forms)
+
+
+def _transpose(index: int, cotangent: jax.Array, a: Any, b: Any, *, forms: tuple[Product, ...]) -> jax.Array:
+    aval, other = (a.aval, b) if index == 0 else (b.aval, a)
+    return _bind(other, cotangent, tuple(_Transposed(form, index, aval) for form in forms))
+
+
+def _batch(arrays: Any, axes: Any, *, forms: tuple[Product, ...]) -> tuple[jax.Array, int]:
+    a, b = arrays
+    return _bind(a, b, tuple(_Batched(form, axes) for form in forms)), 0
+
+
+def _run(a: jax.Array, b: jax.Array, *, forms: tuple[Product, ...]) -> jax.Array:
+    with jax.disable_jit(False):  # the form is chosen when the operation is lowered, in a program of its own if need be
+        return _compiled(a, b, forms=forms)
+
+
+_product = Primitive("bilinear_product")
+_compiled = jax.jit(_product.bind, static_argnames="forms")
+_product.def_impl(_run)
+_product.def_abstract_eval(lambda a, b, *, forms: jax.make_jaxpr(forms[0])(a, b).out_avals[0])
+ad.defbilinear(_product, functools.partial(_transpose, 0), functools.partial(_transpose, 1))
+batching.primitive_batchers[_product] = _batch
+for _index, _platform in enumerate((None, "cpu")):
+    _lowering = mlir.lower_fun(lambda a, b, *, forms, index=_index: forms[index](a, b), multiple_results=False)
+    mlir.register_lowering(_product, _lowering, platform=_platform)
