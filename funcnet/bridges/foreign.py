@@ -11,8 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from funcnet.nn import Module, Parameter, binding
-from funcnet.nn.parameter import Computed
+from funcnet.nn import Module, Parameter
+from funcnet.nn.core import binding
+from funcnet.nn.core.parameter import Computed
 
 __all__ = ["Foreign", "Place", "dotted", "training_arguments"]
 

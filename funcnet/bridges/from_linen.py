@@ -10,7 +10,8 @@ from flax import core, errors, linen
 from funcnet import tree
 from funcnet.bridges.foreign import Foreign, dotted, training_arguments
 from funcnet.bridges.trees import whole
-from funcnet.nn import Buffer, Parameter, binding
+from funcnet.nn import Buffer, Parameter
+from funcnet.nn.core import binding
 
 Tree = dict[str, Any]
 Variables = dict[str, Any]

@@ -11,7 +11,8 @@ from flax import linen, nnx
 
 from funcnet import random
 from funcnet.bridges.foreign import Foreign, dotted, training_arguments
-from funcnet.nn import Buffer, Module, Parameter, binding
+from funcnet.nn import Buffer, Module, Parameter
+from funcnet.nn.core import binding
 
 Tree = dict[str, Any]
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.nn.container import ModuleList, Sequential
+from funcnet.nn.core.module import Module
 from funcnet.nn.linear import Linear
-from funcnet.nn.module import Module
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 
 from funcnet.functional.batchnorm import batch_norm_and_count
 from funcnet.nn import init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Parameter
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 

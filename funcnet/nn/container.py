@@ -7,8 +7,8 @@ import operator
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
-from funcnet.nn.description import Description, is_torchs
-from funcnet.nn.module import Module
+from funcnet.nn.core.description import Description, is_torchs
+from funcnet.nn.core.module import Module
 
 __all__ = ["ModuleDict", "ModuleList", "Sequential", "pairs"]
 

@@ -6,7 +6,7 @@ import jax
 
 from funcnet import functional as F
 from funcnet.nn.activation import InPlace
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "ReLU6", "Softshrink"]
 

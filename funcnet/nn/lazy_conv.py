@@ -9,10 +9,10 @@ from typing import Any
 import jax
 
 from funcnet.functional.checks import Ints
-from funcnet.nn import lazy
 from funcnet.nn.conv import Conv1d, Conv2d, Conv3d, _Conv
 from funcnet.nn.conv_transpose import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, _ConvTranspose
-from funcnet.nn.parameter import Parameter
+from funcnet.nn.core import lazy
+from funcnet.nn.core.parameter import Parameter
 
 __all__ = [
     "LazyConv1d",

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 
 from funcnet.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, _Norm
+from funcnet.nn.core.parameter import Buffer, Parameter
 from funcnet.nn.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
-from funcnet.nn.parameter import Buffer, Parameter
 
 __all__ = [
     "LazyBatchNorm1d",

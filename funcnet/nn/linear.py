@@ -6,9 +6,10 @@ from typing import Any
 import jax
 
 from funcnet import functional as F
-from funcnet.nn import init, lazy
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn import init
+from funcnet.nn.core import lazy
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 
 __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from funcnet.functional import checks
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["Loss", "WeightedLoss"]
 

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from funcnet.nn.container import pairs
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 
 __all__ = ["ParameterDict", "ParameterList"]
 

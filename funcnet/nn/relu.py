@@ -7,8 +7,8 @@ import jax
 from funcnet import functional as F
 from funcnet.nn import init as initialisers
 from funcnet.nn.activation import InPlace
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 
 __all__ = ["CELU", "ELU", "SELU", "LeakyReLU", "PReLU", "RReLU", "ReLU", "Threshold"]
 

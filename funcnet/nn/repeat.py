@@ -12,10 +12,10 @@ import jax
 
 from funcnet import random, tree
 from funcnet.functional.varying import vary_like
-from funcnet.nn.binding import Frame, join, pure_run, take
 from funcnet.nn.container import Numbered
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.core.binding import Frame, join, pure_run, take
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Parameter
 
 __all__ = ["Repeat", "remat"]
 

@@ -16,8 +16,8 @@ from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.functional.rnn_cells import pair
 from funcnet.nn import init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 from funcnet.nn.utils.rnn import PackedSequence, pad_packed_sequence, repack
 
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]

@@ -6,8 +6,8 @@ import jax
 
 from funcnet import functional as F
 from funcnet.nn import init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 
 __all__ = ["Embedding", "EmbeddingBag"]
 

@@ -20,7 +20,7 @@ from funcnet.models.bert.google import from_google, is_google
 from funcnet.models.bert.heads import BertPredictionHeadTransform
 from funcnet.models.bert.modeling import BertModel
 from funcnet.models.bert.vocabulary_padding import unpad_vocab
-from funcnet.nn.state_dict import entries_of
+from funcnet.nn.core.state_dict import entries_of
 
 __all__ = ["from_pretrained", "save_pretrained"]
 

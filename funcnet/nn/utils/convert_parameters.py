@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import tree
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
-from funcnet.nn.state_dict import entries_of
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.core.state_dict import entries_of
 
 Tree = dict[str, Any]
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from funcnet.functional import checks
 from funcnet.nn import init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Parameter
 
 Tree = dict[str, Any]
 Fused = tuple[jax.Array, jax.Array]

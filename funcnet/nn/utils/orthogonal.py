@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from funcnet.functional import checks
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer
 from funcnet.nn.utils.parametrize import parametrizable, register_parametrization
 
 __all__ = ["orthogonal"]

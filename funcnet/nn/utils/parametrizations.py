@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.nn.conv_transpose import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer
 from funcnet.nn.utils.orthogonal import orthogonal
 from funcnet.nn.utils.parametrize import parametrizable, register_parametrization
 

@@ -11,10 +11,10 @@ import jax
 
 from funcnet import tree
 from funcnet.functional.absent import refusal
-from funcnet.nn import binding, computed
 from funcnet.nn.container import ModuleDict
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core import binding, computed
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 from funcnet.nn.utils.absent import ABSENT_PARAMETRIZE
 from funcnet.nn.utils.parametrized import ParametrizationList, Parametrized, abstract, described_dtype, require_same
 from funcnet.nn.utils.renamed import own_leaf

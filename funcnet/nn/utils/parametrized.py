@@ -5,11 +5,12 @@ from typing import Any
 
 import jax
 
-from funcnet.nn import binding, init
+from funcnet.nn import init
 from funcnet.nn.container import ModuleList
-from funcnet.nn.hooks import RemovableHandle
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core import binding
+from funcnet.nn.core.hooks import RemovableHandle
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 
 __all__ = ["ParametrizationList", "Parametrized", "abstract", "described_dtype", "require_same"]
 

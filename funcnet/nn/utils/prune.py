@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from funcnet.functional.absent import refusal
-from funcnet.nn import binding, computed
-from funcnet.nn.module import Module
+from funcnet.nn.core import binding, computed
+from funcnet.nn.core.module import Module
 from funcnet.nn.utils.absent import ABSENT_PRUNE
 from funcnet.nn.utils.prune_methods import (
     BasePruningMethod,

@@ -16,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet.functional import checks
-from funcnet.nn import binding, computed, init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn import init
+from funcnet.nn.core import binding, computed
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Parameter
 from funcnet.nn.utils.renamed import Renamed, own_leaf, rename
 
 Tree = dict[str, Any]

@@ -5,8 +5,8 @@ torch's older normalisations and its pruning are made so; their names stand in t
 
 from typing import Any
 
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 
 __all__ = ["Renamed", "own_leaf", "rename"]
 

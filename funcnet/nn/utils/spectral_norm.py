@@ -10,10 +10,10 @@ from typing import Any
 import jax
 
 from funcnet import functional as F
-from funcnet.nn import computed
-from funcnet.nn.hooks import RemovableHandle
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer
+from funcnet.nn.core import computed
+from funcnet.nn.core.hooks import RemovableHandle
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer
 from funcnet.nn.utils.parametrizations import as_matrix, check_steps, divided_by_sigma, rows_dim, unit_vector
 from funcnet.nn.utils.renamed import Renamed, own_leaf, rename
 

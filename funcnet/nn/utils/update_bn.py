@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from funcnet.nn import binding
 from funcnet.nn.batchnorm import _BatchNorm
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer
+from funcnet.nn.core import binding
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer
 
 Tree = dict[str, Any]
 

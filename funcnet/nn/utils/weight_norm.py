@@ -8,9 +8,10 @@ from typing import Any
 
 import jax
 
-from funcnet.nn import binding, computed, init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn import init
+from funcnet.nn.core import binding, computed
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 from funcnet.nn.utils.parametrizations import norm_dim, norm_except_dim, weight_of
 from funcnet.nn.utils.renamed import Renamed, own_leaf
 

@@ -5,7 +5,7 @@ import itertools
 from typing import Any
 
 from funcnet import tree
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 
 __all__ = ["html", "text"]
 

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jax.experimental import checkify
 
 from funcnet.nn.adaptive import AdaptiveLogSoftmaxWithLoss
-from funcnet.nn.hooks import Hooks
+from funcnet.nn.core.hooks import Hooks
+from funcnet.nn.core.parameter import Buffer, Parameter
 from funcnet.nn.loss import CrossEntropyLoss, MultiMarginLoss, NLLLoss
-from funcnet.nn.parameter import Buffer, Parameter
 from funcnet.nn.sparse import Embedding, EmbeddingBag
 
 __all__ = ["checked", "checking_hooks"]

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import tree
-from funcnet.nn import state_dict_hooks as hooks
-from funcnet.nn.parameter import Buffer, Parameter, held
+from funcnet.nn.core import state_dict_hooks as hooks
+from funcnet.nn.core.parameter import Buffer, Parameter, held
 
 Tree = dict[str, Any]
 

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import tree
-from funcnet.nn.binding import Call
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.core.binding import Call
+from funcnet.nn.core.parameter import Buffer, Parameter
 
 __all__ = ["BiasShape", "infer", "init_bias"]
 

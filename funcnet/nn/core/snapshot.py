@@ -10,8 +10,8 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from funcnet.nn.description import Description
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.description import Description
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 
 __all__ = ["compared_by_description"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from funcnet import tree
-from funcnet.nn.hooks import RemovableHandle
+from funcnet.nn.core.hooks import RemovableHandle
 
 __all__ = [
     "EXTRA",

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import tree
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 
 Tree = dict[str, Any]
 

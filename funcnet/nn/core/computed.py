@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import random, tree
-from funcnet.nn import binding, state_dict
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core import binding, state_dict
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 
 Tree = dict[str, Any]
 Result = tuple[Any, Tree, Tree]

@@ -15,8 +15,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from funcnet import table, tree
 from funcnet.functional import convolve
-from funcnet.nn import binding
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.core import binding
+from funcnet.nn.core.parameter import Buffer, Parameter
 
 __all__ = ["Row", "Summary", "summarize"]
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import tree
-from funcnet.nn.binding import call_name
+from funcnet.nn.core.binding import call_name
 
 __all__ = ["capture", "capture_gradients"]
 

@@ -24,13 +24,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import random, tree
-from funcnet.nn import binding, computed, display, lazy, state_dict, state_dict_hooks, summary
-from funcnet.nn.absent import METHODS
-from funcnet.nn.description import Description
-from funcnet.nn.hooks import RemovableHandle
-from funcnet.nn.parameter import Buffer, Parameter
-from funcnet.nn.snapshot import compared_by_description
-from funcnet.nn.state_dict import Match
+from funcnet.nn.core import binding, computed, display, lazy, state_dict, state_dict_hooks, summary
+from funcnet.nn.core.absent import METHODS
+from funcnet.nn.core.description import Description
+from funcnet.nn.core.hooks import RemovableHandle
+from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.nn.core.snapshot import compared_by_description
+from funcnet.nn.core.state_dict import Match
 
 Tree = dict[str, Any]
 Training = bool | Mapping[str, bool]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from funcnet import tree
-from funcnet.nn import binding
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core import binding
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 
 Tree = dict[str, Any]
 
