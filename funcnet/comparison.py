@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import nn, table, tree
-from funcnet.nn.core.binding import call_name
+from funcnet.nn.core.call import call_name
 
 __all__ = ["Comparison", "Row", "compare"]
 

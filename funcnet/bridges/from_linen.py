@@ -12,6 +12,7 @@ from funcnet.bridges.foreign import Foreign, dotted, training_arguments
 from funcnet.bridges.trees import whole
 from funcnet.nn import Buffer, Parameter
 from funcnet.nn.core import binding
+from funcnet.nn.core.parts import description_of, frame_of
 
 Tree = dict[str, Any]
 Variables = dict[str, Any]
@@ -82,14 +83,14 @@ class FromLinen(Foreign):
 
     def lazy_shapes(self, *args: Any, linen_method: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """What `init` calls on the example: notes what the module is called with. The first call counts."""
-        description = self._description()
+        description = description_of(self)
         if description._example is None:
             description._see(args, kwargs, linen_method)
         return {}
 
     def settle(self) -> None:
         """What `init` calls behind the example: the leaves become parts of the description."""
-        if self._example is None or UNKNOWN not in vars(self):
+        if self._example is None or not hasattr(self, UNKNOWN):
             return
         variables = jax.eval_shape(self._init_variables, jax.random.key(0))
         self._names = _names(variables)
@@ -100,7 +101,7 @@ class FromLinen(Foreign):
             for collection, names in self._names.items()
             for name, value in zip(names, jax.tree.leaves(variables[collection]), strict=True)
         }
-        self._mirror(leaves, {}, "FromLinen")
+        self.mirror(leaves, {}, "FromLinen")
 
     def _see(self, args: Any, kwargs: Any, method: str | None) -> None:
         arrays, join = tree.arrays_of((args, kwargs))
@@ -112,7 +113,7 @@ class FromLinen(Foreign):
         args, kwargs, method = jax.tree.map(_zeros, self._example)
         return linen.unbox(core.unfreeze(self._module.init({PARAMS: key}, *args, method=method, **kwargs)))
 
-    def _starts(self, key: jax.Array) -> dict[str, jax.Array]:
+    def start_together(self, key: jax.Array) -> dict[str, jax.Array]:
         variables = jax.jit(self._init_variables)(key)  # compiled, what the module computes from the zeros falls away
         return self._by_name(variables, "FromLinen")
 
@@ -141,20 +142,20 @@ class FromLinen(Foreign):
             )
         return method
 
-    def _whole(self) -> Variables:
+    def assembled(self) -> Variables:
         return {
-            collection: jax.tree.unflatten(self._structures[collection], [self._value(name) for name in names])
+            collection: jax.tree.unflatten(self._structures[collection], [self.value_of(name) for name in names])
             for collection, names in self._names.items()
         }
 
     def forward(self, *args: Any, linen_method: str | None = None, **kwargs: Any) -> Any:
         method = self._method(linen_method)
         kwargs = kwargs | training_arguments(method, self._module, self.training, args, kwargs)
-        key = self._key()
+        key = self.drawn_key()
         rngs = {} if key is None else {"dropout": key, PARAMS: jax.random.fold_in(key, 1)}
-        if UNKNOWN in vars(self):  # init's look at the example
+        if hasattr(self, UNKNOWN):  # init's look at the example
             return self._module.init_with_output(rngs, *args, method=linen_method, **kwargs)[0]
-        variables = self._foreign
+        variables = self.foreign
         mutable = [collection for collection in variables if collection != PARAMS]
         try:
             out, updated = self._module.apply(
@@ -164,18 +165,18 @@ class FromLinen(Foreign):
             if key is None:
                 self.make_rng()  # raises: there is no key
             raise
-        self._keep(self._by_name(linen.unbox(core.unfreeze(updated)), self._frame.where()))
+        self.keep(self._by_name(linen.unbox(core.unfreeze(updated)), frame_of(self).where()))
         return out
 
     # ------------------------------------------------------------------------------------------------- there and back
 
     def to_variables(self, params: Tree, state: Tree) -> Variables:
         """linen's variables from (params, state) of this description (`params["1"]`, where it is a net's part "1")."""
-        return binding.bind(self, params, state, binding.Call())._whole()
+        return binding.bind(self, params, state).assembled()
 
     def trees(self, variables: Mapping[str, Any]) -> tuple[Tree, Tree]:
         """(params, state) of this description from linen's variables: the inverse of `to_variables`."""
-        if UNKNOWN in vars(self):
+        if hasattr(self, UNKNOWN):
             raise ValueError(
                 f"FromLinen.trees: the leaves of {type(self._module).__name__} are not known yet. Give FromLinen an "
                 "example input, or init the net on one first."

@@ -92,25 +92,25 @@ class FromNNX(Foreign):
         self._names = tuple(named[0]), tuple(named[1])
         leaves: dict[str, tuple[type, Any]] = {name: (Parameter, value) for name, value in named[0].items()}
         leaves |= {name: (Buffer, value) for name, value in named[1].items()}
-        self._mirror(leaves, self._kinds, "FromNNX")
+        self.mirror(leaves, self._kinds, "FromNNX")
 
     def extra_repr(self) -> str:
         return self._kinds[""]
 
-    def _starts(self, key: jax.Array) -> dict[str, jax.Array]:
+    def start_together(self, key: jax.Array) -> dict[str, jax.Array]:
         _, (params, _, buffers) = _split(self._make(key))
         return _named(params) | _named(buffers)
 
-    def _whole(self) -> nnx.Module:
+    def assembled(self) -> nnx.Module:
         params, buffers = (
-            jax.tree.unflatten(structure, [self._value(name) for name in names])
+            jax.tree.unflatten(structure, [self.value_of(name) for name in names])
             for structure, names in zip(self._structures, self._names, strict=True)
         )
         streams, structure = self._streams
         return nnx.merge(self._graphdef, params, jax.tree.unflatten(structure, streams), buffers)
 
     def forward(self, *args: Any, nnx_method: str | None = None, **kwargs: Any) -> Any:
-        module = self._foreign
+        module = self.foreign
         for path, inner in nnx.iter_modules(module):
             training = self.get_submodule(".".join(map(str, path))).training
             for name in ("deterministic", "use_running_average"):
@@ -122,7 +122,7 @@ class FromNNX(Foreign):
                 f"FromNNX: {type(module).__name__} has no method {nnx_method or '__call__'!r}. Name one that it has: "
                 "nnx_method='…'."
             )
-        key = self._key()
+        key = self.drawn_key()
         _reseed(module, lambda tag: random.key_for_name(jax.random.key(0) if key is None else key, tag))
         counts = jax.tree.leaves(nnx.state(module, nnx.RngCount))
         out = method(*args, **kwargs, **training_arguments(method, module, self.training, args, kwargs))
@@ -130,7 +130,7 @@ class FromNNX(Foreign):
             self.make_rng()  # raises: there is no key
         _, (_, _, buffers) = _split(module)
         new = _named(buffers)
-        self._keep({name: new[name] for name in self._names[1]})
+        self.keep({name: new[name] for name in self._names[1]})
         return out
 
     def to_nnx(self, params: Tree, state: Tree, rngs: nnx.Rngs | None = None) -> nnx.Module:
@@ -140,8 +140,8 @@ class FromNNX(Foreign):
             params, state: of this very description (`params["1"]`, where it is a net's part "1").
             rngs: what the random streams start from, each kind from the stream of its name; without them, seed 0.
         """
-        bound = binding.bind(self, params, state, binding.Call())
-        module = bound._whole()
+        bound = binding.bind(self, params, state)
+        module = bound.assembled()
         given = nnx.Rngs(0) if rngs is None else rngs
         _reseed(module, lambda tag: given[tag]())
         return module

@@ -5,6 +5,7 @@ from typing import Any
 
 from funcnet import tree
 from funcnet.nn import Buffer, Module, Parameter
+from funcnet.nn.core.parts import Place, build
 
 Tree = dict[str, Any]
 
@@ -21,14 +22,14 @@ def whole(net: Module, params: Mapping[str, Any], state: Mapping[str, Any], wher
     lacking: list[str] = []
 
     def take(which: int) -> Any:
-        def one(module: Any, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> Any:
-            if path not in given[which]:
-                lacking.append(path)
-            return given[which].pop(path, None)
+        def one(place: Place) -> Any:
+            if place.path not in given[which]:
+                lacking.append(place.path)
+            return given[which].pop(place.path, None)
 
         return one
 
-    trees = net._build(Parameter, take(0)), net._build(Buffer, take(1))
+    trees = build(net, Parameter, take(0)), build(net, Buffer, take(1))
     beyond = [*given[0], *given[1]]
     if lacking or beyond:
         raise ValueError(

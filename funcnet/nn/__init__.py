@@ -26,6 +26,7 @@ from funcnet.nn.core.checked import checked, checking_hooks
 from funcnet.nn.core.hooks import Hooks, RemovableHandle
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.nn.core.pure import remat
 from funcnet.nn.distance import CosineSimilarity, PairwiseDistance
 from funcnet.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from funcnet.nn.flatten import Flatten, Unflatten
@@ -99,7 +100,7 @@ from funcnet.nn.parameter_container import ParameterDict, ParameterList
 from funcnet.nn.pixelshuffle import PixelShuffle, PixelUnshuffle
 from funcnet.nn.pooling import AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d
 from funcnet.nn.relu import CELU, ELU, SELU, LeakyReLU, PReLU, ReLU, RReLU, Threshold
-from funcnet.nn.repeat import Repeat, remat
+from funcnet.nn.repeat import Repeat
 from funcnet.nn.rnn import GRU, LSTM, RNN, RNNBase
 from funcnet.nn.rnn_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from funcnet.nn.softmax import LogSoftmax, Softmax, Softmax2d, Softmin

@@ -9,6 +9,7 @@ from typing import Any
 
 from funcnet.nn.core.description import Description, is_torchs
 from funcnet.nn.core.module import Module
+from funcnet.nn.core.parts import frame_of, set_frame, slots, with_children
 
 __all__ = ["ModuleDict", "ModuleList", "Sequential", "pairs"]
 
@@ -34,15 +35,8 @@ def pairs(where: str, given: Any) -> list[tuple[str, Any]]:
 class _Container(Module):
     """Children that are reached by position or by key as well as by attribute."""
 
-    def _entries(self) -> list[tuple[str, Any]]:
-        """(name, child or None), in order."""
-        description, own = self._description(), vars(self)
-        reserved = {name for name, (kind, _) in vars(description).get("_reserved", {}).items() if kind is Description}
-        parts = {name for name, _ in self._leaves(Description)} | reserved
-        return [(name, own[name]) for name in vars(description) if name in parts]
-
     def __len__(self) -> int:
-        return len(self._entries())
+        return len(slots(self))
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not name.isdigit()]
@@ -53,6 +47,7 @@ class Numbered(_Container):
 
     def _set(self, modules: Iterable[Any]) -> None:
         """These children and no others, numbered anew."""
+        self.require_singles()
         modules = list(modules)
         for module in modules:
             if module is not None and not isinstance(module, Description):
@@ -61,18 +56,20 @@ class Numbered(_Container):
                     f"{type(self).__name__}: it holds modules; expected a Module or None, got {type(module).__name__}. "
                     f"{advice}"
                 )
-        for name, _ in self._entries():
+        for name, _ in slots(self):
             delattr(self, name)
         for i, module in enumerate(modules):
             self.add_module(str(i), module)
 
-    def _list(self) -> list[Any]:
-        return [child for _, child in self._entries()]
+    def require_singles(self) -> None:
+        """Called before a module is picked: raises where the children do not stand for one module each."""
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._list())
+        self.require_singles()
+        return iter([child for _, child in slots(self)])
 
     def _position(self, index: int, end: int) -> int:
+        self.require_singles()
         position = operator.index(index)
         if not -end <= position < end:
             raise IndexError(f"{type(self).__name__}: index {index} is out of range for {len(self)} modules.")
@@ -81,17 +78,14 @@ class Numbered(_Container):
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return self._slice(index)
-        return self._list()[self._position(index, len(self))]
+        return list(self)[self._position(index, len(self))]
 
     def _slice(self, index: slice) -> Any:
         """A container of some of the modules, with its other attributes; inside forward, of the bound ones."""
-        frame, names = vars(self).get("_frame"), dict(self._entries())
-        part = object.__new__(type(self))
-        vars(part).update({k: v for k, v in vars(self).items() if k not in names})
-        vars(part).update(self._sliced(self._entries()[index]))
+        part, frame = with_children(self, self._sliced(slots(self)[index])), frame_of(self)
         if frame is not None:
             name = f"{frame.name}[{index.start}:{index.stop}]"
-            vars(part)["_frame"] = frame.slice(frame.description._slice(index), name)
+            set_frame(part, frame.slice(frame.description._slice(index), name))
         return part
 
     def _sliced(self, entries: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -99,11 +93,11 @@ class Numbered(_Container):
         return {str(i): child for i, (_, child) in enumerate(entries)}
 
     def __setitem__(self, index: int, module: Module | None) -> None:
-        name = self._entries()[self._position(index, len(self))][0]
+        name = slots(self)[self._position(index, len(self))][0]
         setattr(self, name, module)
 
     def __delitem__(self, index: int | slice) -> None:
-        modules = self._list()
+        modules = list(self)
         del modules[index if isinstance(index, slice) else self._position(index, len(self))]
         self._set(modules)
 
@@ -125,8 +119,8 @@ class Numbered(_Container):
 
     def insert(self, index: int, module: Module | None) -> Any:
         """Adds a module before the one at `index`; the names behind it move up."""
-        modules = self._list()
-        n, names = len(modules), [name for name, _ in self._entries()]
+        modules = list(self)
+        n, names = len(modules), [name for name, _ in slots(self)]
         if not -n <= operator.index(index) <= n:
             raise IndexError(f"{type(self).__name__}: index {index} is out of range for {n} modules.")
         at = index + n if index < 0 else index
@@ -195,12 +189,12 @@ class Sequential(Numbered):
         return self.extend(_sequential(other))
 
     def __mul__(self, times: int) -> "Sequential":
-        return Sequential(*(self._list() * _repeats(times)))
+        return Sequential(*(list(self) * _repeats(times)))
 
     __rmul__ = __mul__
 
     def __imul__(self, times: int) -> Any:
-        return self.extend(self._list() * (_repeats(times) - 1))
+        return self.extend(list(self) * (_repeats(times) - 1))
 
 
 def _sequential(other: Any) -> Sequential:
@@ -278,7 +272,7 @@ class ModuleDict(_Container):
             self[name] = module
 
     def __getitem__(self, key: str) -> Any:
-        return dict(self._entries())[key]
+        return dict(slots(self))[key]
 
     def __setitem__(self, key: str, module: Module | None) -> None:
         self.add_module(key, module)
@@ -294,13 +288,13 @@ class ModuleDict(_Container):
         return key in self.keys()
 
     def keys(self) -> KeysView[str]:
-        return dict(self._entries()).keys()
+        return dict(slots(self)).keys()
 
     def values(self) -> ValuesView[Any]:
-        return dict(self._entries()).values()
+        return dict(slots(self)).values()
 
     def items(self) -> ItemsView[str, Any]:
-        return dict(self._entries()).items()
+        return dict(slots(self)).items()
 
     def pop(self, key: str) -> Any:
         """Removes a module and gives it."""

@@ -10,12 +10,12 @@ import jax
 
 from funcnet import functional as F
 from funcnet.functional.checks import Ints
-from funcnet.nn.conv import _Conv
+from funcnet.nn.conv import Convolution
 
-__all__ = ["ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+__all__ = ["ConvTranspose", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
 
-class _ConvTranspose(_Conv):
+class ConvTranspose(Convolution):
     def __init__(
         self,
         in_channels: int,
@@ -36,13 +36,13 @@ class _ConvTranspose(_Conv):
                 f"{type(self).__name__}: only zeros can pad it; expected padding_mode='zeros', got {padding_mode!r}. "
                 "Leave it out."
             )
-        _Conv.__init__(
+        Convolution.__init__(
             self, in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, dtype=dtype
         )
-        self.padding = self._sizes("padding", self.padding)
-        self.output_padding = self._sizes("output_padding", output_padding)
+        self.padding = self.sizes("padding", self.padding)
+        self.output_padding = self.sizes("output_padding", output_padding)
 
-    def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
+    def weight_shape(self, in_channels: int) -> tuple[int, ...]:
         return in_channels, self.out_channels // self.groups, *self.kernel_size
 
     def forward(self, input: jax.Array, output_size: Sequence[int] | None = None) -> jax.Array:
@@ -75,7 +75,7 @@ class _ConvTranspose(_Conv):
         return tuple(n - low for n, low in zip(wanted, least, strict=True))
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(ConvTranspose):
     """Transposed convolution over one dimension: the derivative of a Conv1d with respect to its input.
 
     Args:
@@ -114,7 +114,7 @@ class ConvTranspose1d(_ConvTranspose):
     rank = 1
 
 
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(ConvTranspose):
     """Transposed convolution over two dimensions: the derivative of a Conv2d with respect to its input.
 
     Args:
@@ -143,7 +143,7 @@ class ConvTranspose2d(_ConvTranspose):
     rank = 2
 
 
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(ConvTranspose):
     """Transposed convolution over three dimensions: the derivative of a Conv3d with respect to its input.
 
     Args:

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 
-from funcnet.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, _Norm
-from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, RunningNorm
+from funcnet.nn.core.parts import leaves
 from funcnet.nn.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-class _Lazy(_Norm):
+class _Lazy(RunningNorm):
     """What all of them share: leaves without a shape, and the shape that an example gives them."""
 
     def __init__(
@@ -35,13 +35,13 @@ class _Lazy(_Norm):
         dtype: Any = None,
     ):
         super().__init__(0, eps, momentum, affine, track_running_stats, bias=bias, dtype=dtype)
-        for name, leaf in (*self._leaves(Parameter), *self._leaves(Buffer)):
+        for name, leaf in leaves(self):
             if leaf.shape == (0,):
                 setattr(self, name, type(leaf)(None, leaf.init, dtype=leaf.dtype))
 
     def lazy_shapes(self, input: jax.Array, *args: Any, **kwargs: Any) -> dict[str, tuple[int, ...]]:
-        self._check_input(input)
-        channels = input.shape[self._channel_dimension(input)]
+        self.check_input(input)
+        channels = input.shape[self.channel_dimension(input)]
         return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (channels,))
 
 

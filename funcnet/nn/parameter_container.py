@@ -14,6 +14,7 @@ import numpy as np
 from funcnet.nn.container import pairs
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.core.parts import frame_of
 
 __all__ = ["ParameterDict", "ParameterList"]
 
@@ -42,7 +43,7 @@ class _Holder(Module):
             value = Parameter(value)
         if hasattr(type(self), name):
             raise KeyError(f"{type(self).__name__}: the attribute {name!r} is taken. Choose another key.")
-        if isinstance(value, Parameter) and name not in vars(self):
+        if isinstance(value, Parameter) and not hasattr(self, name):
             self.register_parameter(name, value)
         else:
             setattr(self, name, value)
@@ -110,7 +111,7 @@ class ParameterList(_Holder):
         if not isinstance(index, slice):
             return getattr(self, self._name(index))
         values = [self[i] for i in range(len(self))[index]]
-        return values if "_frame" in vars(self) else type(self)(values)
+        return values if frame_of(self) is not None else type(self)(values)
 
     def __setitem__(self, index: int, value: Any) -> None:
         self._put(self._name(index), value)
@@ -240,7 +241,7 @@ class ParameterDict(_Holder):
 
     def copy(self) -> Any:
         """Another ParameterDict of the same parameters."""
-        return dict(self.items()) if "_frame" in vars(self) else ParameterDict(self)
+        return dict(self.items()) if frame_of(self) is not None else ParameterDict(self)
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> "ParameterDict":
         """A ParameterDict in which all keys have one value."""

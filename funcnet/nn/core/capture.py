@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import tree
-from funcnet.nn.core.binding import call_name
+from funcnet.nn.core import binding
+from funcnet.nn.core.call import Taps, call_name, outermost
 
 __all__ = ["capture", "capture_gradients"]
 
@@ -23,13 +24,13 @@ def _capturing(net: Any, pattern: tree.Patterns, where: str) -> Callable[..., An
         kwargs = dict(kwargs)
         method = kwargs.pop("method", None)
         how = {name: kwargs.pop(name, default) for name, default in _HOW.items()}
-        call = net._call("apply", inputs, method, **how, capture=chosen, taps=taps)
-        return net._run(params, state, inputs, kwargs, call, method)
+        call = outermost(net, "apply", inputs, method, **how, capture=chosen, taps=taps)
+        return binding.run(net, params, state, inputs, kwargs, call, method)
 
     return run
 
 
-def _by_name(values: dict[tuple[str, int], Any], where: str) -> dict[str, Any]:
+def _by_name(values: Taps, where: str) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for key, value in values.items():
         if call_name(*key) in named:

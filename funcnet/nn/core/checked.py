@@ -16,7 +16,7 @@ from jax.experimental import checkify
 
 from funcnet.nn.adaptive import AdaptiveLogSoftmaxWithLoss
 from funcnet.nn.core.hooks import Hooks
-from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.nn.core.parts import frame_of, values
 from funcnet.nn.loss import CrossEntropyLoss, MultiMarginLoss, NLLLoss
 from funcnet.nn.sparse import Embedding, EmbeddingBag
 
@@ -100,7 +100,7 @@ def checking_hooks() -> Hooks:
 
 
 def _look(module: Any, args: Any, kwargs: Any, output: Any) -> None:
-    where = module._frame.where().replace("{", "{{").replace("}", "}}")
+    where = frame_of(module).where().replace("{", "{{").replace("}", "}}")
     for name, ids, size, ignored in _ids(module, args, kwargs):
         wrong = (ids < 0) | (ids >= size)
         if ignored is not None:
@@ -113,7 +113,7 @@ def _look(module: Any, args: Any, kwargs: Any, output: Any) -> None:
                 low=ids.min(),
                 high=ids.max(),
             )
-    before = _nan((args, kwargs, module._values(Parameter), module._values(Buffer)))
+    before = _nan((args, kwargs, values(module)))
     checkify.check(
         before | ~_nan(output),
         f"{where}: makes NaN of inputs, parameters and buffers that hold none; expected numbers. Look at what it was "

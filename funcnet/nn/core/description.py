@@ -9,15 +9,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from funcnet import tree
-from funcnet.nn.core import binding
+from funcnet.nn.core import binding, owners
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parts import Node, children, frame_of, join, leaves, reserve, reserved, walk
 
 Tree = dict[str, Any]
 
 __all__ = ["Description", "is_torchs"]
 
 
-class Description:
+class Description(Node):
     """Registration and traversal; `Module` adds what makes it run."""
 
     if TYPE_CHECKING:  # a part is a description outside forward and an array (or a callable) in it: any type
@@ -27,7 +28,7 @@ class Description:
     # ------------------------------------------------------------------------------------------- registering parts
 
     def __setattr__(self, name: str, value: Any) -> None:
-        frame = vars(self).get("_frame")
+        frame = frame_of(self)
         if frame is not None:
             binding.assign_buffer(self, frame, name, value)
             return
@@ -45,8 +46,10 @@ class Description:
                 )
             if kind is None or not isinstance(value, kind):
                 vars(self).pop(name, None)  # as in torch, what becomes a part stands behind the parts before it
+            if vars(self).get(name) is not value:
+                owners.note(value, self, name)
             vars(self)[name] = value
-            self._reserve(name, None)
+            reserve(self, name, None)
         elif kind is None:
             if is_torchs(value):
                 raise TypeError(
@@ -56,7 +59,7 @@ class Description:
             object.__setattr__(self, name, value)
         elif value is None:
             vars(self)[name] = None
-            self._reserve(name, (kind, persistent))
+            reserve(self, name, (kind, persistent))
         else:
             leaf_advice: dict[type, str] = {Parameter: "Wrap an array in nn.Parameter", Buffer: "Give an array"}
             advice = leaf_advice.get(kind, "Give a module")
@@ -66,7 +69,7 @@ class Description:
             )
 
     def __delattr__(self, name: str) -> None:
-        frame = vars(self).get("_frame")
+        frame = frame_of(self)
         if frame is not None:
             raise ValueError(f"{frame.where()}: forward deleted {name!r}. A description changes outside forward alone.")
         if isinstance(vars(self).get(name), Computed):
@@ -75,7 +78,7 @@ class Description:
                 "delete. Remove what computes it: parametrize.remove_parametrizations, prune.remove and their kin."
             )
         object.__delattr__(self, name)
-        self._reserve(name, None)
+        reserve(self, name, None)
 
     def _slot(self, name: str) -> tuple[type | None, bool]:
         """(the kind of part that `name` holds or is reserved for, whether it is persistent)."""
@@ -83,15 +86,17 @@ class Description:
         for kind in (Parameter, Buffer, Description):
             if isinstance(old, kind):
                 return kind, getattr(old, "persistent", True)
-        return vars(self).get("_reserved", {}).get(name, (None, True))
+        return reserved(self).get(name, (None, True))
 
-    def _reserve(self, name: str, slot: tuple[type, bool] | None) -> None:
-        reserved = {**vars(self).get("_reserved", {}), name: slot}
-        reserved = {name: slot for name, slot in reserved.items() if slot is not None}
-        if reserved:
-            vars(self)["_reserved"] = reserved
-        else:
-            vars(self).pop("_reserved", None)
+    def __setstate__(self, values: Any) -> None:
+        """What copying and unpickling call: the parts of the copy note that it holds them."""
+        values, slots = values if isinstance(values, tuple) else (values, None)
+        for name, value in (slots or {}).items():
+            object.__setattr__(self, name, value)
+        vars(self).update(values or {})
+        for name, value in vars(self).items():
+            if isinstance(value, (Node, Parameter, Buffer)):
+                owners.note(value, self, name)
 
     def _register(self, name: str, value: Any, kind: type, persistent: bool = True) -> None:
         if not isinstance(name, str):
@@ -105,7 +110,7 @@ class Description:
                 f"{type(self).__name__}.{name}: expected a {_label(kind)} or None, got {type(value).__name__}."
             )
         if value is None:
-            self._reserve(name, (kind, persistent))
+            reserve(self, name, (kind, persistent))
         setattr(self, name, value)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
@@ -139,23 +144,10 @@ class Description:
 
     # --------------------------------------------------------------------------------------------- walking the tree
 
-    def _description(self) -> Any:
-        frame = vars(self).get("_frame")
-        return self if frame is None else frame.description
-
-    def _leaves(self, kind: type) -> list[tuple[str, Any]]:
-        """(name, description) of this module's own leaves of one kind."""
-        return [(name, item) for name, item in vars(self._description()).items() if isinstance(item, kind)]
-
-    def _children(self) -> list[tuple[str, Any]]:
-        """(name, child), a child under two names twice; bound children of a bound module."""
-        own = vars(self)
-        return [(name, own[name]) for name, _ in self._leaves(Description)]
-
     def named_children(self) -> Iterator[tuple[str, Any]]:
         """(name, child), each child once."""
         seen: set[int] = set()
-        for name, child in self._children():
+        for name, child in children(self):
             if id(child) not in seen:
                 seen.add(id(child))
                 yield name, child
@@ -173,8 +165,8 @@ class Description:
             return
         memo.add(id(self))
         yield prefix, self
-        for name, child in self._children():
-            yield from child.named_modules(memo, binding.join(prefix, name), remove_duplicate)
+        for name, child in children(self):
+            yield from child.named_modules(memo, join(prefix, name), remove_duplicate)
 
     def modules(self) -> Iterator[Any]:
         """This module and all beneath it, parents first, each once."""
@@ -187,18 +179,14 @@ class Description:
                 f"{type(values).__name__}. Name the others: prefix=…, recurse=…"
             )
         flat = None if values is None else tree.flatten(values)
-        first: dict[int, str] = {}
-        for path, module in self.named_modules(remove_duplicate=once) if recurse else [("", self)]:
-            for name, leaf in module._leaves(kind):
-                dotted = binding.join(path, name)
-                if once and id(leaf) in first:
-                    continue
-                owner = first.setdefault(id(leaf), dotted)
-                if flat is not None and owner not in flat:
-                    raise ValueError(
-                        f"{type(self).__name__}: the tree given has no {owner!r}. Give the one of this net."
-                    )
-                yield binding.join(prefix, dotted), vars(module)[name] if flat is None else flat[owner]
+        home: dict[int, str] = {}
+        for place in walk(self, kind, once=once):
+            if not recurse and place.module is not self:
+                break
+            owner = home.setdefault(id(place.leaf), place.path)
+            if flat is not None and owner not in flat:
+                raise ValueError(f"{type(self).__name__}: the tree given has no {owner!r}. Give the one of this net.")
+            yield join(prefix, place.path), place.value if flat is None else flat[owner]
 
     def named_parameters(
         self, params: Tree | None = None, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -252,7 +240,7 @@ class Description:
     def _get_leaf(self, target: str, kind: type) -> Any:
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
-        names = [name for name, _ in module._leaves(kind)]
+        names = [name for name, _ in leaves(module, kind)]
         if name not in names:
             near = ", ".join(map(repr, difflib.get_close_matches(name, names, n=3, cutoff=0.0))) or "none"
             raise AttributeError(f"{type(module).__name__}: no {kind.__name__.lower()} {target!r}. It has {near}.")

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from funcnet import tree
+from funcnet.nn.core.parts import description_of
 
 __all__ = ["Hooks", "RemovableHandle"]
 
@@ -39,12 +40,12 @@ class _Hook:
 class RemovableHandle:
     """Takes a hook out of its set, by `remove()` or at the end of a `with` block."""
 
-    def __init__(self, hooks: Any, hook: Any):  # `hooks._hooks` is the tuple of what is registered
+    def __init__(self, hooks: Any, hook: Any):  # `hooks.registered` is a tuple of hooks
         self._hooks, self._hook = hooks, hook
 
     def remove(self) -> None:
         """Takes the hook out; a second time does nothing."""
-        self._hooks._hooks = tuple(h for h in self._hooks._hooks if h is not self._hook)
+        self._hooks.registered = tuple(h for h in self._hooks.registered if h is not self._hook)
 
     def __enter__(self) -> "RemovableHandle":
         return self
@@ -90,7 +91,7 @@ class Hooks:
     """
 
     def __init__(self) -> None:
-        self._hooks: tuple[_Hook, ...] = ()
+        self.registered: tuple[_Hook, ...] = ()
 
     def __hash__(self) -> int:
         raise TypeError(
@@ -101,7 +102,7 @@ class Hooks:
     def _add(self, hook: _Hook, prepend: bool = False) -> RemovableHandle:
         if not callable(hook.fn):
             raise TypeError(f"Hooks: expected a function as {hook.kind} hook, got {type(hook.fn).__name__}.")
-        self._hooks = (hook, *self._hooks) if prepend else (*self._hooks, hook)
+        self.registered = (hook, *self.registered) if prepend else (*self.registered, hook)
         return RemovableHandle(self, hook)
 
     def register_forward_pre_hook(
@@ -155,9 +156,9 @@ class Hooks:
     def bound(self, names: Iterable[str], where: str) -> "_BoundHooks":
         """The hooks of every name. Raises ValueError for a pattern that names no module, or one layer of a stack."""
         names = list(names)
-        everywhere = [hook for hook in self._hooks if hook.pattern is None]
+        everywhere = [hook for hook in self.registered if hook.pattern is None]
         own = {name: list(everywhere) for name in names}
-        for hook in self._hooks:
+        for hook in self.registered:
             if hook.pattern is not None:
                 for name in tree.select(hook.pattern, names, covers=False, where=where):
                     own[name].append(hook)
@@ -166,11 +167,11 @@ class Hooks:
 
 def _unflatten(hooks: tuple[_Hook, ...], _: Any) -> Hooks:
     new = Hooks()
-    new._hooks = hooks
+    new.registered = hooks
     return new
 
 
-jax.tree_util.register_pytree_node(Hooks, lambda hooks: ((), hooks._hooks), _unflatten)
+jax.tree_util.register_pytree_node(Hooks, lambda hooks: ((), hooks.registered), _unflatten)
 
 
 class _BoundHooks:
@@ -189,7 +190,7 @@ class _BoundHooks:
             for hook in hooks:
                 if hook.kind == _FORWARD_PRE:
                     args, kwargs = _before(hook, module, args, kwargs)
-            barrier = _Barrier(module._description(), name, hooks)
+            barrier = _Barrier(description_of(module), name, hooks)
             args = barrier.inputs(args)
             result = forward(*args, **kwargs)
             for hook in after:

@@ -15,8 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import tree
-from funcnet.nn.core.binding import Call
+from funcnet.nn.core import binding
+from funcnet.nn.core.call import Call
 from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.nn.core.parts import Place, build, join, leaves, walk
 
 __all__ = ["BiasShape", "infer", "init_bias"]
 
@@ -49,36 +51,32 @@ class _Watch:
         self.shapes: dict[str, tuple[int, ...]] = {}
 
     def run(self, module: Any, name: str, forward: Any, args: Any, kwargs: Any) -> Any:
-        leaves = (*module._leaves(Parameter), *module._leaves(Buffer))
-        lazy = [(n, leaf) for n, leaf in leaves if leaf.shape is None]
-        if lazy and vars(module)[lazy[0][0]].size == 0:
-            unknown = dict(lazy)
+        unknown = {leaf_name: leaf for leaf_name, leaf in leaves(module) if leaf.shape is None}
+        if unknown and vars(module)[next(iter(unknown))].size == 0:
             for leaf_name, shape in module.lazy_shapes(*args, **kwargs).items():
                 if leaf_name in unknown:
                     vars(module)[leaf_name] = jnp.zeros(shape, unknown[leaf_name].dtype)
-                    self.shapes[f"{name}.{leaf_name}" if name else leaf_name] = shape
+                    self.shapes[join(name, leaf_name)] = shape
         return forward(*args, **kwargs)
 
 
 def infer(module: Any, args: Any, kwargs: Any) -> dict[str, tuple[int, ...]]:
     """{dotted name: shape} of the lazy leaves, from one abstract run in eval on the example; {} when none is lazy."""
-    leaves = (leaf for m in module.modules() for kind in (Parameter, Buffer) for _, leaf in m._leaves(kind))
-    if all(leaf.shape is not None for leaf in leaves):
+    if all(place.leaf.shape is not None for place in walk(module)):
         return {}
 
-    def blank(owner: Any, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> jax.Array:
-        dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)  # counters are int64, which JAX has with x64 alone
-        return jnp.zeros((*stacks, *(leaf.shape if leaf.shape is not None else (0,))), dtype)
+    def blank(place: Place) -> jax.Array:
+        dtype = jax.dtypes.canonicalize_dtype(place.leaf.dtype)  # counters are int64, which JAX has with x64 alone
+        return jnp.zeros((*place.stacks, *(place.leaf.shape if place.leaf.shape is not None else (0,))), dtype)
 
     watch = _Watch()
-
-    arrays, join = tree.arrays_of((args, kwargs), numpy_integers=False)
+    arrays, with_arrays = tree.arrays_of((args, kwargs), numpy_integers=False)
 
     def run(arrays: list[Any]) -> Any:
-        args, kwargs = join(arrays)
-        params, state = module._build(Parameter, blank), module._build(Buffer, blank)
+        args, kwargs = with_arrays(arrays)
+        params, state = build(module, Parameter, blank), build(module, Buffer, blank)
         call = Call(rng=jax.random.key(0), hooks=watch)
-        return module._run(params, state, args, kwargs, call)[0]
+        return binding.run(module, params, state, args, kwargs, call)[0]
 
     jax.eval_shape(run, arrays)
     for inner in list(module.modules()):

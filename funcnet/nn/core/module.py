@@ -14,26 +14,24 @@ carry one leading axis for it.
 """
 
 import functools
-import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from funcnet import random, tree
-from funcnet.nn.core import binding, computed, display, lazy, state_dict, state_dict_hooks, summary
+from funcnet.nn.core import binding, display, lazy, pure, state_dict, state_dict_hooks, summary
 from funcnet.nn.core.absent import METHODS
+from funcnet.nn.core.call import Training, outermost
 from funcnet.nn.core.description import Description
 from funcnet.nn.core.hooks import RemovableHandle
-from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.nn.core.parts import description_of, frame_of, values
 from funcnet.nn.core.snapshot import compared_by_description
+from funcnet.nn.core.start import start
 from funcnet.nn.core.state_dict import Match
 
 Tree = dict[str, Any]
-Training = bool | Mapping[str, bool]
 
 __all__ = ["Module"]
 
@@ -86,24 +84,6 @@ class Module(Description):
 
     # ----------------------------------------------------------------------------------------------- trees of values
 
-    def _build(self, kind: type, value: Callable[..., Any]) -> Tree:
-        """The nested dict of `value(module, name, path, leaf, stacks)` over the leaves, each under its first name."""
-        seen: set[int] = set()
-
-        def one(module: Module, path: str, stacks: tuple[int, ...]) -> Tree:
-            seen.add(id(module))
-            out: Tree = {}
-            for name, leaf in module._leaves(kind):
-                if id(leaf) not in seen:
-                    seen.add(id(leaf))
-                    out[name] = value(module, name, binding.join(path, name), leaf, stacks)
-            for name, child in module._children():
-                inner = (*stacks, module.n) if name == tree.STACKED else stacks
-                out[name] = {} if id(child) in seen else one(child, binding.join(path, name), inner)
-            return out
-
-        return one(self, "", ())
-
     @compared_by_description
     def init(self, rng: jax.Array, *example_inputs: Any, **kwargs: Any) -> tuple[Tree, Tree]:
         """Makes the arrays.
@@ -119,36 +99,7 @@ class Module(Description):
             ValueError: a leaf without an init, or a lazy one without an example.
         """
         shapes = lazy.infer(self, example_inputs, kwargs) if example_inputs or kwargs else {}
-
-        self._note_ties()
-        return self._start(rng, shapes, {})
-
-    def _start(self, rng: jax.Array, shapes: dict[str, tuple[int, ...]], given: dict[str, Any]) -> tuple[Tree, Tree]:
-        """(params, state) as they start; `given` holds arrays, by the names that keys are made from, to start from."""
-
-        def start(module: Module, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> jax.Array:
-            shape = shapes.get(path)
-
-            def one(path: str) -> jax.Array:
-                return leaf.start(random.key_for_name(rng, leaf.key_name(path)), path, shape)
-
-            if leaf.key_name(path) in given:
-                return given[leaf.key_name(path)]
-            if not stacks:
-                return one(path)
-            layers = [one(state_dict.indexed(path, index)) for index in np.ndindex(*stacks)]
-            return jnp.stack(layers).reshape(*stacks, *layers[0].shape)
-
-        return computed.begin(self, self._build(Parameter, start), self._build(Buffer, start), rng, given)
-
-    def _note_ties(self) -> None:
-        """Tells every shared leaf its home in this net, so that a child used alone can say whom it borrows from."""
-        homes: dict[int, str] = {}
-        for path, module in self.named_modules(remove_duplicate=False):
-            for name, leaf in (*module._leaves(Parameter), *module._leaves(Buffer)):
-                home = homes.setdefault(id(leaf), binding.join(path, name))
-                if home != binding.join(path, name):
-                    leaf.homes[home, type(self).__name__] = None
+        return start(self, rng, shapes, {})
 
     def partition(self, params: Tree) -> tuple[Tree, Tree]:
         """(trainable, frozen) params by their `requires_grad`; `tree.merge` puts them together again.
@@ -166,10 +117,6 @@ class Module(Description):
         trained = [name for name, leaf in self.named_parameters() if leaf.requires_grad]
         return tree.divide(params, trained, where=f"{type(self).__name__}.partition")
 
-    def _values(self, kind: type) -> Tree:
-        """A bound module's arrays, what it borrows included: what its description's `apply` takes."""
-        return self._build(kind, lambda module, name, *_: vars(module)[name])
-
     def subtree(self, name: str, params: Tree | None = None, state: Tree | None = None) -> tuple[Tree, Tree]:
         """(params, state) of the child `name`, with the leaves it borrows from elsewhere filled in.
 
@@ -183,11 +130,11 @@ class Module(Description):
         >>> sorted(params["1"]), sorted(net.subtree("1", params, state)[0])
         (['bias'], ['bias', 'weight'])
         """
-        if "_frame" not in vars(self) and (params is None or state is None):
+        if params is not None and state is not None:
+            return values(binding.bind(self, params, state).get_submodule(name))
+        if frame_of(self) is None:
             raise TypeError(f"{type(self).__name__}.subtree: a description holds no arrays. Give params and state.")
-        bound = self if params is None or state is None else binding.bind(self, params, state, binding.Call())
-        child = bound.get_submodule(name)
-        return child._values(Parameter), child._values(Buffer)
+        return values(self.get_submodule(name))
 
     # -------------------------------------------------------------------------------------------------------- running
 
@@ -231,53 +178,13 @@ class Module(Description):
                 f"{type(self).__name__}.apply: expected params and state, two dicts as `init` gives them, got "
                 f"{type(params).__name__} and {type(state).__name__}. Call net.apply(params, state, *inputs)."
             )
-        description = self._description()
-        call = description._call("apply", inputs, method, training, rng, hooks)
-        out, state, _ = description._run(params, state, inputs, kwargs, call, method)
+        net = description_of(self)
+        call = outermost(net, "apply", inputs, method, training, rng, hooks)
+        out, state, _ = binding.run(net, params, state, inputs, kwargs, call, method)
         return out, state
 
-    def _call(
-        self, name: str, inputs: Any, method: str | None, training: Training, rng: Any, hooks: Any, **further: Any
-    ) -> binding.Call:
-        """The outermost call: patterns resolved to names, and what they do not fit refused."""
-        where = f"{type(self).__name__}.{name}"
-        for argument, place in _hidden_arguments(type(self).forward).items():
-            if method is None and place >= len(inputs):
-                raise TypeError(
-                    f"{where}: forward has an argument {argument!r}, which {name} keeps for itself; expected it by "
-                    f"position, got {len(inputs)} inputs. Give it as input {place + 1}, or rename it."
-                )
-        paths = {id(module): path for path, module in self.named_modules()}
-        names = list(paths.values())
-        given = training.values() if isinstance(training, Mapping) else [training]
-        if not all(isinstance(value, bool) for value in given):
-            raise TypeError(
-                f"{where}: training is static; expected a bool or {{name pattern: bool}}, got {training!r}. Under jit "
-                "close over it: jax.jit(functools.partial(net.apply, training=True))."
-            )
-        if not isinstance(training, bool):
-            training = tree.assign(training, names, False, where=f"{where}(training=…)")
-        if hooks is not None:
-            if not hasattr(hooks, "bound"):
-                raise TypeError(f"{where}: hooks: expected nn.Hooks or None, got {type(hooks).__name__}.")
-            hooks = hooks.bound(names, where=f"{where}(hooks=…)")
-        return binding.Call(training, rng, hooks, names=paths, **further)
-
-    def _run(
-        self, params: Tree, state: Tree, args: Any, kwargs: Any, call: binding.Call, method: str | None = None
-    ) -> tuple[Any, Tree, dict[tuple[str, int], Any]]:
-        """The one place where a description becomes a computation: (output, state, what was captured)."""
-        bound = binding.bind(self, params, state, call)
-        if method is None:
-            out = bound(*args, **kwargs)
-        elif callable(getattr(bound, method, None)):
-            out = binding.computing(bound, getattr(bound, method), *args, **kwargs)
-        else:
-            raise ValueError(f"{type(self).__name__}.apply: there is no method {method!r}. Name one that it defines.")
-        return out, binding.read_back(bound, state) if call.changed else state, call.captured
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        frame = vars(self).get("_frame")
+        frame = frame_of(self)
         if frame is None:
             raise TypeError(
                 f"{type(self).__name__}: a description holds no arrays and cannot be called by itself. Call "
@@ -285,26 +192,19 @@ class Module(Description):
                 "nn.ModuleList (a plain list or dict, a functools.partial of a method, or a lambda over self hides it: "
                 "keep the method itself, self.act = self.method, and make the partial or lambda in forward)."
             )
-        call, forward = frame.call, self.forward
-        if "_remat" in vars(self):
-            forward = functools.partial(binding.recompute, self, vars(self)["_remat"]["policy"])
-        elif frame.computed:
-            forward = functools.partial(binding.computing, self, forward)
-        try:
-            if call.hooks is None:
-                out = forward(*args, **kwargs)
-            else:
-                out = call.hooks.run(self, frame.name, forward, args, kwargs)
-        except (ValueError, TypeError) as error:
-            if frame.name and not any(n.startswith("in module ") for n in getattr(error, "__notes__", ())):
-                error.add_note(f"in module {frame.where()}")
-            raise
+        call = frame.call
+        forward = functools.partial(binding.computing, self, self.forward) if frame.computed else self.forward
+        forward = pure.recomputed(self, forward)
+        if call.hooks is None:
+            out = call.run(frame, forward, *args, **kwargs)
+        else:
+            out = call.run(frame, call.hooks.run, self, frame.name, forward, args, kwargs)
         return call.record(frame, out)
 
     def __getattr__(self, name: str) -> Any:
         """Inside forward: what is computed from other leaves, where its own module is not running. What torch's Module
         has and this one has not says what to use."""
-        frame = vars(self).get("_frame")
+        frame = frame_of(self)
         if frame is not None and name in frame.computed:
             return frame.computed[name].value(self)
         if name in METHODS and not hasattr(type(self), name):
@@ -319,7 +219,7 @@ class Module(Description):
         Raises:
             ValueError: `apply` was given no `rng`; or inside the forward's own scan or vmap.
         """
-        frame = vars(self).get("_frame")
+        frame = frame_of(self)
         if frame is None:
             raise TypeError(f"{type(self).__name__}.make_rng: only inside forward, on the copy that apply binds.")
         if frame.call.rng is None:
@@ -344,7 +244,7 @@ class Module(Description):
 
         Its attribute `_metadata` holds the version of every module's layout, as in torch; `weights.save` writes it.
         """
-        return state_dict.dump(binding.bind(self, params, state, binding.Call()), prefix)
+        return state_dict.dump(binding.bind(self, params, state), prefix)
 
     def load_state_dict(
         self, sd: Mapping[str, Any], strict: bool = True, into: tuple[Tree, Tree] | None = None
@@ -423,10 +323,3 @@ class Module(Description):
 
     def _repr_html_(self) -> str:
         return display.html(self)
-
-
-@functools.cache
-def _hidden_arguments(forward: Callable[..., Any]) -> dict[str, int]:
-    """The arguments of forward that `apply` has too, with their places: by keyword they would never arrive."""
-    names = list(inspect.signature(forward).parameters)[1:]
-    return {name: names.index(name) for name in ("training", "rng", "hooks", "method") if name in names}

@@ -116,7 +116,6 @@ class _Initialised:
 
 class _Leaf(_Initialised):
     def __init__(self, shape_or_array: Any, init: Init | None, dtype: Any):
-        self.homes: dict[tuple[str, str], None] = {}  # for errors only: (name, net's class) of each net that shares it
         self.formerly: tuple[str, str] | None = None  # (the end of its name, what stood there before it was renamed)
         self.shape: tuple[int, ...] | None
         if shape_or_array is None:
@@ -170,9 +169,7 @@ class _Leaf(_Initialised):
 
     def another(self) -> Any:
         """A leaf like this one, with its start, that nothing shares."""
-        leaf = copy.copy(self)
-        leaf.homes = {}
-        return leaf
+        return copy.copy(self)
 
     def __repr__(self) -> str:
         shape = "lazy" if self.shape is None else self.shape

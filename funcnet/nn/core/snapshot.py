@@ -10,8 +10,8 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from funcnet.nn.core.description import Description
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parts import Node, description_of
 
 __all__ = ["compared_by_description"]
 
@@ -54,7 +54,7 @@ class _Function:
     @functools.cached_property
     def held(self) -> list[Any]:
         """Kept, not only numbered: the memory of what is swapped out may go to what is swapped in."""
-        return _held(self.module._description())
+        return _held(description_of(self.module))
 
     @functools.cached_property
     def key(self) -> tuple[int, tuple[int, ...]]:
@@ -85,7 +85,7 @@ def _held(module: Any) -> list[Any]:
             elif isinstance(value, Computed):
                 held += vars(value).values()
                 held += vars(value.source).values()
-            elif isinstance(value, Description):
+            elif isinstance(value, Node):
                 if id(value) not in seen:
                     seen.add(id(value))
                     todo.append(value)

@@ -17,6 +17,7 @@ import numpy as np
 from funcnet import tree
 from funcnet.nn.core import state_dict_hooks as hooks
 from funcnet.nn.core.parameter import Buffer, Parameter, held
+from funcnet.nn.core.parts import Place, build, children, description_of, is_stack, join, leaves, walk
 
 Tree = dict[str, Any]
 
@@ -32,7 +33,9 @@ class Match(NamedTuple):
 
 
 class Entry(NamedTuple):
-    name: str  # in the state_dict
+    """A name of the state_dict, and where its array lives."""
+
+    name: str
     home: str  # in params or state, '*' for the layers of a stack
     layer: tuple[int, ...]  # which one of the stack
     leaf: Any  # Parameter or Buffer
@@ -52,25 +55,16 @@ def indexed(path: str, index: tuple[int, ...]) -> str:
 
 def entries_of(module: Any) -> Iterator[Entry]:
     """Every name in torch's order: own parameters, own persistent buffers, then children, duplicates included."""
-    homes: dict[int, str] = {}
-    for path, inner in module.named_modules():  # parents first: the order that decides who owns a shared leaf
-        for kind in (Parameter, Buffer):
-            for name, leaf in inner._leaves(kind):
-                homes.setdefault(id(leaf), f"{path}.{name}" if path else name)
+    homes = {id(place.leaf): place.path for place in walk(module)}
 
-    def walk(inner: Any, path: str, index: tuple[int, ...]) -> Iterator[Entry]:
-        for kind in (Parameter, Buffer):
-            for name, leaf in inner._leaves(kind):
-                if kind is Parameter or leaf.persistent:
-                    dotted = f"{path}.{name}" if path else name
-                    yield Entry(indexed(dotted, index), homes[id(leaf)], index, leaf, inner, name)
-        for name, child in inner._children():
-            below = f"{path}.{name}" if path else name
-            layers = [(*index, i) for i in range(inner.n)] if name == tree.STACKED else [index]
-            for one in layers:
-                yield from walk(child, below, one)
+    def visit(inner: Any, path: str, layer: tuple[int, ...]) -> Iterator[Entry]:
+        for name, leaf in leaves(inner):
+            if getattr(leaf, "persistent", True):
+                yield Entry(join(path, name), homes[id(leaf)], layer, leaf, inner, name)
+        for name, child in children(inner, layers=True):
+            yield from visit(child, join(path, name), (*layer, int(name)) if is_stack(inner) else layer)
 
-    return walk(module, "", ())
+    return visit(module, "", ())
 
 
 def _widen(value: Any, leaf: Any) -> Any:
@@ -86,23 +80,18 @@ def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
     metadata: OrderedDict[str, Any] = OrderedDict()
     values._metadata = metadata  # type: ignore[attr-defined]
 
-    def visit(module: Any, path: str, index: tuple[int, ...]) -> None:
-        about = metadata[path[:-1]] = {"version": module._version}
-        description = module._description()
+    def visit(module: Any, path: str, layer: tuple[int, ...]) -> None:
+        about = metadata[path[:-1]] = {"version": module._version}  # torch's name
+        description = description_of(module)
         hooks.run(description, hooks.PRE, path, False)
-        for kind in (Parameter, Buffer):
-            for name, leaf in description._leaves(kind):
-                if kind is Parameter or leaf.persistent:
-                    value = vars(module)[name]
-                    values[f"{path}{name}"] = _widen(value[index] if index else value, leaf)
+        for name, leaf in leaves(module):
+            if getattr(leaf, "persistent", True):
+                value = vars(module)[name]
+                values[f"{path}{name}"] = _widen(value[layer] if layer else value, leaf)
         if hooks.has_extra_state(module):
             values[f"{path}{hooks.EXTRA}"] = module.get_extra_state()
-        for name, child in module._children():
-            if name == tree.STACKED:
-                for i in range(module.n):
-                    visit(child, f"{path}{i}.", (*index, i))
-            else:
-                visit(child, f"{path}{name}.", index)
+        for name, child in children(module, layers=True):
+            visit(child, f"{path}{name}.", (*layer, int(name)) if is_stack(module) else layer)
         hooks.run(description, hooks.POST, values, path, about)
 
     visit(bound, prefix, ())
@@ -145,8 +134,8 @@ def _extra_states(module: Any) -> dict[str, Any]:
     def visit(inner: Any, prefix: str) -> None:
         if hooks.has_extra_state(inner):
             out[f"{prefix}{hooks.EXTRA}"] = inner
-        for below, child in hooks.places(inner, prefix):
-            visit(child, below)
+        for name, child in children(inner, layers=True):
+            visit(child, f"{prefix}{name}.")
 
     visit(module, "")
     return out
@@ -208,7 +197,6 @@ def _shape(value: Any) -> Any:
 
 def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tree] | None) -> tuple[Tree, Tree]:
     """(params, state) of `module` from `sd`; see `Module.load_state_dict`."""
-    module._note_ties()
     where = f"{type(module).__name__}.load_state_dict"
     if not isinstance(sd, Mapping):
         advice = "Read it: funcnet.weights.load(path)." if isinstance(sd, str | Path) else "Give its .state_dict()."
@@ -234,13 +222,15 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
     def leaf_value(which: int) -> Any:
         given: dict[str, Any] = tree.flatten(into[which]) if into is not None else {}
 
-        def one(owner: Any, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> jax.Array:
+        def one(place: Place) -> jax.Array:
+            _, _, _, leaf, stacks = place
+            path = place.path
             old: Any = given.get(path)
             same = old is None or old.dtype == jax.dtypes.canonicalize_dtype(leaf.dtype)
             dtype = leaf.dtype if same else old.dtype
             layers, indices = values.get(path, {}), list(np.ndindex(*stacks))
             if len(layers) < len(indices):
-                old = fresh(leaf, path, stacks) if old is None else jnp.array(old)
+                old = fresh(place) if old is None else jnp.array(old)
             if not layers:
                 return old
             try:  # a copy, as copy_ makes: torch may train on in the other
@@ -251,26 +241,26 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
 
         return one
 
-    return module._build(Parameter, leaf_value(0)), module._build(Buffer, leaf_value(1))
+    return build(module, Parameter, leaf_value(0)), build(module, Buffer, leaf_value(1))
 
 
-def fresh(leaf: Any, path: str, stacks: tuple[int, ...]) -> jax.Array:
-    """What no file holds (a buffer that is not persistent) starts anew."""
-    value = leaf.start(jax.random.key(0), path)
-    return jnp.broadcast_to(value, (*stacks, *value.shape))
+def fresh(place: Place) -> jax.Array:
+    """The start of a leaf that no file holds: a buffer that is not persistent."""
+    value = place.leaf.start(jax.random.key(0), place.path)
+    return jnp.broadcast_to(value, (*place.stacks, *value.shape))
 
 
 def restack(module: Any, values: Tree, stacked: bool) -> Tree:
     """`values` with the layers of every Repeat stacked under `*`, or each under its number."""
 
     def one(inner: Any, node: Tree, path: str) -> Tree:
-        children = dict(inner._children())
+        beneath = dict(children(inner))
         if not getattr(type(inner), "repeats", False):
             return {
-                k: one(children[k], v, f"{path}{k}.") if k in children and isinstance(v, dict) else v
+                k: one(beneath[k], v, f"{path}{k}.") if k in beneath and isinstance(v, dict) else v
                 for k, v in node.items()
             }
-        template = next(iter(children.values()))
+        template = next(iter(beneath.values()))
         if tree.STACKED in node:
             whole = node[tree.STACKED]
             layers = [jax.tree.map(lambda a, i=i: a[i], whole) for i in range(inner.n)]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from funcnet import tree
 from funcnet.nn.core.hooks import RemovableHandle
+from funcnet.nn.core.parts import children
 
 __all__ = [
     "EXTRA",
@@ -21,6 +21,7 @@ __all__ = [
     "before_load",
     "has_extra_state",
     "register",
+    "registered",
     "run",
 ]
 
@@ -46,13 +47,18 @@ class _Hook:
 class _Hooks:
     """A module's hooks, in their order."""
 
-    _hooks: tuple[_Hook, ...] = ()
+    registered: tuple[_Hook, ...] = ()
+
+
+def registered(module: Any) -> tuple[Any, ...]:
+    """The hooks of a module's own, in their order."""
+    return vars(module).get("_state_dict_hooks", _Hooks).registered
 
 
 def register(module: Any, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
-    """Puts `hook` behind the module's others of this kind."""
+    """Adds `hook` after the module's others of this kind."""
     own, one = vars(module).setdefault("_state_dict_hooks", _Hooks()), _Hook(kind, hook)
-    own._hooks = (*own._hooks, one)
+    own.registered = (*own.registered, one)
     return RemovableHandle(own, one)
 
 
@@ -60,9 +66,9 @@ def run(module: Any, kind: str, *args: Any) -> None:
     """The module's hooks of this kind, in their order.
 
     Raises:
-        ValueError: a post-hook gives something back, which torch refuses too; a pre-hook may.
+        ValueError: a post-hook returns a value, which torch refuses too; a pre-hook may.
     """
-    for hook in vars(module).get("_state_dict_hooks", _Hooks)._hooks:
+    for hook in registered(module):
         if hook.kind == kind and hook.fn(module, *args) is not None and kind in (POST, LOAD_POST):
             raise ValueError(
                 f"{type(module).__name__}: a {kind} hook returned a value; expected None, got one from "
@@ -101,8 +107,9 @@ def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> Prepared:
         about = dict(metadata.get(prefix[:-1], {}))
         run(inner, LOAD_PRE, local, prefix, about, strict, missing, unexpected, errors)
         optional.update(f"{prefix}{name}" for name in inner.absent_before(about.get("version") or 0))
-        for below, child in places(inner, prefix):
-            part = OrderedDict((name, local.pop(name)) for name in list(local) if name.startswith(below))
+        for name, child in children(inner, layers=True):
+            below = f"{prefix}{name}."
+            part = OrderedDict((key, local.pop(key)) for key in list(local) if key.startswith(below))
             local.update(visit(child, below, part))
         return local
 
@@ -125,19 +132,6 @@ def _checked(module: Any, metadata: Any) -> Mapping[str, Mapping[str, Any]]:
 
 def after_load(module: Any, found: IncompatibleKeys) -> None:
     """The load post-hooks, children first, as in torch."""
-
-    def visit(inner: Any, prefix: str) -> None:
-        for below, child in places(inner, prefix):
-            visit(child, below)
-        run(inner, LOAD_POST, found)
-
-    visit(module, "")
-
-
-def places(module: Any, prefix: str) -> list[tuple[str, Any]]:
-    """[(prefix, child)] in torch's order; every layer of a stack has its own."""
-    out = []
-    for name, child in module._children():
-        numbers = range(module.n) if name == tree.STACKED else (name,)
-        out += [(f"{prefix}{number}.", child) for number in numbers]
-    return out
+    for _, child in children(module, layers=True):
+        after_load(child, found)
+    run(module, LOAD_POST, found)

@@ -16,7 +16,9 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from funcnet import table, tree
 from funcnet.functional import convolve
 from funcnet.nn.core import binding
+from funcnet.nn.core.call import outermost
 from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.nn.core.parts import walk
 
 __all__ = ["Row", "Summary", "summarize"]
 
@@ -83,54 +85,52 @@ def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], trainin
 
     def run(params: Any, state: Any, key: Any, arrays: list[Any]) -> Any:
         args, kwargs = join(arrays)
-        call = net._call("summary", args, None, training, key, None)
+        call = outermost(net, "summary", args, None, training, key, None, scope=watch.scope)
         call.hooks = watch
-        return net._run(params, state, args, kwargs, call)[0]
+        return binding.run(net, params, state, args, kwargs, call)[0]
 
     with convolve.as_one_operation():
         program = jax.make_jaxpr(run)(params, state, key, arrays).jaxpr
     flops = _flops(program, watch.calls)
-    sizes = {kind: tree.flatten(values) for kind, values in ((Parameter, params), (Buffer, state))}
+    shapes = {**tree.flatten(params), **tree.flatten(state)}
+    own: dict[int, list[tuple[Any, Any]]] = {}  # by id of the module: [(leaf, its shape and dtype)]
+    for place in walk(net):
+        own.setdefault(id(place.module), []).append((place.leaf, shapes[place.path]))
     rows = []
     for name, module in net.named_modules():
-        own = {kind: _own(module, name, kind, sizes[kind]) for kind in (Parameter, Buffer)}
-        every = [leaf for pairs in own.values() for _, leaf in pairs]
+        leaves = own.get(id(module), [])
+        sizes = {kind: [a.size for leaf, a in leaves if isinstance(leaf, kind)] for kind in (Parameter, Buffer)}
         rows.append(
             Row(
                 name,
                 type(module).__name__,
                 watch.outputs.get(name, ""),
-                parameters=sum(leaf.size for _, leaf in own[Parameter]),
-                buffers=sum(leaf.size for _, leaf in own[Buffer]),
+                parameters=sum(sizes[Parameter]),
+                buffers=sum(sizes[Buffer]),
                 flops=flops.get(name, 0),
-                bytes=sum(leaf.size * leaf.dtype.itemsize for leaf in every),
-                frozen=sum(leaf.size for told, leaf in own[Parameter] if not told.requires_grad),
+                bytes=sum(a.size * a.dtype.itemsize for _, a in leaves),
+                frozen=sum(a.size for leaf, a in leaves if not getattr(leaf, "requires_grad", True)),
             )
         )
     return Summary(tuple(rows))
 
 
-def _own(module: Any, name: str, kind: type, sizes: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """[(leaf, its shape and dtype)] of what lives under this module's name."""
-    paths = [(leaf, binding.join(name, attribute)) for attribute, leaf in module._leaves(kind)]
-    return [(leaf, sizes[path]) for leaf, path in paths if path in sizes]
-
-
 class _Watch:
-    """Stands where hooks stand: opens a scope with the number of the call, and notes what comes out."""
+    """Numbers the calls in their named scopes, and stands where hooks stand to note what comes out of each."""
 
     def __init__(self) -> None:
         self.outputs: dict[str, str] = {}
-        self.calls: list[str] = []  # the module's name, which may hold any mark
+        self.calls: list[str] = []  # the modules' names, which may hold any character
+
+    def scope(self, name: str, outer: str) -> str:
+        """The scope of a call: its number, by which its operations are counted as the module's."""
+        self.calls.append(name)
+        return f"{_SCOPE}{len(self.calls) - 1}:"
 
     def run(self, module: Any, name: str, forward: Any, args: Any, kwargs: Any) -> Any:
-        self.calls.append(name)
-        with jax.named_scope(f"{_SCOPE}{len(self.calls) - 1}:"):
-            out = forward(*args, **kwargs)
-        shapes = [
-            jax.typeof(leaf).str_short(short_dtypes=True) for leaf in jax.tree.leaves(out) if hasattr(leaf, "dtype")
-        ]
-        self.outputs[name] = ", ".join(shapes)
+        out = forward(*args, **kwargs)
+        arrays = [leaf for leaf in jax.tree.leaves(out) if hasattr(leaf, "dtype")]
+        self.outputs[name] = ", ".join(jax.typeof(leaf).str_short(short_dtypes=True) for leaf in arrays)
         return out
 
 

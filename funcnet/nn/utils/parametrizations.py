@@ -236,7 +236,7 @@ class _OldNames:
 
 def _reads(module: Module, name: str, beneath: dict[str, str]) -> Module:
     if beneath and len(module.parametrizations[name]) == 1:
-        vars(module)[name].old_names = module.register_load_state_dict_pre_hook(_OldNames(name, beneath))
+        getattr(module, name).old_names = module.register_load_state_dict_pre_hook(_OldNames(name, beneath))
     return module
 
 

@@ -12,9 +12,11 @@ import jax
 from funcnet import tree
 from funcnet.functional.absent import refusal
 from funcnet.nn.container import ModuleDict
-from funcnet.nn.core import binding, computed
+from funcnet.nn.core import computed
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parts import computed_of, join, walk
+from funcnet.nn.core.start import start
 from funcnet.nn.utils.absent import ABSENT_PARAMETRIZE
 from funcnet.nn.utils.parametrized import ParametrizationList, Parametrized, abstract, described_dtype, require_same
 from funcnet.nn.utils.renamed import own_leaf
@@ -87,10 +89,10 @@ def register_parametrization(
     if is_parametrized(module, tensor_name):
         made_of = module.parametrizations[tensor_name]
         if not unsafe:
-            _check_further(where, vars(module)[tensor_name], parametrization)
+            _check_further(where, getattr(module, tensor_name), parametrization)
         made_of.append(parametrization)
         made_of.unsafe |= unsafe
-        one = vars(module)[tensor_name]
+        one = getattr(module, tensor_name)
         result = made_of.result()
         one.shape, one.dtype = tuple(result.shape), described_dtype(result.dtype, one.dtype)
         return module
@@ -104,7 +106,7 @@ def register_parametrization(
     result = made_of.result()
     dtype = described_dtype(result.dtype, original.dtype)
     one = Parametrized(tensor_name, original, tuple(result.shape), dtype, made_of.originals())
-    vars(module)[tensor_name] = one
+    computed.place(module, one)
     return module
 
 
@@ -116,7 +118,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     >>> is_parametrized(layer), is_parametrized(layer, "weight"), is_parametrized(layer, "bias")
     (True, True, False)
     """
-    held = vars(module).get("parametrizations")
+    held = getattr(module, "parametrizations", None)
     if not isinstance(held, ModuleDict) or len(held) == 0:
         return False
     return tensor_name is None or tensor_name in held
@@ -192,31 +194,30 @@ def carry_over(net: Module, params: Tree, state: Tree, rng: jax.Array) -> tuple[
     """
     where = "parametrize.carry_over"
     given = {**tree.flatten(params), **tree.flatten(state)}
-    places = [(path, one) for path, module in net.named_modules() for one in computed.of(module).values()]
-    known = {binding.join(path, one.name) for path, one in places}
-    tied = {id(one.source): name for path, one in places if (name := binding.join(path, one.name)) in given}
-    for kind in (Parameter, Buffer):
-        for name, leaf in net._named_leaves(kind, None, "", True, True):
-            plain = leaf.key_name(name)
-            known.add(plain)
-            if plain not in given and id(leaf) in tied:  # it lived there, and has its own name now
-                given[plain] = given[tied[id(leaf)]]
-            if plain not in given and "parametrizations" not in name.split("."):
-                raise ValueError(
-                    f"{where}: the trees have no {plain!r}; expected those of the plain net, got {sorted(given)}. Give "
-                    "what its init or load_state_dict made before it was parametrized."
-                )
+    places = [(path, one) for path, module in net.named_modules() for one in computed_of(module).values()]
+    known = {join(path, one.name) for path, one in places}
+    tied = {id(one.source): name for path, one in places if (name := join(path, one.name)) in given}
+    for place in (*walk(net, Parameter), *walk(net, Buffer)):
+        plain = place.leaf.key_name(place.path)
+        known.add(plain)
+        if plain not in given and id(place.leaf) in tied:  # it lived there, and has its own name now
+            given[plain] = given[tied[id(place.leaf)]]
+        if plain not in given and "parametrizations" not in place.path.split("."):
+            raise ValueError(
+                f"{where}: the trees have no {plain!r}; expected those of the plain net, got {sorted(given)}. Give "
+                "what its init or load_state_dict made before it was parametrized."
+            )
     if set(given) - known:
         raise ValueError(
             f"{where}: the trees hold what the net does not; expected {sorted(known)}, got "
             f"{sorted(set(given) - known)} besides. Give the params and state of this net."
         )
-    return net._start(rng, {}, given)
+    return start(net, rng, {}, given)
 
 
 def parametrizable(where: str, module: Module, tensor_name: str) -> Any:
     """A parameter, a buffer, or what is parametrized already; else ValueError."""
-    held = vars(module).get(tensor_name)
+    held = getattr(module, tensor_name, None)
     return held if isinstance(held, Parametrized) else own_leaf(where, module, tensor_name)
 
 

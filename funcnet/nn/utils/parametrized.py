@@ -8,6 +8,7 @@ import jax
 from funcnet.nn import init
 from funcnet.nn.container import ModuleList
 from funcnet.nn.core import binding
+from funcnet.nn.core.call import Call
 from funcnet.nn.core.hooks import RemovableHandle
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
@@ -62,7 +63,7 @@ class ParametrizationList(ModuleList):
 
     def forward(self) -> jax.Array:
         value = self[0](*self.originals())
-        for module in self._list()[1:]:
+        for module in list(self)[1:]:
             value = module(value)
         return value
 
@@ -98,7 +99,7 @@ class Parametrized(Computed):
         weight = made_of.original if made_of.is_tensor else draw(self.source)
         originals: Any = weight
         if self.assigned:
-            for module in reversed(made_of._list()):
+            for module in reversed(list(made_of)):
                 originals = module.right_inverse(originals)
         else:
             originals = _inverse(made_of[0], originals)
@@ -106,7 +107,7 @@ class Parametrized(Computed):
         for i, original in enumerate(originals):
             binding.put(made_of, "original" if made_of.is_tensor else f"original{i}", original)
         last = max((i for i, module in enumerate(made_of) if hasattr(module, "begin")), default=-1)
-        for i, module in enumerate(made_of._list()[: last + 1]):
+        for i, module in enumerate(list(made_of)[: last + 1]):
             if hasattr(module, "begin"):
                 module.begin(weight)
             weight = module(*originals) if i == 0 else module(weight)
@@ -149,7 +150,7 @@ def abstract(module: Module, method: str, *given: Any) -> Any:
 
     def run(key: jax.Array, *given: Any) -> Any:
         params, state = module.init(key)
-        bound = binding.bind(module, params, state, binding.Call(rng=key))
+        bound = binding.bind(module, params, state, Call(rng=key))
         out = _inverse(bound, *given) if method == "right_inverse" else bound(*given)
         kinds.append(type(out).__name__)
         several = isinstance(out, tuple | list) and method == "right_inverse"

@@ -15,6 +15,7 @@ import numpy as np
 from funcnet.functional.absent import refusal
 from funcnet.nn.core import binding, computed
 from funcnet.nn.core.module import Module
+from funcnet.nn.core.parts import computed_of
 from funcnet.nn.utils.absent import ABSENT_PRUNE
 from funcnet.nn.utils.prune_methods import (
     BasePruningMethod,
@@ -261,12 +262,12 @@ def global_unstructured(
     names = list(parameters)
     for name in names:
         net, params, state = identity(net, name, params, state)
-    bound = binding.bind(net, params, state, binding.Call())
+    bound = binding.bind(net, params, state)
     weights, masks, scores = {}, {}, importance_scores or {}
     for name in names:
         path, _, attribute = name.rpartition(".")
         weights[name], masks[name] = (
-            np.asarray(vars(bound.get_submodule(path))[f"{attribute}_{kind}"]) for kind in ("orig", "mask")
+            np.asarray(getattr(bound.get_submodule(path), f"{attribute}_{kind}")) for kind in ("orig", "mask")
         )
     vector = np.concatenate([comparable(name, scores.get(name), weights[name]).reshape(-1) for name in names])
     mask = method.combined(vector, np.concatenate([masks[name].reshape(-1) for name in names]))
@@ -306,7 +307,7 @@ def is_pruned(module: Module) -> bool:
     >>> is_pruned(nn.Linear(2, 2))
     False
     """
-    return any(isinstance(one, PrunedWeight) for inner in module.modules() for one in computed.of(inner).values())
+    return any(isinstance(one, PrunedWeight) for inner in module.modules() for one in computed_of(inner).values())
 
 
 if not TYPE_CHECKING:

@@ -20,6 +20,7 @@ from funcnet.nn import init
 from funcnet.nn.core import binding, computed
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.nn.core.parts import values
 from funcnet.nn.utils.renamed import Renamed, own_leaf, rename
 
 Tree = dict[str, Any]
@@ -232,7 +233,7 @@ class PrunedWeight(Renamed):
     """``weight_orig * weight_mask``."""
 
     def value(self, bound: Any) -> jax.Array:
-        original, mask = (vars(bound)[name] for name in self.names)
+        original, mask = (getattr(bound, name) for name in self.names)
         return mask.astype(original.dtype) * original
 
 
@@ -246,22 +247,22 @@ def apply_mask(
 ) -> Result:
     """(net, params, state) with the mask that ``make(layer of the stack)`` leaves."""
     path, _, attribute = name.rpartition(".")
-    before = isinstance(vars(net.get_submodule(path)).get(attribute), PrunedWeight)
+    before = isinstance(getattr(net.get_submodule(path), attribute, None), PrunedWeight)
     if not before:
         net, params, state = computed.put_in(net, name, params, state, _give_mask)
-    whole = binding.bind(net, params, state, binding.Call())
-    original = vars(whole.get_submodule(path))[f"{attribute}_orig"]
+    whole = binding.bind(net, params, state)
+    original = getattr(whole.get_submodule(path), f"{attribute}_orig")
     scores = None if importance_scores is None else comparable(name, importance_scores, original)
 
     def change(bound: Any, index: tuple[int, ...]) -> None:
-        original, mask = (np.asarray(vars(bound)[f"{attribute}_{kind}"]) for kind in ("orig", "mask"))
+        original, mask = (np.asarray(getattr(bound, f"{attribute}_{kind}")) for kind in ("orig", "mask"))
         method = make(index)
         t = comparable(name, None, original * mask) if scores is None else scores[index]
         new = method.combined(t, mask) if before else method.compute_mask(t, mask)
         binding.put(bound, f"{attribute}_mask", jnp.asarray(new, mask.dtype))
 
     computed.each_layer(whole, path, change)
-    return net, whole._values(Parameter), whole._values(Buffer)
+    return net, *values(whole)
 
 
 def _give_mask(module: Module, attribute: str) -> None:
@@ -274,7 +275,7 @@ def _give_mask(module: Module, attribute: str) -> None:
     one = PrunedWeight(attribute, rename(module, attribute, f"{attribute}_orig"), leaf.size(), leaf.dtype)
     one.names = (f"{attribute}_orig", f"{attribute}_mask")
     module.register_buffer(one.names[1], Buffer(leaf.shape, init.ones(), dtype=leaf.dtype))
-    vars(module)[attribute] = one
+    computed.place(module, one)
 
 
 def comparable(name: str, importance_scores: Any, t: Any) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Any
 
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parts import leaves
 
 __all__ = ["Renamed", "own_leaf", "rename"]
 
@@ -18,13 +19,13 @@ class Renamed(Computed):
 
     def take_out(self, module: Any) -> Any:
         for name in self.names:
-            del vars(module)[name]
+            delattr(module, name)
         return super().take_out(module)
 
 
 def rename(module: Any, old: str, new: str) -> Any:
     """The module's leaf `old` goes by `new`, behind the others, and draws its start as ever; gives the leaf."""
-    leaf = vars(module)[old]
+    leaf = getattr(module, old)
     delattr(module, old)
     setattr(module, new, leaf)
     leaf.formerly = (new, old)
@@ -33,9 +34,9 @@ def rename(module: Any, old: str, new: str) -> Any:
 
 def own_leaf(where: str, module: Module, tensor_name: str) -> Any:
     """The parameter or buffer of that name, of known shape; else ValueError."""
-    leaf = vars(module).get(tensor_name)
+    leaf = getattr(module, tensor_name, None)
     if not isinstance(leaf, (Parameter, Buffer)):
-        names = [name for kind in (Parameter, Buffer) for name, _ in module._leaves(kind)]
+        names = [name for name, _ in leaves(module)]
         raise ValueError(
             f"{where}: {type(module).__name__} has no parameter or buffer {tensor_name!r}; expected one of {names}, "
             f"got {type(leaf).__name__}. Name one of its own."

@@ -58,7 +58,7 @@ def spectral_norm(
     module.register_buffer(one.names[1], Buffer(height, unit_vector, dtype=leaf.dtype))
     module.register_buffer(one.names[2], Buffer(math.prod(leaf.shape) // max(height, 1), unit_vector, dtype=leaf.dtype))
     one.version = module.register_state_dict_post_hook(_Version(name))
-    vars(module)[name] = one
+    computed.place(module, one)
     return module
 
 
@@ -92,7 +92,7 @@ class _SpectralNorm(Renamed):
     version: RemovableHandle
 
     def value(self, bound: Any) -> jax.Array:
-        weight, u, v = (vars(bound)[name] for name in self.names)
+        weight, u, v = (getattr(bound, name) for name in self.names)
         if bound.training:
             matrix = jax.lax.stop_gradient(as_matrix(weight, self.rows))
             u = u.astype(matrix.dtype)

@@ -7,10 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from funcnet.nn.batchnorm import _BatchNorm
+from funcnet.nn.batchnorm import BatchNorm
 from funcnet.nn.core import binding
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer
+from funcnet.nn.core.parts import values, walk
 
 Tree = dict[str, Any]
 
@@ -43,16 +44,16 @@ def update_bn(loader: Iterable[Any], net: Module, params: Tree, state: Tree, rng
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.optim.swa_utils.update_bn.html
     """
     net = copy.deepcopy(net)
-    norms = [module for module in net.modules() if isinstance(module, _BatchNorm)]
+    norms = [module for module in net.modules() if isinstance(module, BatchNorm)]
     if not norms:
         return state
     for module in norms:
         module.momentum = None  # each batch counts alike
-    bound = binding.bind(net, params, state, binding.Call())
-    for module in bound.modules():
-        for name, _ in module._leaves(Buffer) if isinstance(module, _BatchNorm) else ():
-            binding.put(module, name, jnp.full_like(vars(module)[name], name == "running_var"))
-    state = bound._values(Buffer)
+    bound = binding.bind(net, params, state)
+    for place in walk(bound, Buffer):
+        if isinstance(place.module, BatchNorm):
+            binding.put(place.module, place.name, jnp.full_like(place.value, place.name == "running_var"))
+    _, state = values(bound)
     step = jax.jit(lambda params, state, x, key: net.apply(params, state, x, training=True, rng=key)[1])
     for number, batch in enumerate(loader):
         x = batch[0] if isinstance(batch, list | tuple) else batch

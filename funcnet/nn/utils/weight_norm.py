@@ -52,7 +52,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     delattr(module, name)
     for part_name, part in zip(one.names, parts, strict=True):
         module.register_parameter(part_name, part)
-    vars(module)[name] = one
+    computed.place(module, one)
     return module
 
 
@@ -83,7 +83,7 @@ class _WeightNorm(Renamed):
     kept = 0  # the dimension that keeps its own norms
 
     def value(self, bound: Any) -> jax.Array:
-        magnitude, direction = (vars(bound)[name] for name in self.names)
+        magnitude, direction = (getattr(bound, name) for name in self.names)
         return weight_of(magnitude, direction, self.kept)
 
     def begin(self, bound: Any, draw: Callable[[Any], jax.Array]) -> None:
