@@ -23,11 +23,11 @@ import numpy as np
 from funcnet import nn, table, tree
 from funcnet.nn.core.call import call_name
 
-__all__ = ["Comparison", "Row", "compare"]
+__all__ = ["CallRow", "Comparison", "compare"]
 
 
 @dataclass(frozen=True)
-class Row:
+class CallRow:
     """One call of one module; differences are None where there is nothing to compare."""
 
     name: str  # "fc:1" is the second call of "fc"
@@ -43,7 +43,7 @@ class Row:
 class Comparison:
     """What `compare` gives: prints as a table, shows as one in a notebook, and is rows for a program."""
 
-    rows: tuple[Row, ...]  # in the order in which torch's forward finished them
+    rows: tuple[CallRow, ...]  # in the order in which torch's forward finished them
     weights: dict[str, float]  # of the state_dicts before the run, where over tolerance
     tolerance: float
     precision: str  # the matmul precision in force, on both sides
@@ -254,7 +254,7 @@ def _run_ours(
     )
 
 
-def _rows(module: Any, torchs: _Run, ours: _Run) -> Iterator[Row]:
+def _rows(module: Any, torchs: _Run, ours: _Run) -> Iterator[CallRow]:
     kinds = {name: type(part).__name__ for name, part in module.named_modules()}
     told: set[str] = set()
     for call in torchs.outputs:
@@ -266,7 +266,7 @@ def _rows(module: Any, torchs: _Run, ours: _Run) -> Iterator[Row]:
         )
         told.add(name)
         if call not in ours.outputs:
-            yield Row(call, kinds[name], None, None, *after, "funcnet did not call it")
+            yield CallRow(call, kinds[name], None, None, *after, "funcnet did not call it")
             continue
         form = _values if name else list
         pairs = zip(ours.gradients[call], torchs.gradients[call], strict=False)
@@ -279,10 +279,10 @@ def _rows(module: Any, torchs: _Run, ours: _Run) -> Iterator[Row]:
         backward = _difference([mine for mine, _ in seen], [theirs for _, theirs in seen]) if seen else None
         shapes = [[a.shape for a in run.outputs[call]] for run in (ours, torchs)]
         note = f"shapes {shapes[0]}, torch {shapes[1]}" if shapes[0] != shapes[1] else ""
-        yield Row(call, kinds[name], forward, backward, *after, note)
+        yield CallRow(call, kinds[name], forward, backward, *after, note)
     for call in ours.outputs:
         if call not in torchs.outputs:
-            yield Row(call, "", None, None, None, None, "torch did not call it")
+            yield CallRow(call, "", None, None, None, None, "torch did not call it")
 
 
 def _values(arrays: list[np.ndarray]) -> list[np.ndarray]:

@@ -16,7 +16,7 @@ from funcnet.nn.core import binding, computed
 from funcnet.nn.core.parameter import Computed
 from funcnet.nn.core.parts import description_of, frame_of
 
-__all__ = ["Foreign", "Place", "dotted", "training_arguments"]
+__all__ = ["Foreign", "Place", "Whole", "dotted", "training_arguments"]
 
 _SAY_EVAL = {
     "deterministic": True,

@@ -13,7 +13,7 @@ from funcnet.nn.core.parts import leaves
 
 Tree = dict[str, Any]
 
-__all__ = ["FrozenParam", "ToNNX"]
+__all__ = ["Branch", "FrozenParam", "ToNNX"]
 
 
 class FrozenParam(nnx.Variable):

@@ -5,7 +5,7 @@ from typing import Any
 
 from funcnet import tree
 from funcnet.nn import Buffer, Module, Parameter
-from funcnet.nn.core.parts import Place, build
+from funcnet.nn.core.parts import LeafPlace, build
 
 Tree = dict[str, Any]
 
@@ -22,7 +22,7 @@ def whole(net: Module, params: Mapping[str, Any], state: Mapping[str, Any], wher
     lacking: list[str] = []
 
     def take(which: int) -> Any:
-        def one(place: Place) -> Any:
+        def one(place: LeafPlace) -> Any:
             if place.path not in given[which]:
                 lacking.append(place.path)
             return given[which].pop(place.path, None)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.nn.container import ModuleList, Sequential
+from funcnet.nn.core.checked import IndexRange
 from funcnet.nn.core.module import Module
 from funcnet.nn.linear import Linear
 
@@ -118,6 +119,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         place = jnp.where((target < 0) | (target >= self.n_classes), self.head_size, place)  # NaN
         output = within - F.cross_entropy(self.head(input), place, ignore_index=-100, reduction="none")
         return _ASMoutput(output.reshape(target_.shape), -output.mean())
+
+    def index_range(self, *inputs: Any) -> IndexRange | None:
+        """The targets that `nn.checked` checks."""
+        return IndexRange("target", inputs[1], self.n_classes) if len(inputs) > 1 else None
 
     def log_prob(self, input: jax.Array) -> jax.Array:
         """(B, D) -> the log-probabilities of all classes (B, C)."""

@@ -11,7 +11,7 @@ from funcnet.nn.core.description import Description, is_torchs
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parts import frame_of, set_frame, slots, with_children
 
-__all__ = ["ModuleDict", "ModuleList", "Sequential", "pairs"]
+__all__ = ["ModuleDict", "ModuleList", "Numbered", "Sequential", "pairs"]
 
 
 def pairs(where: str, given: Any) -> list[tuple[str, Any]]:

@@ -21,6 +21,38 @@ import jax.numpy as jnp
 Init = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
 Shape = tuple[int, ...]
 
+__all__ = [
+    "Init",
+    "calculate_gain",
+    "constant",
+    "constant_",
+    "dirac",
+    "dirac_",
+    "eye",
+    "eye_",
+    "kaiming_normal",
+    "kaiming_normal_",
+    "kaiming_uniform",
+    "kaiming_uniform_",
+    "normal",
+    "normal_",
+    "ones",
+    "ones_",
+    "orthogonal",
+    "orthogonal_",
+    "sparse",
+    "sparse_",
+    "trunc_normal",
+    "trunc_normal_",
+    "uniform",
+    "uniform_",
+    "xavier_normal",
+    "xavier_normal_",
+    "xavier_uniform",
+    "xavier_uniform_",
+    "zeros",
+    "zeros_",
+]
 
 # ------------------------------------------------------------------------------------------------- helpers
 

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import jax.numpy as jnp
+
 from funcnet.functional import checks
+from funcnet.nn.core.checked import IndexRange
 from funcnet.nn.core.module import Module
 
-__all__ = ["Loss", "WeightedLoss"]
+__all__ = ["Loss", "WeightedLoss", "class_range"]
 
 
 class Loss(Module):
@@ -30,3 +33,13 @@ class WeightedLoss(Loss):
     ):
         super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)
+
+
+def class_range(inputs: tuple[Any, ...], ignored: int | None = None) -> IndexRange | None:
+    """What `nn.checked` checks of a loss's arguments: the targets, where they are classes and not probabilities."""
+    if len(inputs) < 2:  # a subclass with arguments of its own
+        return None
+    input, target = map(jnp.asarray, inputs[:2])
+    if not jnp.issubdtype(target.dtype, jnp.integer):
+        return None
+    return IndexRange("target", target, input.shape[0 if input.ndim == 1 else 1], ignored)

@@ -9,8 +9,9 @@ import jax
 from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.functional.linear_cross_entropy import LinearCrossEntropyOptions
+from funcnet.nn.core.checked import IndexRange
 from funcnet.nn.linear import Linear
-from funcnet.nn.loss_base import Loss, WeightedLoss
+from funcnet.nn.loss_base import Loss, WeightedLoss, class_range
 
 __all__ = [
     "BCELoss",
@@ -70,6 +71,10 @@ class CrossEntropyLoss(WeightedLoss):
             label_smoothing=self.label_smoothing,
         )
 
+    def index_range(self, *inputs: Any) -> IndexRange | None:
+        """The targets that `nn.checked` checks."""
+        return class_range(inputs, self.ignore_index)
+
 
 class NLLLoss(WeightedLoss):
     """-input[target]: the loss of log-probabilities against classes.
@@ -106,6 +111,10 @@ class NLLLoss(WeightedLoss):
 
     def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
         return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
+
+    def index_range(self, *inputs: Any) -> IndexRange | None:
+        """The targets that `nn.checked` checks."""
+        return class_range(inputs, self.ignore_index)
 
 
 class NLLLoss2d(NLLLoss):

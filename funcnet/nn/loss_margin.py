@@ -5,7 +5,8 @@ from typing import Any
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.loss_base import Loss, WeightedLoss
+from funcnet.nn.core.checked import IndexRange
+from funcnet.nn.loss_base import Loss, WeightedLoss, class_range
 
 __all__ = [
     "HingeEmbeddingLoss",
@@ -173,6 +174,10 @@ class MultiMarginLoss(WeightedLoss):
         return F.multi_margin_loss(
             input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
         )
+
+    def index_range(self, *inputs: Any) -> IndexRange | None:
+        """The targets that `nn.checked` checks."""
+        return class_range(inputs)
 
 
 class MultiLabelMarginLoss(Loss):

@@ -6,6 +6,7 @@ import jax
 
 from funcnet import functional as F
 from funcnet.nn import init
+from funcnet.nn.core.checked import IndexRange
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
 
@@ -81,6 +82,10 @@ class Embedding(Module):
             self.scale_grad_by_freq,
             self.sparse,
         )
+
+    def index_range(self, *inputs: Any) -> IndexRange | None:
+        """The ids that `nn.checked` checks."""
+        return IndexRange("ids", inputs[0], self.num_embeddings) if inputs else None
 
     def extra_repr(self) -> str:
         parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
@@ -206,6 +211,10 @@ class EmbeddingBag(Module):
             self.include_last_offset,
             self.padding_idx,
         )
+
+    def index_range(self, *inputs: Any) -> IndexRange | None:
+        """The ids that `nn.checked` checks."""
+        return IndexRange("ids", inputs[0], self.num_embeddings) if inputs else None
 
     def extra_repr(self) -> str:
         parts = [f"{self.num_embeddings}, {self.embedding_dim}"]

@@ -15,7 +15,7 @@ import numpy as np
 
 from funcnet.weights.errors import shown
 
-__all__ = ["MappedFile", "Place"]
+__all__ = ["FilePlace", "MappedFile"]
 
 _MAX_DIMS = 64  # numpy's and torch's
 _MAX_BYTES = 2**62  # past it numpy's own sizes overflow
@@ -23,7 +23,7 @@ _SPARE, _COPIES = 2**24, 4  # bytes of memory that need no reason; how often a b
 _EXPANDED = 2**30  # bytes that a tensor may show by strides of 0, where that is more than the whole file has
 
 
-class Place(NamedTuple):
+class FilePlace(NamedTuple):
     """Some bytes of a file."""
 
     name: str  # for messages
@@ -55,7 +55,7 @@ class MappedFile:
 
     def array(
         self,
-        place: Place,
+        place: FilePlace,
         dtype: np.dtype,
         shape: Sequence[int],
         strides: Sequence[int] | None = None,

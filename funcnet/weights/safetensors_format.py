@@ -11,7 +11,7 @@ import safetensors
 import safetensors.numpy
 
 from funcnet.files import replacing
-from funcnet.weights.mapped import MappedFile, Place
+from funcnet.weights.mapped import FilePlace, MappedFile
 
 __all__ = ["flatten", "read", "write"]
 
@@ -50,7 +50,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
                 f"{name!r:.120} has a dtype that numpy has not; expected one of {', '.join(_DTYPES)}, got {kind}"
             )
         dtype = _DTYPES[kind]
-        arrays[name] = file.array(Place(f"{name!r:.120}", position, file.size - position), dtype, shape)
+        arrays[name] = file.array(FilePlace(f"{name!r:.120}", position, file.size - position), dtype, shape)
         position += arrays[name].nbytes
     return arrays
 

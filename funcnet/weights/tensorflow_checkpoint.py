@@ -21,7 +21,7 @@ import ml_dtypes
 import numpy as np
 import pyarrow
 
-from funcnet.weights.mapped import MappedFile, Place
+from funcnet.weights.mapped import FilePlace, MappedFile
 
 __all__ = ["INDEX", "TensorFlowCheckpoint"]
 
@@ -110,7 +110,7 @@ class TensorFlowCheckpoint(Mapping[str, Any]):
             raise ValueError(f"{shown} has shape {entry.shape} of {dtype}; expected {size} bytes, got {entry.size}")
         if _masked(file.data, entry.offset, entry.size) != entry.checksum:
             raise ValueError(f"{shown} is not as it was written: its checksum differs. Fetch the data file again.")
-        return file.array(Place(shown, entry.offset, entry.size), dtype, entry.shape, swapped=self._swapped)
+        return file.array(FilePlace(shown, entry.offset, entry.size), dtype, entry.shape, swapped=self._swapped)
 
     def _file(self, shard: int) -> MappedFile:
         if shard >= self._count:

@@ -14,7 +14,7 @@ import numpy as np
 
 from funcnet.files import replacing
 from funcnet.weights.errors import UnsafeFileError
-from funcnet.weights.mapped import MappedFile, Place
+from funcnet.weights.mapped import FilePlace, MappedFile
 from funcnet.weights.pickle_writer import Pickler
 from funcnet.weights.storages import Storages
 from funcnet.weights.unpickle import Unpickler
@@ -51,7 +51,7 @@ def read(path: Path) -> Any:
     return tree
 
 
-def _records(path: Path, file: MappedFile) -> dict[str, Place]:
+def _records(path: Path, file: MappedFile) -> dict[str, FilePlace]:
     """{name: where its bytes are}; every record is stored, whole, on its own and with an ordinary name."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -86,7 +86,7 @@ def _records(path: Path, file: MappedFile) -> dict[str, Place]:
     return {name: place for name, place in places.items() if not name.endswith("/")}
 
 
-def _place(entry: zipfile.ZipInfo, file: MappedFile) -> Place:
+def _place(entry: zipfile.ZipInfo, file: MappedFile) -> FilePlace:
     """Where the bytes of a record lie."""
     name = entry.filename
     if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name or "\\" in name:
@@ -112,7 +112,7 @@ def _place(entry: zipfile.ZipInfo, file: MappedFile) -> Place:
         raise ValueError(
             f"the record {name!r:.120} is cut short; expected it up to byte {start + entry.file_size}, got {file.size}"
         )
-    return Place(f"the record {name!r:.120}", start, entry.file_size)
+    return FilePlace(f"the record {name!r:.120}", start, entry.file_size)
 
 
 def write(path: Path, tree: Any) -> None:

@@ -17,7 +17,7 @@ from funcnet.nn.core.parts import join
 Training = bool | Mapping[str, bool]
 Taps = dict[tuple[str, int], Any]
 
-__all__ = ["Call", "Frame", "Taps", "Training", "call_name", "outermost"]
+__all__ = ["Call", "Frame", "Taps", "Training", "call_name", "outermost", "scope_name"]
 
 
 def call_name(name: str, count: int) -> str:

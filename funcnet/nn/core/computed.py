@@ -15,7 +15,7 @@ import numpy as np
 from funcnet import tree
 from funcnet.nn.core import binding, state_dict
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import Place, build, computed_of, description_of, join, values, walk
+from funcnet.nn.core.parts import LeafPlace, build, computed_of, description_of, join, values, walk
 
 Tree = dict[str, Any]
 Result = tuple[Any, Tree, Tree]
@@ -62,7 +62,7 @@ def _copied(whole: Any) -> tuple[Any, dict[int, Any]]:
 
 
 def _trees(net: Any, arrays: dict[int, Any]) -> Result:
-    def pick(place: Place) -> jax.Array:
+    def pick(place: LeafPlace) -> jax.Array:
         return arrays[id(place.leaf)] if id(place.leaf) in arrays else state_dict.fresh(place)
 
     return net, build(net, Parameter, pick), build(net, Buffer, pick)

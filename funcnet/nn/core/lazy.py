@@ -18,7 +18,7 @@ from funcnet import tree
 from funcnet.nn.core import binding
 from funcnet.nn.core.call import Call
 from funcnet.nn.core.parameter import Buffer, Parameter
-from funcnet.nn.core.parts import Place, build, join, leaves, walk
+from funcnet.nn.core.parts import LeafPlace, build, join, leaves, walk
 
 __all__ = ["BiasShape", "infer", "init_bias"]
 
@@ -65,7 +65,7 @@ def infer(module: Any, args: Any, kwargs: Any) -> dict[str, tuple[int, ...]]:
     if all(place.leaf.shape is not None for place in walk(module)):
         return {}
 
-    def blank(place: Place) -> jax.Array:
+    def blank(place: LeafPlace) -> jax.Array:
         dtype = jax.dtypes.canonicalize_dtype(place.leaf.dtype)  # counters are int64, which JAX has with x64 alone
         return jnp.zeros((*place.stacks, *(place.leaf.shape if place.leaf.shape is not None else (0,))), dtype)
 

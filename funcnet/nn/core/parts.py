@@ -18,8 +18,8 @@ from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 Tree = dict[str, Any]
 
 __all__ = [
+    "LeafPlace",
     "Node",
-    "Place",
     "build",
     "children",
     "computed_of",
@@ -42,7 +42,7 @@ class Node:
     """The base of all modules, by which a module among the attributes is known."""
 
 
-class Place(NamedTuple):
+class LeafPlace(NamedTuple):
     """A leaf under one of its names."""
 
     path: str  # from the module where the walk began
@@ -141,7 +141,7 @@ def slots(module: Any) -> list[tuple[str, Any]]:
 # --------------------------------------------------------------------------------------------------- the whole tree
 
 
-def walk(module: Any, *kinds: type, once: bool = True) -> Iterator[Place]:
+def walk(module: Any, *kinds: type, once: bool = True) -> Iterator[LeafPlace]:
     """Every leaf of these kinds (parameters and buffers, if none are given), parents first, in torch's order.
 
     Args:
@@ -151,12 +151,12 @@ def walk(module: Any, *kinds: type, once: bool = True) -> Iterator[Place]:
     """
     seen: set[int] = set()
 
-    def visit(module: Any, path: str, stacks: tuple[int, ...]) -> Iterator[Place]:
+    def visit(module: Any, path: str, stacks: tuple[int, ...]) -> Iterator[LeafPlace]:
         seen.add(id(module))
         for name, leaf in leaves(module, *kinds):
             if not once or id(leaf) not in seen:
                 seen.add(id(leaf))
-                yield Place(join(path, name), module, name, leaf, stacks)
+                yield LeafPlace(join(path, name), module, name, leaf, stacks)
         below = (*stacks, module.n) if is_stack(module) else stacks
         for name, child in children(module):
             if not once or id(child) not in seen:
@@ -165,7 +165,7 @@ def walk(module: Any, *kinds: type, once: bool = True) -> Iterator[Place]:
     return visit(module, "", ())
 
 
-def build(module: Any, kind: type, value: Callable[[Place], Any]) -> Tree:
+def build(module: Any, kind: type, value: Callable[[LeafPlace], Any]) -> Tree:
     """The nested dict of `value(place)` over the leaves of one kind, in the structure of params and state.
 
     A leaf lives under its home alone; a module without leaves, or under its second name, is an empty dict.
@@ -178,7 +178,7 @@ def build(module: Any, kind: type, value: Callable[[Place], Any]) -> Tree:
         for name, leaf in leaves(module, kind):
             if id(leaf) not in seen:
                 seen.add(id(leaf))
-                out[name] = value(Place(join(path, name), module, name, leaf, stacks))
+                out[name] = value(LeafPlace(join(path, name), module, name, leaf, stacks))
         below = (*stacks, module.n) if is_stack(module) else stacks
         for name, child in children(module):
             out[name] = {} if id(child) in seen else one(child, join(path, name), below)

@@ -10,7 +10,7 @@ from funcnet import random
 from funcnet.nn.core import binding
 from funcnet.nn.core.computed import each_layer
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import Place, build, computed_of, frame_of, join, values, walk
+from funcnet.nn.core.parts import LeafPlace, build, computed_of, frame_of, join, values, walk
 from funcnet.nn.core.state_dict import indexed
 
 Tree = dict[str, Any]
@@ -28,7 +28,7 @@ def start(net: Any, rng: jax.Array, shapes: dict[str, tuple[int, ...]], given: d
         given: arrays to start from, by the names that keys are folded from.
     """
 
-    def one(place: Place) -> jax.Array:
+    def one(place: LeafPlace) -> jax.Array:
         def draw(path: str) -> jax.Array:
             leaf: Any = place.leaf
             return leaf.start(random.key_for_name(rng, leaf.key_name(path)), path, shapes.get(place.path))

@@ -17,7 +17,7 @@ import numpy as np
 from funcnet import tree
 from funcnet.nn.core import state_dict_hooks as hooks
 from funcnet.nn.core.parameter import Buffer, Parameter, held
-from funcnet.nn.core.parts import Place, build, children, description_of, is_stack, join, leaves, walk
+from funcnet.nn.core.parts import LeafPlace, build, children, description_of, is_stack, join, leaves, walk
 
 Tree = dict[str, Any]
 
@@ -103,7 +103,7 @@ def match(module: Any, sd: Mapping[str, Any]) -> Match:
     return _match(module, hooks.before_load(module, sd, True))
 
 
-def _match(module: Any, prepared: hooks.Prepared) -> Match:
+def _match(module: Any, prepared: hooks.PreparedStateDict) -> Match:
     sd = prepared.sd
     entries = list(entries_of(module))
     extra = _extra_states(module)
@@ -222,7 +222,7 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
     def leaf_value(which: int) -> Any:
         given: dict[str, Any] = tree.flatten(into[which]) if into is not None else {}
 
-        def one(place: Place) -> jax.Array:
+        def one(place: LeafPlace) -> jax.Array:
             _, _, _, leaf, stacks = place
             path = place.path
             old: Any = given.get(path)
@@ -244,7 +244,7 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
     return build(module, Parameter, leaf_value(0)), build(module, Buffer, leaf_value(1))
 
 
-def fresh(place: Place) -> jax.Array:
+def fresh(place: LeafPlace) -> jax.Array:
     """The start of a leaf that no file holds: a buffer that is not persistent."""
     value = place.leaf.start(jax.random.key(0), place.path)
     return jnp.broadcast_to(value, (*place.stacks, *value.shape))

@@ -16,7 +16,7 @@ from funcnet.nn.core.parts import children
 __all__ = [
     "EXTRA",
     "IncompatibleKeys",
-    "Prepared",
+    "PreparedStateDict",
     "after_load",
     "before_load",
     "has_extra_state",
@@ -81,7 +81,7 @@ def has_extra_state(module: Any) -> bool:
     return hasattr(module, "get_extra_state")
 
 
-class Prepared(NamedTuple):
+class PreparedStateDict(NamedTuple):
     """A state_dict as the modules' load pre-hooks make it."""
 
     sd: "OrderedDict[str, Any]"
@@ -91,7 +91,7 @@ class Prepared(NamedTuple):
     errors: list[str]
 
 
-def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> Prepared:
+def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> PreparedStateDict:
     """Runs the load pre-hooks on a copy of `sd`.
 
     Raises:
@@ -116,7 +116,7 @@ def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> Prepared:
     changed = visit(module, "", OrderedDict(sd))
     order = {name: place for place, name in enumerate(sd)}
     in_order = sorted(changed.items(), key=lambda item: order.get(item[0], len(order)))
-    return Prepared(OrderedDict(in_order), optional, missing, unexpected, errors)
+    return PreparedStateDict(OrderedDict(in_order), optional, missing, unexpected, errors)
 
 
 def _checked(module: Any, metadata: Any) -> Mapping[str, Mapping[str, Any]]:

@@ -20,13 +20,13 @@ from funcnet.nn.core.call import outermost
 from funcnet.nn.core.parameter import Buffer, Parameter
 from funcnet.nn.core.parts import walk
 
-__all__ = ["Row", "Summary", "summarize"]
+__all__ = ["ModuleRow", "Summary", "summarize"]
 
 _SCOPE = "module:"  # marks our scopes, "module:3:", among those that a forward may open itself
 
 
 @dataclass(frozen=True)
-class Row:
+class ModuleRow:
     """A module's own part: what its children have is in their rows, so that every column adds up to the net's."""
 
     name: str
@@ -43,21 +43,21 @@ class Row:
 class Summary:
     """What `net.summary` gives: prints as a table, shows as one in a notebook, and is rows for a program."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ModuleRow, ...]
 
-    def total(self) -> Row:
+    def total(self) -> ModuleRow:
         """The sums, under the root's class."""
-        sums = {f.name: sum(getattr(row, f.name) for row in self.rows) for f in fields(Row)[3:]}
-        return Row("total", self.rows[0].kind, self.rows[0].output, **sums)
+        sums = {f.name: sum(getattr(row, f.name) for row in self.rows) for f in fields(ModuleRow)[3:]}
+        return ModuleRow("total", self.rows[0].kind, self.rows[0].output, **sums)
 
     def to_dataframe(self) -> Any:
         """A pandas.DataFrame, a row a module."""
         return table.dataframe(self.rows, "Summary.to_dataframe")
 
     def _cells(self) -> list[list[str]]:
-        return [[f.name for f in fields(Row)]] + [
+        return [[f.name for f in fields(ModuleRow)]] + [
             ["(root)" if row.name == "" else row.name, row.kind, row.output]
-            + [f"{getattr(row, f.name):,}" for f in fields(Row)[3:]]
+            + [f"{getattr(row, f.name):,}" for f in fields(ModuleRow)[3:]]
             for row in (*self.rows, self.total())
         ]
 
@@ -101,7 +101,7 @@ def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], trainin
         leaves = own.get(id(module), [])
         sizes = {kind: [a.size for leaf, a in leaves if isinstance(leaf, kind)] for kind in (Parameter, Buffer)}
         rows.append(
-            Row(
+            ModuleRow(
                 name,
                 type(module).__name__,
                 watch.outputs.get(name, ""),
