@@ -1,7 +1,7 @@
-"""What modules of other libraries have in common inside a funcnet model: leaves in a tree of names, one joint start.
+"""What modules of other libraries have in common inside a funcnet model: named leaves that start together.
 
-A foreign module computes with arrays of its own making. Here they are leaves of a description, under the names that
-they have there: `Place`s mirror the tree. The arrays start together, by the foreign constructor and one key (`Whole`).
+A foreign module creates its own arrays. Here they are leaves of a description, under the names that they have there;
+`Place`s mirror the tree. The arrays start together, by the foreign constructor and one key (`Whole`).
 """
 
 import inspect
@@ -35,9 +35,9 @@ def dotted(path: Iterable[Any]) -> str:
 def training_arguments(
     method: Callable[..., Any], owner: Any, training: bool, args: Any, kwargs: Any
 ) -> dict[str, bool]:
-    """{argument: flag} that tells `method` whether it trains, for the arguments of the usual names that it has.
+    """{argument: flag}: whether `method` trains, for those of the usual argument names that it has.
 
-    What the caller gives himself, and what the owner was constructed with, stays.
+    Arguments from the caller, and settings of the owner's constructor, are left alone.
     """
     try:
         signature = inspect.signature(method)
@@ -60,7 +60,7 @@ class Whole(Computed):
     """The foreign module with its arrays in place: computed from the leaves beneath, which start together."""
 
     def __init__(self, name: str):
-        super().__init__(name, Parameter(0), (), jnp.float32)  # it starts from no leaf, and is no array
+        super().__init__(name, Parameter(0), (), jnp.float32)  # it starts from no leaf and is not an array
 
     def value(self, bound: Any) -> Any:
         return bound.assembled()
@@ -94,7 +94,7 @@ def _leaf(module: Any, name: str) -> Any:
 
 
 class Place(Module):
-    """A place in the tree of a foreign module: it names leaves and tells a flag, and is never called."""
+    """A module in the tree of a foreign module: it names leaves and has a training flag, and is never called."""
 
     def __init__(self, kind: str = ""):
         super().__init__()
@@ -163,7 +163,7 @@ class Foreign(Module):
         return getattr(owner, attribute)
 
     def drawn_key(self) -> jax.Array | None:
-        """A key, or None where there is none to be had; what then needs one is refused by `make_rng`."""
+        """A key, or None if there is none; `make_rng` then raises for what needs one."""
         try:
             return self.make_rng()
         except ValueError:

@@ -23,23 +23,23 @@ class FromNNX(Foreign):
     """A flax.nnx module inside a funcnet model: `FromNNX(nnx.Linear, 3, 4)`.
 
     Its `nnx.Param`s are parameters, all its other variables (`BatchStat`, `Cache`, …) buffers, under their nnx names
-    with dots: `layers.0.kernel`. state_dict, patterns, freezing and `Repeat` see them so. Its random streams start
-    anew from `make_rng()` in each call.
+    with dots: `layers.0.kernel`. state_dict, patterns, freezing and `Repeat` see them so. Its random streams are
+    reseeded from `make_rng()` in each call.
 
     Args:
         module: a class (or function) that makes an nnx module, called with `args`, `kwargs` and, where it takes them,
             `rngs` of `init`'s key; or an nnx module, whose arrays the leaves then start as.
         *args, **kwargs: of the constructor.
 
-    Call: what the module takes. `nnx_method="attend"` runs another of its methods. Training or eval reaches it as
-        `train()` and `eval()` do (`deterministic` and `use_running_average` of its inner modules, each by the flag of
+    Call: what the module takes. `nnx_method="attend"` runs another of its methods. Training or eval is set as by
+        `train()` and `eval()` (`deterministic` and `use_running_average` of its inner modules, each by the flag of
         its own name), and by an argument named training, train, is_training, deterministic or use_running_average.
 
     Raises:
-        TypeError: `module` is none of these, or there are arguments for one that is made already.
+        TypeError: `module` is none of these, or there are arguments for a module that exists already.
         ValueError: it needs randomness and apply has no `rng`.
 
-    Differs from nnx: what a call assigns to a Param, or stores newly (`sow`), is lost.
+    Differs from nnx: what a call assigns to a Param, or adds (`sow`), is lost.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -59,8 +59,8 @@ class FromNNX(Foreign):
         if isinstance(module, nnx.Module):
             if args or kwargs:
                 raise TypeError(
-                    f"FromNNX: {type(module).__name__} is made already; expected no arguments for its constructor, got "
-                    f"{len(args) + len(kwargs)}. Give its class, or leave them out."
+                    f"FromNNX: {type(module).__name__} is an instance already; expected no arguments for its "
+                    f"constructor, got {len(args) + len(kwargs)}. Give its class, or leave them out."
                 )
             fixed, states = _split(module)
             states = jax.tree.map(jnp.asarray, states)
@@ -137,7 +137,7 @@ class FromNNX(Foreign):
         """The nnx module with these arrays.
 
         Args:
-            params, state: of this very description (`params["1"]`, where it is a net's part "1").
+            params, state: of this description (`params["1"]`, where it is a net's part "1").
             rngs: what the random streams start from, each kind from the stream of its name; without them, seed 0.
         """
         bound = binding.bind(self, params, state)
@@ -160,7 +160,7 @@ def _make(module: Any, args: Any, kwargs: Any, key: jax.Array) -> nnx.Module:
 def _takes_rngs(module: Any) -> bool:
     while isinstance(module, functools.partial):
         module = module.func
-    is_class = isinstance(module, type)  # its own signature would be its metaclass's
+    is_class = isinstance(module, type)  # the signature of a class may be its metaclass's
     function = inspect.getattr_static(module, "__init__") if is_class else module
     if function is object.__init__:
         return False
@@ -169,7 +169,7 @@ def _takes_rngs(module: Any) -> bool:
 
 
 def _no_plain_arrays(made: nnx.Module) -> None:
-    """Refuses arrays that are no variables: flax takes traced ones for constants."""
+    """Refuses arrays that are not variables: flax takes traced ones for constants."""
     for path, inner in nnx.iter_modules(made):
         for name, value in vars(inner).items():
             if isinstance(value, jax.core.Tracer):
@@ -199,7 +199,7 @@ def _named(state: Any) -> dict[str, Any]:
 
 
 def _reseed(module: nnx.Module, key_of: Callable[[str], jax.Array]) -> None:
-    """Starts the random streams anew, those of one tag from the key of that tag."""
+    """Reseeds the random streams, those of one tag from the key of that tag."""
     tags = {stream.key.tag for _, stream in nnx.iter_graph(module) if isinstance(stream, nnx.RngStream)}
     if tags:
         keys: dict[str, Any] = {tag: key_of(tag) for tag in sorted(tags)}

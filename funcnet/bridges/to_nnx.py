@@ -67,7 +67,7 @@ class ToNNX(Branch):
         method: the name of another method than `forward`.
 
     A call in training takes a key from the stream, one in eval takes none and changes nothing: a net that is random in
-    eval too (fractional pooling) wants `rngs` for each call.
+    eval too (fractional pooling) needs `rngs` for each call.
 
     Raises:
         ValueError: neither rngs nor values; a part has the name of a part of nnx.Module; no key where one is needed.

@@ -16,7 +16,7 @@ def whole(net: Module, params: Mapping[str, Any], state: Mapping[str, Any], wher
     """(params, state) of `net` in the structure of its `init`, from their leaves by dotted names.
 
     Raises:
-        ValueError: a leaf lacks, or there is one that the net has not.
+        ValueError: a leaf is missing, or there is one that the net does not have.
     """
     given = (dict(params), dict(state))
     lacking: list[str] = []
@@ -34,7 +34,7 @@ def whole(net: Module, params: Mapping[str, Any], state: Mapping[str, Any], wher
     if lacking or beyond:
         raise ValueError(
             f"{where}: the leaves are not those of {type(net).__name__}; missing: {', '.join(lacking) or 'none'}; "
-            f"unexpected: {', '.join(beyond) or 'none'}. Give what was made for this very net."
+            f"unexpected: {', '.join(beyond) or 'none'}. Give what was made for this net."
         )
     return trees
 

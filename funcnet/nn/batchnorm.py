@@ -1,7 +1,7 @@
 """BatchNorm1d, BatchNorm2d, BatchNorm3d and SyncBatchNorm, as in torch/nn/modules/batchnorm.py.
 
-Letters: `B batch, C channels, S spatial dimensions`. A variant of one's own overrides `forward`, or `check_input` for
-other ranks.
+Letters: `B batch, C channels, S spatial dimensions`. To write a variant, override `forward`, or
+`check_input` for other ranks.
 """
 
 import copy
@@ -93,7 +93,7 @@ class BatchNorm(RunningNorm):
         if self.num_features and input.shape[1] != self.num_features:  # a lazy one has 0 of them
             raise ValueError(
                 f"{type(self).__name__}: expected {self.num_features} channels in dimension 1, got {input.shape[1]} "
-                f"in an input of shape {input.shape}. Channels stand behind the batch, as in torch."
+                f"in an input of shape {input.shape}. The channels are dimension 1, after the batch, as in torch."
             )
 
     def forward(
@@ -142,7 +142,7 @@ class BatchNorm1d(BatchNorm):
         affine: whether there are weight and bias.
         track_running_stats: whether there are running statistics.
         bias: whether there is a bias, where there is a weight.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight (C,), ones; bias (C,), zeros.
     State: running_mean (C,), zeros; running_var (C,), ones; num_batches_tracked (), 0.
@@ -154,7 +154,7 @@ class BatchNorm1d(BatchNorm):
         TypeError: integers.
 
     Differs from torch: statistics are float32 for bfloat16 layers and inputs too. A batch that `mask` hides entirely
-        leaves all the buffers, `num_batches_tracked` among them, so that it does not weigh in a plain average, and is
+        leaves all the buffers, `num_batches_tracked` among them, so that it does not enter a plain average, and is
         normalised by the running statistics.
 
     Example:
@@ -226,13 +226,14 @@ class BatchNorm3d(BatchNorm):
 class SyncBatchNorm(BatchNorm):
     """BatchNorm whose batch is spread over devices: in training the statistics are those of all of them together.
 
-    Devices may count differently (`mask`): every example weighs the same. Gradients flow through the statistics of all.
+    Devices may count different numbers of examples (`mask`): every example has the same weight. Gradients
+    flow through the statistics of all devices.
     Under `jit` with a sharded batch and no named axis, BatchNorm sees the whole batch anyway.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats: as in `BatchNorm1d`.
         axis_name: the axis of `vmap(axis_name=…)`, `pmap` or `shard_map` over which the batch is spread, or several.
-            Where none of them is bound this is BatchNorm, as torch without a process group.
+            Where none of them is bound this is BatchNorm, like torch without a process group.
         axis_index_groups: lists of device numbers; those of one list share their statistics (not under vmap).
         bias, dtype: as in `BatchNorm1d`.
 
@@ -291,9 +292,9 @@ class SyncBatchNorm(BatchNorm):
 
         Raises:
             ValueError: a subclass of BatchNorm with methods of its own, which the conversion would lose. Its attributes
-                stay, and another constructor, start, `ranks` or `extra_repr` are no hindrance; nor is a SyncBatchNorm.
+                stay. Another constructor, start, `ranks` or `extra_repr` is accepted, and so is a SyncBatchNorm.
 
-        Differs from torch: there, what a subclass adds is dropped without a word.
+        Differs from torch: torch drops what a subclass adds, without a warning.
 
         >>> from funcnet import nn
         >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
@@ -331,7 +332,7 @@ class SyncBatchNorm(BatchNorm):
         return new
 
 
-_NO_LOSS = {"reset_parameters", "extra_repr", "ranks"}  # of a subclass: what has done its work, or tells people alone
+_NO_LOSS = {"reset_parameters", "extra_repr", "ranks"}  # of a subclass: only used in the constructor or for display
 
 
 def _as_batch(mask: jax.Array | None, count: jax.Array, dtype: Any) -> jax.Array:

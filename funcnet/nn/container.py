@@ -1,6 +1,6 @@
 """Sequential, ModuleList and ModuleDict, as in torch/nn/modules/container.py.
 
-ParameterList and ParameterDict are in `parameter_container.py`. A None among the modules keeps its place, as in torch.
+ParameterList and ParameterDict are in `parameter_container.py`. A None among the modules keeps its position.
 """
 
 import operator
@@ -21,19 +21,19 @@ def pairs(where: str, given: Any) -> list[tuple[str, Any]]:
     if not isinstance(given, Iterable):
         raise TypeError(
             f"{where}: there are no names; expected a mapping or an iterable of (name, value), got "
-            f"{type(given).__name__}. Name every value."
+            f"{type(given).__name__}."
         )
     found = [tuple(pair) if isinstance(pair, Iterable) else (pair,) for pair in given]
     for number, pair in enumerate(found):
         if len(pair) != 2:
             raise ValueError(
-                f"{where}: element {number} is no pair; expected (name, value), got {len(pair)} of them. Name each one."
+                f"{where}: element {number} is not a pair; expected (name, value), got {len(pair)} entries."
             )
     return found
 
 
 class _Container(Module):
-    """Children that are reached by position or by key as well as by attribute."""
+    """Children with access by position or key as well as by attribute."""
 
     def __len__(self) -> int:
         return len(slots(self))
@@ -43,18 +43,18 @@ class _Container(Module):
 
 
 class Numbered(_Container):
-    """Children named "0", "1", … that read as a list does."""
+    """Children named "0", "1", …, with the interface of a list."""
 
     def _set(self, modules: Iterable[Any]) -> None:
-        """These children and no others, numbered anew."""
+        """These children and no others, renumbered."""
         self.require_singles()
         modules = list(modules)
         for module in modules:
             if module is not None and not isinstance(module, Description):
-                advice = "It is torch's own: import it from funcnet." if is_torchs(module) else "Make a module of it."
+                advice = "It is torch's own: import it from funcnet." if is_torchs(module) else "Wrap it in a module."
                 raise TypeError(
-                    f"{type(self).__name__}: it holds modules; expected a Module or None, got {type(module).__name__}. "
-                    f"{advice}"
+                    f"{type(self).__name__}: an entry is not a module; expected a Module or None, got "
+                    f"{type(module).__name__}. {advice}"
                 )
         for name, _ in slots(self):
             delattr(self, name)
@@ -62,7 +62,7 @@ class Numbered(_Container):
             self.add_module(str(i), module)
 
     def require_singles(self) -> None:
-        """Called before a module is picked: raises where the children do not stand for one module each."""
+        """Called before one module is picked: raises if a child stands for several modules."""
 
     def __iter__(self) -> Iterator[Any]:
         self.require_singles()
@@ -102,23 +102,22 @@ class Numbered(_Container):
         self._set(modules)
 
     def append(self, module: Module | None) -> Any:
-        """Adds a module behind the others."""
+        """Adds a module after the others."""
         self.add_module(str(len(self)), module)
         return self
 
     def extend(self, modules: Iterable[Any]) -> Any:
-        """Adds modules behind the others."""
+        """Adds modules after the others."""
         if not isinstance(modules, Iterable):
             raise TypeError(
-                f"{type(self).__name__}.extend: expected an iterable of modules, got {type(modules).__name__}. "
-                "Append a single one."
+                f"{type(self).__name__}.extend: expected an iterable of modules, got {type(modules).__name__}."
             )
         for module in list(modules):
             self.append(module)
         return self
 
     def insert(self, index: int, module: Module | None) -> Any:
-        """Adds a module before the one at `index`; the names behind it move up."""
+        """Adds a module before the one at `index`; the names after it move up."""
         modules = list(self)
         n, names = len(modules), [name for name, _ in slots(self)]
         if not -n <= operator.index(index) <= n:
@@ -126,8 +125,8 @@ class Numbered(_Container):
         at = index + n if index < 0 else index
         if names[at:] != [str(i) for i in range(at, n)]:
             raise KeyError(
-                f"{type(self).__name__}.insert: the modules have names of their own; expected '0', '1', …, got "
-                f"{names}. Make a new one of the modules in their order."
+                f"{type(self).__name__}.insert: the modules have other names; expected '0', '1', …, got "
+                f"{names}. Create a new list of the modules in their order."
             )
         modules.insert(at, module)
         for i in range(at, n + 1):
@@ -135,7 +134,7 @@ class Numbered(_Container):
         return self
 
     def pop(self, key: int | slice = -1) -> Any:
-        """Removes a module, or a slice of them, and gives it; the names behind it move down."""
+        """Removes a module, or a slice of them, and returns it; the names after it move down."""
         module = self[key]
         del self[key]
         return module
@@ -150,10 +149,10 @@ class Sequential(Numbered):
     Args:
         *args: modules, or one mapping from names to modules.
 
-    A slice keeps the names of what it takes, as in torch: `net[1:]` holds "1", "2", …. `a + b` is one after the other,
+    A slice keeps the names of its modules, as in torch: `net[1:]` holds "1", "2", …. `a + b` is one after the other,
     `a * 3` the same modules three times, with one set of leaves.
 
-    Differs from torch: any mapping gives names, not an OrderedDict alone.
+    Differs from torch: any mapping gives names, not only an OrderedDict.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -200,7 +199,7 @@ class Sequential(Numbered):
 def _sequential(other: Any) -> Sequential:
     if not isinstance(other, Sequential):
         raise TypeError(
-            f"Sequential: only a Sequential is added to it; expected one, got {type(other).__name__}. "
+            f"Sequential: only a Sequential can be added; expected one, got {type(other).__name__}. "
             "Use extend, or wrap it in nn.Sequential."
         )
     return other
@@ -209,10 +208,10 @@ def _sequential(other: Any) -> Sequential:
 def _repeats(times: Any) -> int:
     if not isinstance(times, int):
         raise TypeError(
-            f"Sequential: it is repeated a number of times; expected an int, got {type(times).__name__}. Round it."
+            f"Sequential: the number of repetitions is not an int; expected an int, got {type(times).__name__}."
         )
     if times <= 0:
-        raise ValueError(f"Sequential: it is repeated at least once; expected 1 or more, got {times}. Correct it.")
+        raise ValueError(f"Sequential: the number of repetitions is too small; expected 1 or more, got {times}.")
     return times
 
 
@@ -239,7 +238,7 @@ class ModuleList(Numbered):
             self.extend(modules)
 
     def insert(self, index: int, module: Module | None) -> Any:
-        """Adds a module before the one at `index`, or behind the others; the names behind it move up."""
+        """Adds a module before the one at `index`, or after the others; the names after it move up."""
         return super().insert(min(index, len(self)), module)
 
     def __add__(self, other: Iterable[Any]) -> "ModuleList":
@@ -267,7 +266,7 @@ class ModuleDict(_Container):
             self.update(modules)
 
     def update(self, modules: Any) -> None:
-        """Takes in the modules of a mapping, another ModuleDict, or an iterable of (name, module)."""
+        """Adds the modules of a mapping, another ModuleDict, or an iterable of (name, module)."""
         for name, module in pairs(f"{type(self).__name__}.update", modules):
             self[name] = module
 
@@ -297,7 +296,7 @@ class ModuleDict(_Container):
         return dict(slots(self)).items()
 
     def pop(self, key: str) -> Any:
-        """Removes a module and gives it."""
+        """Removes a module and returns it."""
         module = self[key]
         del self[key]
         return module

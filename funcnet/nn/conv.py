@@ -64,7 +64,7 @@ class Convolution(Module):
             if getattr(self, name) % self.groups:
                 raise ValueError(
                     f"{where}: {name} must be divisible by groups; got {getattr(self, name)} channels and "
-                    f"groups={self.groups}. Choose a divisor of both."
+                    f"groups={self.groups}."
                 )
         if isinstance(self.padding, str) and self.padding not in ("same", "valid"):
             raise ValueError(f"{where}: expected padding 'same', 'valid' or numbers, got {self.padding!r}.")
@@ -124,10 +124,10 @@ class Conv1d(Convolution):
         stride: steps between windows.
         padding: what is added on both sides; 'same' keeps the length (stride 1 only), 'valid' adds nothing.
         dilation: steps between the window's elements.
-        groups: the channels are split into so many groups that do not see each other.
-        bias: whether to add a number a channel.
+        groups: the number of groups into which the channels are split; groups do not see each other.
+        bias: whether to add one number per channel.
         padding_mode: what the padding holds: 'zeros', 'reflect', 'replicate' or 'circular'.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight (out_channels, in_channels / groups, k), bias (out_channels,), both U(±1/√fan_in) with
         fan_in = in_channels / groups · k.

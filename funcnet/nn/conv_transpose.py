@@ -51,7 +51,7 @@ class ConvTranspose(Convolution):
         return convolve(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, input: jax.Array, output_size: Sequence[int]) -> tuple[int, ...]:
-        """The output_padding that gives this size; of (batch, channel, *spatial) the spatial sizes count."""
+        """The output_padding for this size; of (batch, channel, *spatial) only the spatial sizes count."""
         where, rank, wanted = type(self).__name__, self.rank, tuple(output_size)
         if len(wanted) == input.ndim:
             wanted = wanted[-rank:]
@@ -82,14 +82,14 @@ class ConvTranspose1d(ConvTranspose):
         in_channels: channels of the input.
         out_channels: channels of the output.
         kernel_size: k.
-        stride: steps between what two neighbours of the input reach.
-        padding: what is cut off both sides of the output.
+        stride: steps in the output between neighbours of the input.
+        padding: what is cropped from both sides of the output.
         output_padding: what is added to its right side; smaller than the stride or the dilation.
-        groups: the channels are split into so many groups that do not see each other.
-        bias: whether to add a number a channel.
+        groups: the number of groups into which the channels are split; groups do not see each other.
+        bias: whether to add one number per channel.
         dilation: steps between the kernel's elements.
         padding_mode: 'zeros'; takes torch's place in the order of arguments.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight (in_channels, out_channels / groups, k), bias (out_channels,), both U(±1/√fan_in) with
         fan_in = out_channels / groups · k.

@@ -46,7 +46,7 @@ class _InstanceNorm(RunningNorm):
         if self.affine:
             raise ValueError(
                 f"{name}: expected {self.num_features} channels in dimension {at}, got {input.shape[at]} in an input "
-                f"of shape {input.shape}. Channels stand behind the batch, as in torch."
+                f"of shape {input.shape}. The channels are dimension 1, after the batch, as in torch."
             )
         warnings.warn(
             f"{name}: num_features={self.num_features} is not the input's {input.shape[at]} channels, and is not used "
@@ -85,10 +85,10 @@ class InstanceNorm1d(_InstanceNorm):
         track_running_stats: whether there are running statistics, by which eval then normalises. They are averages over
             the batch of the examples' means and unbiased variances.
         bias: whether there is a bias, where there is a weight.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight (C,), ones; bias (C,), zeros, if affine.
-    State: running_mean (C,), zeros; running_var (C,), ones; num_batches_tracked (), 0 for ever, if tracked.
+    State: running_mean (C,), zeros; running_var (C,), ones; num_batches_tracked (), always 0, if tracked.
     Call: (B, C, L) or (C, L) -> the same shape and dtype; statistics in at least float32.
 
     Raises:

@@ -37,13 +37,13 @@ class _Lazy(Convolution):
         if input.ndim not in (rank + 1, rank + 2):
             raise ValueError(
                 f"{where}: input has the wrong rank; expected {rank + 2} dimensions (batch, channel, *spatial) or "
-                f"{rank + 1} without the batch, got {input.shape}. Add or drop a dimension."
+                f"{rank + 1} without the batch, got {input.shape}."
             )
         channels = input.shape[-rank - 1]
         if channels % self.groups:
             raise ValueError(
                 f"{where}: in_channels must be divisible by groups; got {channels} channels in {input.shape} and "
-                f"groups={self.groups}. Choose a divisor."
+                f"groups={self.groups}."
             )
         shape = self.weight_shape(channels)
         return {"weight": shape, "bias": lazy.BiasShape((self.out_channels,), math.prod(shape[1:]))}

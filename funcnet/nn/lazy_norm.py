@@ -115,7 +115,7 @@ class LazyBatchNorm3d(_Lazy, BatchNorm3d):
 
 
 class LazyInstanceNorm1d(_Lazy, InstanceNorm1d):
-    """A InstanceNorm1d whose num_features is the number of channels of the example that `init` is given.
+    """An InstanceNorm1d whose num_features is the number of channels of the example that `init` is given.
 
     Args:
         eps, momentum, bias, dtype: as in `InstanceNorm1d`.
@@ -140,7 +140,7 @@ class LazyInstanceNorm1d(_Lazy, InstanceNorm1d):
 
 
 class LazyInstanceNorm2d(_Lazy, InstanceNorm2d):
-    """A InstanceNorm2d whose num_features is the number of channels of the example that `init` is given.
+    """An InstanceNorm2d whose num_features is the number of channels of the example that `init` is given.
 
     Args:
         eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyInstanceNorm1d`.
@@ -162,7 +162,7 @@ class LazyInstanceNorm2d(_Lazy, InstanceNorm2d):
 
 
 class LazyInstanceNorm3d(_Lazy, InstanceNorm3d):
-    """A InstanceNorm3d whose num_features is the number of channels of the example that `init` is given.
+    """An InstanceNorm3d whose num_features is the number of channels of the example that `init` is given.
 
     Args:
         eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyInstanceNorm1d`.

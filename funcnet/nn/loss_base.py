@@ -16,7 +16,7 @@ class Loss(Module):
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
         super().__init__()
-        # The warning of the old names points at the line that builds the layer: a frame up for every constructor.
+        # The warning about the old names points at the line that creates the layer: one frame up for each constructor.
         builders = sum("__init__" in vars(kind) for kind in type(self).__mro__ if issubclass(kind, Loss))
         self.reduction = checks.reduction_name(type(self).__name__, reduction, size_average, reduce, 2 + builders)
 

@@ -1,6 +1,6 @@
 """ParameterList and ParameterDict, as in torch/nn/modules/container.py: parameters by position and by key.
 
-They may hold other values too, which are kept as they are. Arrays become parameters that start from them.
+Other values are kept as they are. Arrays become parameters that start from them.
 """
 
 import operator
@@ -74,7 +74,7 @@ class ParameterList(_Holder):
     """Parameters in a list: indexed, sliced, iterated, appended to.
 
     Args:
-        values: parameters; arrays, which become parameters; other values, which stay what they are.
+        values: parameters; arrays, which become parameters; or other values, which are kept.
 
     Inside forward its entries are arrays, and a slice of it is a plain list of them.
 
@@ -126,17 +126,16 @@ class ParameterList(_Holder):
         return self.extend(values)
 
     def append(self, value: Any) -> Any:
-        """Adds a value behind the others."""
+        """Adds a value after the others."""
         self._put(str(len(self)), value)
         self._size += 1
         return self
 
     def extend(self, values: Iterable[Any]) -> Any:
-        """Adds values behind the others."""
+        """Adds values after the others."""
         if not isinstance(values, Iterable) or isinstance(values, jax.Array | np.ndarray | Parameter):
             raise TypeError(
-                f"{type(self).__name__}.extend: expected an iterable of parameters, got {type(values).__name__}. "
-                "Append a single one."
+                f"{type(self).__name__}.extend: expected an iterable of parameters, got {type(values).__name__}."
             )
         for value in list(values):
             self.append(value)
@@ -179,8 +178,7 @@ class ParameterDict(_Holder):
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str):
             raise TypeError(
-                f"{type(self).__name__}: a key is a parameter's name; expected a string, got {type(key).__name__}. "
-                "Write it as one."
+                f"{type(self).__name__}: a key is a parameter's name; expected a string, got {type(key).__name__}."
             )
         self._put(key, value)
         self._keys[key] = None
@@ -222,13 +220,13 @@ class ParameterDict(_Holder):
         return self[key]
 
     def pop(self, key: str) -> Any:
-        """Removes a value and gives it."""
+        """Removes a value and returns it."""
         value = self[key]
         del self[key]
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Removes the last (key, value) and gives it."""
+        """Removes the last (key, value) and returns it."""
         if not self._keys:
             raise KeyError(f"{type(self).__name__}: there is nothing to pop.")
         key = next(reversed(self._keys))
@@ -248,7 +246,7 @@ class ParameterDict(_Holder):
         return ParameterDict((key, default) for key in keys)
 
     def update(self, parameters: Any) -> None:
-        """Takes in the values of a mapping, another ParameterDict, or an iterable of (key, value)."""
+        """Adds the values of a mapping, another ParameterDict, or an iterable of (key, value)."""
         taken = pairs(f"{type(self).__name__}.update", parameters)
         if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
             taken.sort(key=lambda pair: pair[0])

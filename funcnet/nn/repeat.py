@@ -23,14 +23,14 @@ __all__ = ["Repeat"]
 class Repeat(Numbered):
     """n layers of one kind, each with its own start, run one after the other.
 
-    ``forward(x, *args, **kwargs)`` gives each layer the output of the one before as its first argument, and the same
+    ``forward(x, *args, **kwargs)`` passes each layer the output of the one before as its first argument, and the same
     further arguments.
 
     Args:
         layer: the description that is repeated; every layer is a deep copy of it.
         n: how many.
-        scan: False: a loop; the leaves live under "0", "1", …: the fastest step. True: the leaves are stored stacked
-            under "*" and run by `lax.scan`, so that compile time does not grow with n.
+        scan: False: a loop, with leaves under "0", "1", …; the fastest step. True: the leaves are stacked under "*" and
+            run by `lax.scan`, so that compile time does not grow with n.
 
     Differs from torch: there, a ModuleList and a loop. state_dict reads "0.…", "1.…" in both forms, and layer i
     starts, and drops, the same in both.
@@ -93,7 +93,7 @@ class Repeat(Numbered):
         return x
 
     def _keys(self) -> jax.Array:
-        """A key for every layer, from its own name and the count of its runs: a slice draws what the whole would."""
+        """A key for every layer, from its own name and the count of its runs, so a slice draws what the whole would."""
         frame = frame_of(self)
         frame.same_trace("randomness")
         if self.scan:
@@ -128,7 +128,7 @@ class Repeat(Numbered):
 
 
 def _as_it_varies(run: Callable[[Any], Any], x: Any) -> Any:
-    """`x`, said to vary over the mesh wherever `run(run(…x))` does: a scan starts from what it ends in."""
+    """`x`, marked as varying over the mesh wherever `run(run(…x))` varies: a scan's carry keeps its type."""
     while True:
         out = jax.eval_shape(run, x)
         if _structure(out) != _structure(x):
@@ -139,14 +139,15 @@ def _as_it_varies(run: Callable[[Any], Any], x: Any) -> Any:
 
 
 def _same_form(frame: Frame, given: Any, out: Any) -> None:
-    """Refuses a layer whose output the next one, which is the same program, could not take."""
+    """Refuses a layer whose output does not fit the next one, which is the same program."""
     pairs = zip(jax.tree.leaves(given), jax.tree.leaves(out), strict=False)
     alike = all(jax.typeof(a).weak_type or str(jax.typeof(a)) == str(jax.typeof(b)) for a, b in pairs)
     if _structure(given) != _structure(out) or not alike:
         forms = [jax.tree.map(lambda a: str(jax.typeof(a)), x) for x in (given, out)]
         raise ValueError(
-            f"{frame.where()}: what a layer of a stacked Repeat gives the next one takes; expected {forms[0]}, got "
-            f"{forms[1]}. Keep shape, dtype and the axes that it varies over, or use nn.Repeat(…, scan=False)."
+            f"{frame.where()}: the output of a layer of a stacked Repeat is the input of the next; expected "
+            f"{forms[0]}, got {forms[1]}. Keep shape, dtype and the axes that it varies over, or use nn.Repeat(…, "
+            "scan=False)."
         )
 
 

@@ -13,7 +13,7 @@ __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
-    """Resizes images; `F.interpolate` says how.
+    """Resizes images; see `F.interpolate`.
 
     Args:
         size: of the output; this or scale_factor.

@@ -1,4 +1,4 @@
-"""A file as memory: arrays that are read from the disk when they are looked at, and cost no second copy.
+"""A file mapped into memory: arrays are read from the disk when they are used, without a second copy.
 
 The arrays are read-only views of the file. As long as one is alive, replace the file (as `weights.save` does) and never
 shorten it in place: memory that the file no longer covers ends the process.
@@ -65,7 +65,7 @@ class MappedFile:
         """A read-only view of `place`; `strides` and `offset` count elements, as in torch. `swapped` bytes are copied.
 
         Raises:
-            ValueError: sizes, strides or the offset are none of a tensor, or lead outside of `place`.
+            ValueError: sizes, strides or the offset are invalid, or lead outside of `place`.
         """
         count = _count(shape, dtype)
         if strides is None:

@@ -1,4 +1,4 @@
-"""torch's storages: flat stretches of one dtype that tensors are views of."""
+"""torch's storages: flat memory of one dtype, of which tensors are views."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -101,7 +101,7 @@ class Storages:
 
 
 class Survey:
-    """Stands in for the storages while their places are unknown: notes how long each is, and makes empty arrays."""
+    """Replaces the storages while their positions are unknown: notes the length of each, and makes empty arrays."""
 
     def __init__(self) -> None:
         self.itemsize: dict[str, int] = {}

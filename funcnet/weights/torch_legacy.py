@@ -17,7 +17,7 @@ _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 
 
 def read(path: Path) -> Any:
-    """The tree; see `weights.load`. Its pickle is read twice: the places of the storages stand behind it."""
+    """The tree; see `weights.load`. Its pickle is read twice: the positions of the storages follow it."""
     file = MappedFile(path)
     position = 0
     for what, expected in (("magic number", _MAGIC), ("protocol version", _PROTOCOL), ("system", None)):
@@ -35,7 +35,7 @@ def read(path: Path) -> Any:
 
 
 def _places(file: MappedFile, keys: Any, survey: Survey, position: int) -> dict[str, FilePlace]:
-    """{key: where its bytes are}, and nothing behind the last."""
+    """{key: where its bytes are}; nothing may follow the last."""
     if not isinstance(keys, list) or not all(type(key) is str for key in keys) or len(set(keys)) != len(keys):
         raise ValueError("its list of storages is broken; expected texts, each once")
     if set(keys) != set(survey.count):

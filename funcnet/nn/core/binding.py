@@ -45,7 +45,7 @@ def run(
 
 
 class _Binder:
-    """Own leaves first, then children, so that a shared leaf is read under its first name."""
+    """Binds own leaves first, then children, so that a shared leaf is read under its first name."""
 
     def __init__(self, call: Call):
         self.call = call
@@ -70,7 +70,7 @@ class _Binder:
             if isinstance(value, types.MethodType) and value.__self__ is module:
                 values[name] = types.MethodType(value.__func__, bound)
             elif isinstance(value, _CONTAINERS):
-                values[name] = _copied(value, {})  # what forward puts in may be a tracer, and goes with the bound copy
+                values[name] = _copied(value, {})  # forward may put a tracer in, which must go with the bound copy
             elif isinstance(value, Computed):
                 frame.computed[name] = value
         for name in frame.computed:
@@ -109,7 +109,7 @@ _CONTAINERS = (list, dict, set, deque)
 
 
 def _copied(value: Any, made: dict[int, Any]) -> Any:
-    """A plain container copied, with those within it; `made` holds them by the ids of the originals."""
+    """A copy of a plain container and of those inside it; `made` has the copies by the ids of the originals."""
     if id(value) not in made:
         new = made[id(value)] = copy.copy(value)
         if not isinstance(value, set):
@@ -126,7 +126,7 @@ def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Any, stacks: t
         if homes := owners.homes(leaf):
             message += f" It is shared and lives under {' or '.join(homes)}: take net.subtree(…) of the child."
         else:
-            message += " Give apply what this very module's init made."
+            message += " Give apply what this module's own init made."
         raise ValueError(message)
     value = given[name]
     if isinstance(value, np.ndarray):
@@ -174,14 +174,14 @@ def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
 
 
 def put(bound: Any, name: str, value: Any) -> None:
-    """The bound module's own leaf `name` becomes `value`, wherever it is shared."""
+    """Sets the bound module's own leaf `name` to `value`, in all modules that share it."""
     frame = frame_of(bound)
     for module, its_name in frame.call.places[id(vars(frame.description)[name])]:
         vars(module)[its_name] = value
 
 
 def computing(bound: Any, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """`run(*args, **kwargs)`, a method of the bound module; while it runs, what is computed is there, computed once."""
+    """`run(*args, **kwargs)`, a method of the bound module, with its computed attributes in place, computed once."""
     own, names = vars(bound), frame_of(bound).computed
     before = {name: own[name] for name in names if name in own}
     try:
@@ -194,7 +194,7 @@ def computing(bound: Any, run: Callable[..., Any], /, *args: Any, **kwargs: Any)
 
 
 def read_back(bound: Any, state: Tree) -> Tree:
-    """`state` with the bound buffers' values, in the very structure that `apply` was given."""
+    """`state` with the bound buffers' values, in the same structure."""
     own = dict(leaves(bound, Buffer))
     return {
         name: vars(bound)[name] if name in own else read_back(vars(bound)[name], value) for name, value in state.items()

@@ -51,7 +51,7 @@ class Call:
     Args:
         training: a bool, or {module name: bool}.
         rng: a key or None.
-        hooks: what `Hooks.bound` gives, or None.
+        hooks: the result of `Hooks.bound`, or None.
         prefix: the name, in the outermost net, of the module that this call runs.
         names: {id(description): name} of the outermost net: a module under two names answers to its first.
         capture: names of the modules whose outputs are recorded.
@@ -105,7 +105,7 @@ class Call:
             self.running = outer
 
     def record(self, frame: "Frame", out: Any) -> Any:
-        """Notes a captured module's output, and gives it with its tap added."""
+        """Notes a captured module's output, and returns it with its tap added."""
         if frame.name not in self.capture:
             return out
         frame.same_trace("its output is captured")
@@ -164,7 +164,7 @@ def outermost(
     for argument, position in _hidden_arguments(type(net).forward).items():
         if method is None and position >= len(inputs):
             raise TypeError(
-                f"{where}: forward has an argument {argument!r}, which {where.rpartition('.')[2]} keeps for itself; "
+                f"{where}: forward has an argument {argument!r}, which {where.rpartition('.')[2]} needs for itself; "
                 f"expected it by position, got {len(inputs)} inputs. Give it as input {position + 1}, or rename it."
             )
     paths = {id(module): path for path, module in net.named_modules()}

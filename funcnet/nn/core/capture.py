@@ -35,8 +35,8 @@ def _by_name(values: Taps, where: str) -> dict[str, Any]:
     for key, value in values.items():
         if call_name(*key) in named:
             raise ValueError(
-                f"{where}: two calls have the name {call_name(*key)!r}: a module's own, and another's later call; "
-                "expected one. Rename the module."
+                f"{where}: two calls have the name {call_name(*key)!r}: the first call of one module, and a later call "
+                "of another; expected one. Rename the module."
             )
         named[call_name(*key)] = value
     return named
@@ -46,11 +46,11 @@ _HOW = {"training": False, "rng": None, "hooks": None}
 
 
 def capture(net: Any, pattern: tree.Patterns) -> Run:
-    """`apply` that also gives the outputs of the modules that `pattern` names.
+    """`apply` that also returns the outputs of the modules that `pattern` names.
 
     Args:
         net: a description.
-        pattern: one name pattern or several; they take the modules that they name, not those beneath.
+        pattern: one name pattern or several; they select the modules that they name, not those beneath.
 
     Returns:
         ``run(params, state, *inputs, **kwargs) -> (out, state, {name: output})`` with `apply`'s arguments. A module's

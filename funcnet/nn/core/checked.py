@@ -1,8 +1,8 @@
-"""A net that says where it goes wrong, under `jit` too: ids out of range, and the first module that makes a NaN.
+"""A net that reports where it goes wrong, under `jit` too: ids out of range, and the first module that makes a NaN.
 
-Compiled code cannot raise: an id that names no row reads NaN, a row of attention that may see nothing is NaN, and both
-come out as a loss of NaN many layers later. Here every module is looked at, by hooks, and `checkify` carries what was
-seen out of the compiled function.
+Compiled code cannot raise: an id out of range reads NaN, a row of attention with everything masked is NaN, and both
+show as a loss of NaN many layers later. Here hooks check every module, and `checkify` carries the result out of the
+compiled function.
 """
 
 import functools
@@ -33,7 +33,7 @@ class IndexRange(NamedTuple):
 
 
 def checked(net: Any) -> Callable[..., Any]:
-    """`net.apply`, compiled, that raises where it goes wrong. For finding a mistake: it is slower.
+    """`net.apply`, compiled, that raises where it goes wrong. It is slower, and meant for debugging.
 
     Args:
         net: a description.
@@ -126,8 +126,8 @@ def _look(module: Any, args: Any, kwargs: Any, output: Any) -> None:
     before = _nan((args, kwargs, values(module)))
     checkify.check(
         before | ~_nan(output),
-        f"{where}: makes NaN of inputs, parameters and buffers that hold none; expected numbers. Look at what it was "
-        "given: a row that may attend to nothing, a logarithm or root of a negative number, an overflow before it.",
+        f"{where}: makes NaN of inputs, parameters and buffers that hold none; expected numbers. Check its inputs: "
+        "a row with everything masked, a logarithm or root of a negative number, an overflow before it.",
     )
 
 

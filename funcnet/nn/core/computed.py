@@ -1,7 +1,7 @@
 """How computed attributes (`parameter.Computed`) are put into a net and taken out of it.
 
-Leaves change places here, so values are looked up by leaf: a copy of the net is changed, and its params and state are
-built anew from `{id(leaf): array}`. The net that was given stays as it is.
+The leaves get other places, so values are looked up by leaf: a copy of the net is changed, and its params and state
+are built from `{id(leaf): array}`. The given net is not changed.
 """
 
 import copy
@@ -31,7 +31,7 @@ def place(module: Any, one: Computed) -> None:
 def each_layer(whole: Any, path: str, run: Callable[[Any, tuple[int, ...]], Any]) -> Any:
     """`run(bound module, index)` on the module at `path`, once for each layer of the stacks that it is in.
 
-    What `run` puts into the leaves of the bound module goes into `whole`, a bound net; what it returns comes stacked.
+    Values that `run` puts into the leaves of the bound module go into `whole`, a bound net; its results are stacked.
     """
     module = whole.get_submodule(path)
     description = description_of(module)
@@ -85,7 +85,8 @@ def take_out(
     where: str,
     value: Callable[[Computed, Any], Any] = lambda one, bound: one.value(bound),
 ) -> Result:
-    """(net, params, state) with a leaf in place of the computed attribute `name`: what it is in eval, or `value`.
+    """(net, params, state) with a leaf in place of the computed attribute `name`: its value in eval, or `value(one,
+    bound)`.
 
     Raises:
         ValueError: there is no attribute of that kind.
@@ -100,8 +101,8 @@ def take_out(
             if isinstance(other, kind)
         ]
         raise ValueError(
-            f"{where}: {name!r} is not computed so; expected one of {found or 'none: there are none'}, got "
-            f"{'nothing' if one is None else type(one).__name__}. Name one of those."
+            f"{where}: {name!r} is not such a computed attribute; expected one of {found or 'none: there are none'}, "
+            f"got {'nothing' if one is None else type(one).__name__}."
         )
     whole = binding.bind(net, params, state)
     array = each_layer(whole, path, lambda bound, index: value(computed_of(bound)[attribute], bound))

@@ -1,7 +1,7 @@
-"""The tree of a description: how parts are registered, and how torch's traversals walk them.
+"""The tree of a description: how parts are registered, and torch's traversals.
 
 The `Parameter`s, `Buffer`s and modules among an object's attributes are its parts: its `__dict__` is the registry.
-A name that holds None but was registered, or held a part, stays reserved for that kind of part, as in torch.
+A name that is None but was registered, or had a part before, stays reserved for that kind of part, as in torch.
 """
 
 import difflib
@@ -42,10 +42,11 @@ class Description(Node):
         if isinstance(value, _TAKES[kind]):
             if name in _TAKEN and not (name == tree.STACKED and getattr(self, "repeats", False)):
                 raise KeyError(
-                    f"{type(self).__name__}: a part is not called {name!r}, which {_TAKEN[name]}. Choose another name."
+                    f"{type(self).__name__}: no part may have the name {name!r}, which {_TAKEN[name]}. Choose another "
+                    "name."
                 )
             if kind is None or not isinstance(value, kind):
-                vars(self).pop(name, None)  # as in torch, what becomes a part stands behind the parts before it
+                vars(self).pop(name, None)  # as in torch, a new part comes after the parts before it
             if vars(self).get(name) is not value:
                 owners.note(value, self, name)
             vars(self)[name] = value
@@ -75,13 +76,13 @@ class Description(Node):
         if isinstance(vars(self).get(name), Computed):
             raise ValueError(
                 f"{type(self).__name__}.{name}: is computed from other leaves; expected a part or a plain attribute to "
-                "delete. Remove what computes it: parametrize.remove_parametrizations, prune.remove and their kin."
+                "delete. Remove the computation first: parametrize.remove_parametrizations, prune.remove and the like."
             )
         object.__delattr__(self, name)
         reserve(self, name, None)
 
     def _slot(self, name: str) -> tuple[type | None, bool]:
-        """(the kind of part that `name` holds or is reserved for, whether it is persistent)."""
+        """(the kind of part that `name` has or is reserved for, whether it is persistent)."""
         old = vars(self).get(name)
         for kind in (Parameter, Buffer, Description):
             if isinstance(old, kind):
@@ -102,7 +103,7 @@ class Description(Node):
         if not isinstance(name, str):
             raise TypeError(f"{type(self).__name__}: expected a string as name, got {type(name).__name__}.")
         if "." in name or name == "":
-            raise KeyError(f"{type(self).__name__}: a part's name holds no dot and is not empty, got {name!r}.")
+            raise KeyError(f"{type(self).__name__}: a part's name has no dot and is not empty; got {name!r}.")
         if hasattr(self, name) and self._slot(name)[0] is not kind:
             raise KeyError(f"{type(self).__name__}: the attribute {name!r} is taken. Choose another name.")
         if value is not None and not isinstance(value, kind):
@@ -136,7 +137,7 @@ class Description(Node):
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Marks every parameter beneath as frozen (False) or trained; frozen ones get zero gradients at no cost.
 
-        An optimizer that decays weights moves them all the same: give it what `tree.partition(params, pattern)` leaves.
+        An optimizer with weight decay still moves them: give it only the trained part, `net.partition(params)[0]`.
         """
         for parameter in self.parameters():
             parameter.requires_grad = requires_grad
@@ -185,7 +186,7 @@ class Description(Node):
                 break
             owner = home.setdefault(id(place.leaf), place.path)
             if flat is not None and owner not in flat:
-                raise ValueError(f"{type(self).__name__}: the tree given has no {owner!r}. Give the one of this net.")
+                raise ValueError(f"{type(self).__name__}: the tree has no {owner!r}; expected the tree of this net.")
             yield join(prefix, place.path), place.value if flat is None else flat[owner]
 
     def named_parameters(
@@ -195,7 +196,7 @@ class Description(Node):
         return self._named_leaves(Parameter, params, prefix, recurse, remove_duplicate)
 
     def parameters(self, params: Tree | None = None, recurse: bool = True) -> Iterator[Any]:
-        """What `named_parameters` gives, without the names."""
+        """The values of `named_parameters`, without the names."""
         return (leaf for _, leaf in self.named_parameters(params, recurse=recurse))
 
     def named_buffers(
@@ -205,7 +206,7 @@ class Description(Node):
         return self._named_leaves(Buffer, state, prefix, recurse, remove_duplicate)
 
     def buffers(self, state: Tree | None = None, recurse: bool = True) -> Iterator[Any]:
-        """What `named_buffers` gives, without the names."""
+        """The values of `named_buffers`, without the names."""
         return (leaf for _, leaf in self.named_buffers(state, recurse=recurse))
 
     def get_submodule(self, target: str) -> Any:
@@ -221,19 +222,19 @@ class Description(Node):
         return module
 
     def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
-        """Puts a module at that dotted name; with `strict` only where one is."""
+        """Puts a module at that dotted name; with `strict`, only in place of another module."""
         where = f"{type(self).__name__}.set_submodule"
         if not target:
-            raise ValueError(f"{where}: the target is empty; expected the name of a part, got ''. Name it.")
+            raise ValueError(f"{where}: the target is empty; expected the name of a part, got ''.")
         if not isinstance(module, Description):
-            raise TypeError(f"{where}: expected a Module, got {type(module).__name__}. Make a module of it.")
+            raise TypeError(f"{where}: expected a Module, got {type(module).__name__}. Wrap it in a module.")
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
         old = getattr(parent, name, None)
         if (strict or hasattr(parent, name)) and not isinstance(old, Description):
             raise AttributeError(
-                f"{where}: {target!r} is no module; expected one to replace, got {type(old).__name__}. Choose another "
-                "name, or delete what is there."
+                f"{where}: {target!r} is not a module; expected one to replace, got {type(old).__name__}. Choose "
+                "another name, or delete the attribute first."
             )
         setattr(parent, name, module)
 
@@ -256,11 +257,12 @@ class Description(Node):
 
 
 def is_torchs(value: Any) -> bool:
-    """Whether it is a module of torch, which is not imported for the question."""
+    """Whether it is a module of torch. torch is not imported for this."""
     return any(f"{kind.__module__}.{kind.__name__}" == "torch.nn.modules.module.Module" for kind in type(value).__mro__)
 
 
-_TAKES: dict[type | None, Any] = {  # what an attribute takes that is none of the parts, or one of these, as in torch
+# Which values a name takes as its part, by the kind of part that it has or is reserved for, as in torch.
+_TAKES: dict[type | None, Any] = {
     None: (Description, Parameter, Buffer),
     Parameter: Parameter,
     Buffer: (Description, Parameter, Buffer),

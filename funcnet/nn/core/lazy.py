@@ -1,11 +1,11 @@
-"""Shapes that only an example tells: an abstract run in which every lazy module says what its leaves measure.
+"""Shapes that are inferred from an example: an abstract run in which every lazy module gives the shapes of its leaves.
 
-A lazy module has leaves of shape None and a method ``lazy_shapes(*inputs) -> {name: shape}``. Nothing is changed in
-the description: `init` gives arrays of the right shape and `forward` reads those. A bias that starts within a bound by
-the fan in of the weight beside it is told by `BiasShape`, and starts by `init_bias`.
+A lazy module has leaves of shape None and a method ``lazy_shapes(*inputs) -> {name: shape}``. The description is not
+changed: `init` returns arrays of the inferred shapes and `forward` uses those. A bias whose start depends on the fan in
+of the weight has the shape `BiasShape` and the init `init_bias`.
 
-A module whose very parts an example tells (`bridges.FromLinen`) has one leaf of shape None in their place and a method
-``settle()``, called behind the run, which puts them into the description.
+A module whose parts themselves depend on the example (`bridges.FromLinen`) has one leaf of shape None in their place
+and a method ``settle()``, called after the run, which puts the parts into the description.
 """
 
 import math
@@ -45,7 +45,7 @@ def init_bias(key: jax.Array, shape: Any, dtype: Any) -> jax.Array:
 
 
 class _Watch:
-    """Stands where hooks stand: before a lazy module runs, its leaves get their shapes."""
+    """Takes the place of hooks: before a lazy module runs, its leaves get their shapes."""
 
     def __init__(self) -> None:
         self.shapes: dict[str, tuple[int, ...]] = {}

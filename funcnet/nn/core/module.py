@@ -1,16 +1,13 @@
 """The core: a `Module` is a description; `init` makes its params and state, `apply` runs it as a pure function.
 
 - *description*: a plain object. The `Parameter`s, `Buffer`s and `Module`s among its attributes are its parts: its
-  `__dict__` is the only registry there is. It holds no arrays.
-- *params, state*: two nested dicts of arrays that mirror the tree of modules. A leaf that several modules share lives
-  under its first name alone.
+  `__dict__` is the only registry. It has no arrays.
+- *params, state*: two nested dicts of arrays that mirror the tree of modules. A leaf that several modules share is only
+  under its first name.
 - *bound copy*: what `self` is inside `forward`. `apply` makes it, with arrays in place of descriptions, runs `forward`,
-  reads the buffers back and throws it away (`binding.py`).
+  reads the buffers back and discards it (`binding.py`).
 
-How parts are registered and walked is in `description.py`.
-
-A path is a dotted name. The segment `*` in it stands for all the layers of a stack (see `repeat.py`), whose leaves
-carry one leading axis for it.
+`description.py` registers the parts, `parts.py` reads and walks them.
 """
 
 import functools
@@ -41,16 +38,16 @@ class Module(Description):
 
     Subclass it as in torch: assign layers, `nn.Parameter`s and buffers in `__init__`, compute in `forward`.
 
-    Differs from torch: holds no arrays, so `init` gives them and `apply` takes them; `training`, randomness and hooks
-    are arguments of `apply`; a plain list of modules is refused when it is called (use `nn.ModuleList`). Lists, dicts,
-    sets and deques among the attributes, and within one another, are copied for each `apply`: what `forward` puts into
-    them is gone afterwards. Into other objects it should put no arrays: under `jit` tracers would stay there.
+    Differs from torch: a module has no arrays: `init` returns them and `apply` takes them. `training`, randomness and
+    hooks are arguments of `apply`. Modules in a plain list cannot be called (use `nn.ModuleList`). Lists, dicts, sets
+    and deques among the attributes, nested ones too, are copied for each `apply`, so what `forward` puts into them is
+    gone afterwards. `forward` should put no arrays into other objects: under `jit` tracers would stay there.
 
     A description may change between calls (`net.act = nn.Tanh()`, `nn.init.zeros_(net.fc.weight)`,
-    `net.fc.requires_grad_(False)`). A function that is jitted already keeps the program that it has: change, then jit
-    again. `jax.jit(net.apply)` and `jax.jit(net.init)` notice what has changed in the modules and leaves, in their
-    attributes and in the items of plain lists, dicts and sets, and without a change find their program again. What
-    changes deeper within (a field of a configuration object) nothing sees: assign a new object.
+    `net.fc.requires_grad_(False)`). A function that is already jitted keeps its program: jit it again after a change.
+    `jax.jit(net.apply)` and `jax.jit(net.init)` notice changes of modules and leaves, of their attributes, and of the
+    items of plain lists, dicts and sets; without a change they reuse their program. They do not notice deeper changes
+    (a field of a configuration object): assign a new object.
 
     Example:
         >>> import jax
@@ -72,7 +69,7 @@ class Module(Description):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html
     """
 
-    training = False  # inside forward, what `apply` says; a class attribute so that no part takes the name
+    training = False  # inside forward, the mode of this `apply`; a class attribute so that no part takes the name
 
     _version = 1  # of the layout of the state_dict, as in torch
 
@@ -90,7 +87,7 @@ class Module(Description):
 
         Args:
             rng: a key. Every leaf draws from its own, folded from its dotted name: adding a layer moves no other's.
-            *example_inputs, **kwargs: what `forward` takes; needed by lazy modules alone, and only their shapes count.
+            *example_inputs, **kwargs: the arguments of `forward`; needed only for lazy modules. Only shapes are used.
 
         Returns:
             (params, state): nested dicts of arrays that mirror the tree of modules.
@@ -102,9 +99,9 @@ class Module(Description):
         return start(self, rng, shapes, {})
 
     def partition(self, params: Tree) -> tuple[Tree, Tree]:
-        """(trainable, frozen) params by their `requires_grad`; `tree.merge` puts them together again.
+        """(trainable, frozen) params by their `requires_grad`; `tree.merge` joins them again.
 
-        Differentiate with respect to the first alone: the second then costs neither gradient nor optimizer state.
+        Differentiate only with respect to the first: the second then needs no gradient and no optimizer state.
 
         >>> import jax
         >>> from funcnet import nn
@@ -120,7 +117,7 @@ class Module(Description):
     def subtree(self, name: str, params: Tree | None = None, state: Tree | None = None) -> tuple[Tree, Tree]:
         """(params, state) of the child `name`, with the leaves it borrows from elsewhere filled in.
 
-        Inside `forward`, leave `params` and `state` out: the arrays in use are taken.
+        Inside `forward`, `params` and `state` are not needed: the arrays of this call are used.
 
         >>> import jax
         >>> from funcnet import nn
@@ -150,14 +147,14 @@ class Module(Description):
         method: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Runs `forward` purely: the same arguments give the same result. With one callable, visits the tree as torch.
+        """Runs `forward` as a pure function. With a single callable, `apply(fn)` visits the modules as in torch.
 
         Args:
-            params, state: as `init` gives them.
+            params, state: as `init` returns them.
             *inputs, **kwargs: what `forward` takes.
-            training: True for training behaviour of dropout and normalisation; or {name pattern: bool}, the last
-                match wins, what nothing matches is in eval. Static: close over it under `jit`.
-            rng: a key; needed when something random runs.
+            training: True for training behaviour of dropout and normalisation; or {name pattern: bool}, where the
+                last match wins and modules without a match are in eval. Static: close over it under `jit`.
+            rng: a key; needed if something random runs.
             hooks: an `nn.Hooks`, or None.
             method: the name of another method to run in place of `forward`.
 
@@ -166,7 +163,7 @@ class Module(Description):
 
         Raises:
             ValueError: params or state do not fit the description, randomness without `rng`, a buffer changes shape.
-            TypeError: no params or state; `forward` has an argument that is called like one of these.
+            TypeError: params or state are missing; `forward` has an argument with the name of one of these.
         """
         if state is None and not inputs and callable(params):
             for child in self.children():
@@ -202,8 +199,8 @@ class Module(Description):
         return call.record(frame, out)
 
     def __getattr__(self, name: str) -> Any:
-        """Inside forward: what is computed from other leaves, where its own module is not running. What torch's Module
-        has and this one has not says what to use."""
+        """Inside forward, a computed attribute of a module that is not running. For a method that only torch has, the
+        error says what to use."""
         frame = frame_of(self)
         if frame is not None and name in frame.computed:
             return frame.computed[name].value(self)
@@ -211,17 +208,17 @@ class Module(Description):
             raise AttributeError(
                 f"{type(self).__name__}.{name} does not exist here. {METHODS[name]}", name=name, obj=self
             )
-        return object.__getattribute__(self, name)  # raises what it always raises, or what a property raised
+        return object.__getattribute__(self, name)  # raises the usual error, or that of a property
 
     def make_rng(self) -> jax.Array:
-        """A fresh key, from the module's name and the count of calls. Only inside `forward`.
+        """A new key, derived from the module's name and the count of calls. Only inside `forward`.
 
         Raises:
-            ValueError: `apply` was given no `rng`; or inside the forward's own scan or vmap.
+            ValueError: `apply` has no `rng`, or the call is inside a scan or vmap of the forward itself.
         """
         frame = frame_of(self)
         if frame is None:
-            raise TypeError(f"{type(self).__name__}.make_rng: only inside forward, on the copy that apply binds.")
+            raise TypeError(f"{type(self).__name__}.make_rng: can only be called inside forward.")
         if frame.call.rng is None:
             raise ValueError(f"{frame.where()}: needs randomness. Give apply a key: apply(…, rng=jax.random.key(0)).")
         frame.same_trace("randomness")
@@ -240,7 +237,7 @@ class Module(Description):
     # --------------------------------------------------------------------------------------------------- checkpoints
 
     def state_dict(self, params: Tree, state: Tree, prefix: str = "") -> OrderedDict[str, Any]:
-        """{dotted name: array} with torch's names, shapes and order; every name of a tie; int64 counters widened.
+        """{dotted name: array} with torch's names, shapes and order; ties under all their names; counters as int64.
 
         Its attribute `_metadata` holds the version of every module's layout, as in torch; `weights.save` writes it.
         """
@@ -252,9 +249,9 @@ class Module(Description):
         """(params, state) from {dotted name: numpy, JAX or torch array}, cast as torch's `copy_` does.
 
         Args:
-            sd: torch's names and shapes; of a tie any one name is enough.
+            sd: torch's names and shapes; any one name of a tie is enough.
             strict: whether missing and unexpected names are errors.
-            into: (params, state) that supply what `sd` lacks when not strict, and the dtypes.
+            into: (params, state) for the names that `sd` lacks when not strict, and for the dtypes.
 
         Raises:
             ValueError: lists every missing, unexpected and mis-shaped name.
@@ -262,7 +259,7 @@ class Module(Description):
         return state_dict.load(self, sd, strict, into)
 
     def match_state_dict(self, sd: Mapping[str, Any]) -> Match:
-        """(missing, unexpected, mis_shaped) names of `sd`, nothing loaded."""
+        """The missing, unexpected and mis-shaped names of `sd`; loads nothing."""
         return state_dict.match(self, sd)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
@@ -270,12 +267,13 @@ class Module(Description):
         return state_dict_hooks.register(self, state_dict_hooks.PRE, hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        """`hook(module, state_dict, prefix, local_metadata)` may change the dict, in place, behind the module."""
+        """`hook(module, state_dict, prefix, local_metadata)` may change the dict, in place, after the module."""
         return state_dict_hooks.register(self, state_dict_hooks.POST, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         """`hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)` may
-        change the dict, in place, before the module reads its part; what it adds to `error_msgs` is in the error."""
+        change the dict, in place, before the module reads its part; its additions to `error_msgs` become part of the
+        error."""
         return state_dict_hooks.register(self, state_dict_hooks.LOAD_PRE, hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
@@ -283,10 +281,10 @@ class Module(Description):
         return state_dict_hooks.register(self, state_dict_hooks.LOAD_POST, hook)
 
     def absent_before(self, version: int) -> tuple[str, ...]:
-        """The leaves that state_dicts of this version (0: without versions) lack, and that then keep their start."""
+        """The leaves that state_dicts of this version (0: without version) do not have; they keep their start."""
         return ()
 
-    # ------------------------------------------------------------------------------------------------------- to look at
+    # ----------------------------------------------------------------------------------------------------- displaying
 
     def summary(
         self, *example_inputs: Any, training: Training = False, rng: jax.Array | None = None, **kwargs: Any
@@ -298,7 +296,7 @@ class Module(Description):
             training, rng: as in `apply`.
 
         Returns:
-            A table that prints, shows in a notebook, and has `rows`, `total()` and `to_dataframe()`.
+            A table that can be printed and shown in a notebook, with `rows`, `total()` and `to_dataframe()`.
 
         Example:
             >>> import jax.numpy as jnp
@@ -315,7 +313,7 @@ class Module(Description):
         return summary.summarize(self, example_inputs, kwargs, training, rng)
 
     def extra_repr(self) -> str:
-        """What stands between the brackets in `repr`."""
+        """The text between the brackets in `repr`."""
         return ""
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
-"""What a description knows of a leaf: its shape, its dtype and how it starts. No array is made before `Module.init`.
+"""A leaf of a description: its shape, its dtype and how it starts. No array is made before `Module.init`.
 
-`Parameter` is what an optimizer moves; `Buffer` is state (running statistics, counters, caches). Attributes and the
-in-place initialisers that constructors written for torch use (`p.dim()`, `p.data.normal_(0, 0.02)`,
-`p.data[0].zero_()`) work on descriptions: they replace the leaf's `init`.
+A `Parameter` is moved by an optimizer; a `Buffer` is state (running statistics, counters, caches). The attributes and
+in-place initialisers in constructors written for torch (`p.dim()`, `p.data.normal_(0, 0.02)`, `p.data[0].zero_()`)
+work on descriptions: they replace the leaf's `init`.
 """
 
 import copy
@@ -19,14 +19,14 @@ from funcnet.nn import init as initialisers
 
 Init = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
 
-__all__ = ["Buffer", "Computed", "Init", "Parameter", "held"]
+__all__ = ["Buffer", "Computed", "Init", "Parameter", "copied"]
 
 
-def held(value: Any, dtype: Any) -> jax.Array:
-    """A copy of `value` in `dtype`, cast as torch's `copy_` does, as JAX holds it: int64 is int32 there without x64.
+def copied(value: Any, dtype: Any) -> jax.Array:
+    """A copy of `value`, cast as by torch's `copy_` to `dtype` or its JAX counterpart: int64 is int32 without x64.
 
     Raises:
-        OverflowError: a number that fits `dtype` and not what JAX has in its place.
+        OverflowError: a number that fits `dtype` but not its JAX counterpart.
     """
     narrow = jax.dtypes.canonicalize_dtype(dtype)
     if narrow != dtype and np.issubdtype(narrow, np.integer) and not isinstance(value, jax.core.Tracer):
@@ -34,7 +34,7 @@ def held(value: Any, dtype: Any) -> jax.Array:
         if (outside := wide[(wide < most.min) | (wide > most.max)]).size:
             raise OverflowError(
                 f"holds {outside[0]}; expected integers from {most.min} to {most.max}, for JAX has no "
-                f"{np.dtype(dtype).name} without x64. Allow it: jax.config.update('jax_enable_x64', True)."
+                f"{np.dtype(dtype).name} without x64. Enable it: jax.config.update('jax_enable_x64', True)."
             )
         value = wide
     return jnp.array(value, narrow)
@@ -42,7 +42,7 @@ def held(value: Any, dtype: Any) -> jax.Array:
 
 def _fixed(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, array: Any) -> jax.Array:
     wide = array.dtype if jax.dtypes.canonicalize_dtype(array.dtype) == dtype else dtype
-    return jnp.broadcast_to(held(array, wide), shape)  # a copy: who donates params does not donate the start
+    return jnp.broadcast_to(copied(array, wide), shape)  # a copy: donated params must not take the start with them
 
 
 def _in_part(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, whole: Any, index: Any, part: Any) -> jax.Array:
@@ -51,7 +51,7 @@ def _in_part(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, whole: Any, 
 
 
 class _Initialised:
-    """Something whose `init` the in-place initialisers replace: a leaf, or a part of one."""
+    """A leaf or a part of one: the in-place initialisers replace its `init`."""
 
     init: Init | None
     shape: tuple[int, ...] | None
@@ -92,7 +92,7 @@ class _Initialised:
         return (self[i] for i in range(len(self)))
 
     def copy_(self, array: Any) -> "_Initialised":
-        """The start becomes `array`, broadcast to the shape."""
+        """Sets the start to `array`, broadcast to the shape."""
         array = array if isinstance(array, jax.Array) else np.asarray(array)
         if any(n not in (1, m) for n, m in zip(reversed(array.shape), reversed(self.size()), strict=False)) or (
             array.ndim > self.ndim
@@ -126,7 +126,7 @@ class _Leaf(_Initialised):
             self.shape, self.init, self.dtype = tuple(map(int, shape_or_array)), init, dtype or jnp.float32
         elif hasattr(shape_or_array, "shape"):
             if init is not None:
-                raise TypeError(f"{type(self).__name__}: an array is its own start; expected no init. Drop one.")
+                raise TypeError(f"{type(self).__name__}: an array is a start by itself; expected no init.")
             array = shape_or_array if isinstance(shape_or_array, jax.Array) else np.asarray(shape_or_array)
             self.shape, self.dtype = tuple(array.shape), dtype or array.dtype
             self.init = functools.partial(_fixed, array=array)
@@ -137,14 +137,16 @@ class _Leaf(_Initialised):
             )
         if init is not None and not callable(init):
             raise TypeError(
-                f"{type(self).__name__}: init is none; expected a function of (key, shape, dtype), got {init!r:.60}. "
-                "The shape is one tuple."
+                f"{type(self).__name__}: init is not a function; expected a function of (key, shape, dtype), got "
+                f"{init!r:.60}. The shape is one tuple."
             )
         if self.shape is not None and min(self.shape, default=0) < 0:
-            raise ValueError(f"{type(self).__name__}: sizes are at least 0, got {self.shape}. Correct them.")
+            raise ValueError(
+                f"{type(self).__name__}: a size is negative; expected sizes of at least 0, got {self.shape}."
+            )
 
     def key_name(self, name: str) -> str:
-        """The name that its key is made from: a weight that became the original of a computed one draws as ever."""
+        """The name that its key is folded from: a weight that became the original of a computed one keeps its draws."""
         if self.formerly is None or not f".{name}".endswith(f".{self.formerly[0]}"):
             return name
         return name.removesuffix(self.formerly[0]) + self.formerly[1]
@@ -168,7 +170,7 @@ class _Leaf(_Initialised):
         return value
 
     def another(self) -> Any:
-        """A leaf like this one, with its start, that nothing shares."""
+        """A copy of this leaf, with its start, that is not shared."""
         return copy.copy(self)
 
     def __repr__(self) -> str:
@@ -182,10 +184,10 @@ class Parameter(_Leaf):
     Args:
         data: the shape (ints), or the array to start from.
         init: called as ``init(key, shape, dtype)``; `nn.init` has torch's.
-        dtype: float32 unless told.
-        requires_grad: False marks it as frozen: its gradient is zero and costs nothing.
+        dtype: float32 by default.
+        requires_grad: False freezes it: its gradient is zero and costs nothing.
 
-    Differs from torch: holds no array; a shape takes the place of `torch.empty(shape)`.
+    Differs from torch: has no array; a shape takes the place of `torch.empty(shape)`.
 
     Example:
         >>> from funcnet import nn
@@ -209,13 +211,13 @@ class Parameter(_Leaf):
 
 
 class Buffer(_Leaf):
-    """State that no gradient moves, described: `Buffer(shape, init)` or `Buffer(array)`.
+    """State without gradient, described: `Buffer(shape, init)` or `Buffer(array)`.
 
     Args:
         data: the shape (ints), or the array to start from.
-        init: called as ``init(key, shape, dtype)``; zeros unless told.
-        persistent: whether `state_dict` holds it.
-        dtype: float32 unless told. int64 counters are int32 in JAX without x64 and are widened in `state_dict`.
+        init: called as ``init(key, shape, dtype)``; zeros by default.
+        persistent: whether `state_dict` contains it.
+        dtype: float32 by default. int64 counters are int32 in JAX without x64 and are widened in `state_dict`.
 
     Example:
         >>> from funcnet import nn
@@ -233,17 +235,17 @@ class Buffer(_Leaf):
 class Computed(_Initialised):
     """An attribute that is computed from other leaves (a normalised or pruned weight), described.
 
-    It stands where the array will be, and is not a part: no name in params or state. Inside `forward` the attribute is
-    the computed array, made once for each call of its module; where another module reads it, at each reading.
+    It is not a part and has no name in params or state. Inside `forward` the attribute is the computed array. It is
+    computed once for each call of its module; where another module reads it, at each reading.
 
     Args:
         name: of the attribute.
         source: the leaf whose start it starts from; `nn.init` on this attribute sets the source's.
         shape, dtype: of the computed array.
-        leaves: what it is computed from; the source, unless told.
+        leaves: what it is computed from; by default the source.
     """
 
-    mark = ""  # what stands before the class of its module in `repr`
+    mark = ""  # the text before the class of its module in `repr`
 
     def __init__(
         self, name: str, source: Any, shape: tuple[int, ...], dtype: Any, leaves: Sequence[_Leaf] | None = None
@@ -268,7 +270,8 @@ class Computed(_Initialised):
         raise NotImplementedError
 
     def begin(self, bound: Any, draw: Callable[[_Leaf], jax.Array]) -> None:
-        """Sets the leaves of the bound module so that the computed array starts as its source; `draw` starts a leaf."""
+        """Sets the leaves of the bound module so that the computed array starts as its source; `draw(leaf)` starts
+        one."""
 
     def assign(self, module: Any, value: Any) -> None:
         """What `module.name = value` does to a description."""
@@ -278,10 +281,10 @@ class Computed(_Initialised):
         )
 
     def take_out(self, module: Any) -> Any:
-        """Puts a leaf back in its place in the description, and gives that leaf.
+        """Puts a leaf back in its place in the description, and returns it.
 
-        The source itself, with its ties, where it is one of the leaves; else another like it, for what was tied to the
-        source may hold it still, with a value of its own.
+        The leaf is the source itself, with its ties, if that is one of the leaves; otherwise a copy of it, because
+        other modules may still have the source, with another value.
         """
         leaf = self.source if any(one is self.source for one in self.leaves) else self.source.another()
         if isinstance(leaf, Parameter):
@@ -296,7 +299,7 @@ class Computed(_Initialised):
 
 
 class _Part(_Initialised):
-    """`leaf[index]` of a description: initialising it changes that part of the leaf's start alone."""
+    """`leaf[index]` of a description: initialising it changes only that part of the leaf's start."""
 
     def __init__(self, leaf: _Initialised, index: Any):
         self._leaf, self._index = leaf, index

@@ -18,11 +18,11 @@ __all__ = ["pure_run", "recomputed", "remat", "take"]
 
 
 def remat(layer: Any, policy: Any = None) -> Any:
-    """The layer, recomputed in the backward pass in place of keeping its activations. Its names stay as they are.
+    """The layer, whose activations are recomputed in the backward pass and not kept. Its names stay the same.
 
     Args:
-        layer: a description; a changed copy of it comes back, with the same parts. Its dropout draws other masks than
-            the plain layer's.
+        layer: a description; the result is a changed copy with the same parts. Its dropout masks differ from the plain
+            layer's.
         policy: one of `jax.checkpoint_policies`, or None: nothing is kept.
 
     Example:

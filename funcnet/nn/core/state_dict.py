@@ -1,7 +1,7 @@
-"""Names on the outside: a module's leaves as torch's state_dict lists them, and back.
+"""A module's leaves under the names of torch's state_dict, and back.
 
-A leaf has one *home* in params or state (its first name) and as many entries in the state_dict as it has names: ties
-and modules under two names come several times, the layers of a stack (`*`) once each.
+A leaf has one *home* in params or state (its first name) and one entry in the state_dict for each of its names: ties
+and modules under two names have several, and so has a stack (`*`), one for each layer.
 """
 
 import difflib
@@ -16,7 +16,7 @@ import numpy as np
 
 from funcnet import tree
 from funcnet.nn.core import state_dict_hooks as hooks
-from funcnet.nn.core.parameter import Buffer, Parameter, held
+from funcnet.nn.core.parameter import Buffer, Parameter, copied
 from funcnet.nn.core.parts import LeafPlace, build, children, description_of, is_stack, join, leaves, walk
 
 Tree = dict[str, Any]
@@ -25,7 +25,7 @@ __all__ = ["Entry", "Match", "dump", "entries_of", "fresh", "indexed", "load", "
 
 
 class Match(NamedTuple):
-    """What `match_state_dict` finds: three lists of names."""
+    """The result of `match_state_dict`: three lists of names."""
 
     missing: list[str]
     unexpected: list[str]
@@ -99,7 +99,7 @@ def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
 
 
 def match(module: Any, sd: Mapping[str, Any]) -> Match:
-    """Which names `sd` lacks, has beyond, or has in another shape."""
+    """The names that `sd` lacks, has in addition, or has in another shape."""
     return _match(module, hooks.before_load(module, sd, True))
 
 
@@ -128,7 +128,7 @@ def _fits(value: Any, shape: tuple[int, ...] | None) -> bool:
 
 
 def _extra_states(module: Any) -> dict[str, Any]:
-    """{name: description} of the modules that keep extra state."""
+    """{name: description} of the modules with extra state."""
     out: dict[str, Any] = {}
 
     def visit(inner: Any, prefix: str) -> None:
@@ -151,8 +151,8 @@ def _to_numpy(where: str, name: str, value: Any) -> Any:
         return (value.float() if narrow else value).numpy()
     except (TypeError, RuntimeError) as error:
         raise ValueError(
-            f"{where}: {name!r} is no array that numpy has; expected a dense tensor with values, got {value.dtype}, "
-            f"{getattr(value, 'layout', '')} on {value.device} ({str(error)[:80]}). Make one: x.to_dense(), "
+            f"{where}: {name!r} has no equivalent in numpy; expected a dense tensor with values, got {value.dtype}, "
+            f"{getattr(value, 'layout', '')} on {value.device} ({str(error)[:80]}). Convert it: x.to_dense(), "
             "x.dequantize()."
         ) from None
 
@@ -172,13 +172,13 @@ def _complain(module: Any, sd: Mapping[str, Any], found: Match, strict: bool, er
         shapes = [f"{n} expected {expected[n]}, got {_shape(sd[n])}" for n in found.mis_shaped]
         lines.append(f"mis-shaped: {'; '.join(shapes)}")
     if lines:
-        advice = "Reshape or drop what is mis-shaped: strict=False does not excuse it. " if found.mis_shaped else ""
+        advice = "Reshape or drop mis-shaped entries: strict=False does not accept them. " if found.mis_shaped else ""
         if strict and (found.missing or found.unexpected):
-            advice += "Rename them, or take what fits: strict=False, into=(params, state)."
+            advice += "Rename them, or load what fits: strict=False, into=(params, state)."
         prefix = found.unexpected[0].split(".")[0] + "." if found.unexpected else ""
         inner = [name for name, value in sd.items() if isinstance(value, Mapping) and set(value) & set(expected)]
         if inner:
-            advice = f"The names are in sd[{inner[0]!r}]: load that."
+            advice = f"The names are in sd[{inner[0]!r}]: load that entry."
         elif prefix and all(
             name.startswith(prefix) and name.removeprefix(prefix) in expected for name in found.unexpected
         ):
@@ -207,7 +207,7 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
     _complain(module, sd, found, strict, prepared.errors)
     lacking = [name for name in found.missing if name not in prepared.missing]
     if lacking and into is None:
-        raise ValueError(f"{where}: sd lacks {', '.join(lacking)}. Give what fills them: into=net.init(key).")
+        raise ValueError(f"{where}: sd lacks {', '.join(lacking)}. Give values for them: into=net.init(key).")
     for name, owner in _extra_states(module).items():
         if name in sd:
             owner.set_extra_state(sd[name])
@@ -217,7 +217,7 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
             value = _to_numpy(where, entry.name, sd[entry.name])
             if entry.leaf.shape == ():
                 value = value.reshape(())
-            values.setdefault(entry.home, {})[entry.layer] = value  # of a tie the last wins
+            values.setdefault(entry.home, {})[entry.layer] = value  # the last name of a tie wins
 
     def leaf_value(which: int) -> Any:
         given: dict[str, Any] = tree.flatten(into[which]) if into is not None else {}
@@ -233,8 +233,8 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
                 old = fresh(place) if old is None else jnp.array(old)
             if not layers:
                 return old
-            try:  # a copy, as copy_ makes: torch may train on in the other
-                whole = [held(layers[i], dtype) if i in layers else old[i] for i in indices]
+            try:  # a copy, like copy_: torch may keep training with the other
+                whole = [copied(layers[i], dtype) if i in layers else old[i] for i in indices]
             except OverflowError as error:
                 raise ValueError(f"{where}: {path!r} {error}") from None
             return jnp.stack(whole).reshape(*stacks, *whole[0].shape) if stacks else whole[0]
@@ -251,7 +251,7 @@ def fresh(place: LeafPlace) -> jax.Array:
 
 
 def restack(module: Any, values: Tree, stacked: bool) -> Tree:
-    """`values` with the layers of every Repeat stacked under `*`, or each under its number."""
+    """`values` with the layers of every Repeat stacked under `*`, or separate under their numbers."""
 
     def one(inner: Any, node: Tree, path: str) -> Tree:
         beneath = dict(children(inner))
@@ -272,7 +272,7 @@ def restack(module: Any, values: Tree, stacked: bool) -> Tree:
         structures: list[Any] = [jax.tree.structure(layer) for layer in layers]
         if any(structure != structures[0] for structure in structures):
             raise ValueError(
-                f"{type(module).__name__}.stack: the layers of {path[:-1]!r} hold different leaves and cannot be "
+                f"{type(module).__name__}.stack: the layers of {path[:-1]!r} have different leaves and cannot be "
                 "stacked. Stack before you partition, or choose the same leaves of every layer."
             )
         return {tree.STACKED: jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)}

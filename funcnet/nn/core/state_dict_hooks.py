@@ -1,8 +1,8 @@
-"""What a module says about its own state_dict: hooks, extra state, versions. torch's rules, on descriptions.
+"""A module's own part in its state_dict: hooks, extra state, versions. The rules are torch's.
 
-Hooks of this kind belong to the description (torch's constructors register them) and run outside `jit`, when a
-state_dict is made or read. What they change, they change in the dict and the lists that they are given: each module
-sees its own part of a shallow copy, as in torch.
+These hooks belong to the description (torch's constructors register them) and run outside `jit`, when a state_dict is
+made or read. They change the dict and the lists that they are given, in place; each module sees its own part of a
+shallow copy, as in torch.
 """
 
 from collections import OrderedDict
@@ -30,7 +30,7 @@ PRE, POST, LOAD_PRE, LOAD_POST = "state_dict_pre", "state_dict_post", "load_stat
 
 
 class IncompatibleKeys(NamedTuple):
-    """What a load post-hook sees, and may edit: the names that are still missing or unexpected."""
+    """The argument of load post-hooks, which they may edit: the names that are still missing or unexpected."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -82,11 +82,11 @@ def has_extra_state(module: Any) -> bool:
 
 
 class PreparedStateDict(NamedTuple):
-    """A state_dict as the modules' load pre-hooks make it."""
+    """A state_dict after the modules' load pre-hooks."""
 
     sd: "OrderedDict[str, Any]"
-    optional: set[str]  # names that files of its version lack
-    missing: list[str]  # what the hooks noted
+    optional: set[str]  # names that files of its version do not have
+    missing: list[str]  # as noted by the hooks
     unexpected: list[str]
     errors: list[str]
 

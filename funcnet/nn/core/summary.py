@@ -1,8 +1,8 @@
-"""`net.summary(…)`: what a net is made of and what it costs, from shapes alone. Nothing is allocated or computed.
+"""`net.summary(…)`: the modules of a net and their costs, from shapes only. Nothing is allocated or computed.
 
-FLOPs are those of matrix products and convolutions, two for each multiplication and addition, which is how
-`torch.utils.flop_counter` counts. They are read off the traced program, whose operations carry the names of the modules
-that they stand in.
+FLOPs are those of matrix products and convolutions, two for each multiplication and addition, as
+`torch.utils.flop_counter` counts. They are read from the traced program, whose operations are in a named scope for
+each call of a module.
 """
 
 import math
@@ -27,12 +27,12 @@ _SCOPE = "module:"  # marks our scopes, "module:3:", among those that a forward 
 
 @dataclass(frozen=True)
 class ModuleRow:
-    """A module's own part: what its children have is in their rows, so that every column adds up to the net's."""
+    """One module without its children, which have rows of their own: each column sums up to the whole net."""
 
     name: str
     kind: str
-    output: str  # of the last call: dtype[shape], as JAX writes it; "" if it was not called
-    parameters: int  # numbers, shared ones under their first name alone
+    output: str  # of the last call: dtype[shape], in JAX's form; "" if it was not called
+    parameters: int  # how many numbers; shared ones only under their first name
     buffers: int
     flops: int
     bytes: int  # of parameters and buffers
@@ -41,7 +41,7 @@ class ModuleRow:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `net.summary` gives: prints as a table, shows as one in a notebook, and is rows for a program."""
+    """The result of `net.summary`: a table for a terminal or a notebook, and rows for a program."""
 
     rows: tuple[ModuleRow, ...]
 
@@ -51,7 +51,7 @@ class Summary:
         return ModuleRow("total", self.rows[0].kind, self.rows[0].output, **sums)
 
     def to_dataframe(self) -> Any:
-        """A pandas.DataFrame, a row a module."""
+        """A pandas.DataFrame with one row per module."""
         return table.dataframe(self.rows, "Summary.to_dataframe")
 
     def _cells(self) -> list[list[str]]:
@@ -116,7 +116,7 @@ def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], trainin
 
 
 class _Watch:
-    """Numbers the calls in their named scopes, and stands where hooks stand to note what comes out of each."""
+    """Numbers the calls in their named scopes, and takes the place of hooks to note the output of each."""
 
     def __init__(self) -> None:
         self.outputs: dict[str, str] = {}
@@ -143,7 +143,7 @@ def _flops(jaxpr: Jaxpr, calls: list[str]) -> dict[str, int]:
 
 
 def _operations(jaxpr: Jaxpr, outer: int, times: int) -> Iterator[tuple[int, int]]:
-    """(number of the call, FLOPs) of every operation; what stands in no scope is the root's, call 0."""
+    """(number of the call, FLOPs) of every operation; an operation in no scope is the root's, call 0."""
     for equation in jaxpr.eqns:
         stack = str(equation.source_info.name_stack)
         call = int(stack.rsplit(_SCOPE, 1)[1].split(":")[0]) if _SCOPE in stack else outer
@@ -157,7 +157,7 @@ def _operations(jaxpr: Jaxpr, outer: int, times: int) -> Iterator[tuple[int, int
 
 
 def _inner(params: dict[str, Any]) -> list[Jaxpr]:
-    """The programs within an operation; of `cond`'s branches one runs, and the last stands for them."""
+    """The programs inside an operation; one of `cond`'s branches runs, and the last represents them."""
     out = []
     for key, value in params.items():
         for one in value[-1:] if key == "branches" else (value,):
@@ -175,7 +175,7 @@ def _dot(equation: Any) -> int:
 
 
 def _convolution(equation: Any) -> int:
-    """The kernel for every pixel of the output; of the input where it is a transposed one, as torch counts."""
+    """One kernel for each pixel of the output, or of the input if transposed, as torch counts."""
     x, kernel = (variable.aval.shape for variable in equation.invars)
     numbers, out = equation.params["dimension_numbers"], equation.outvars[0].aval.shape
     transposed = convolve.TRANSPOSED in str(equation.source_info.name_stack)

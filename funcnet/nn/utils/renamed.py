@@ -1,6 +1,6 @@
-"""What computes an attribute from leaves of its own module: `weight` from `weight_g` and `weight_v`, or `weight_orig`.
+"""Attributes that are computed from leaves of their own module, such as `weight` from `weight_g` and `weight_v`.
 
-torch's older normalisations and its pruning are made so; their names stand in the state_dict beside the module's own.
+torch's older normalisations and its pruning are of this kind: the names are in the state_dict beside the module's own.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ class Renamed(Computed):
 
 
 def rename(module: Any, old: str, new: str) -> Any:
-    """The module's leaf `old` goes by `new`, behind the others, and draws its start as ever; gives the leaf."""
+    """Renames the module's leaf `old` to `new`, after the others, and returns it; its start stays the same."""
     leaf = getattr(module, old)
     delattr(module, old)
     setattr(module, new, leaf)
@@ -39,7 +39,7 @@ def own_leaf(where: str, module: Module, tensor_name: str) -> Any:
         names = [name for name, _ in leaves(module)]
         raise ValueError(
             f"{where}: {type(module).__name__} has no parameter or buffer {tensor_name!r}; expected one of {names}, "
-            f"got {type(leaf).__name__}. Name one of its own."
+            f"got {type(leaf).__name__}."
         )
     if leaf.shape is None:
         raise ValueError(

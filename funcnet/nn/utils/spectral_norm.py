@@ -1,6 +1,6 @@
 """Spectral norm under its old names, as in torch/nn/utils/spectral_norm.py: for nets whose checkpoints say `weight_u`.
 
-The mathematics is that of `parametrizations.spectral_norm`, which reads such checkpoints too, but for the order of a
+The mathematics is that of `parametrizations.spectral_norm`, which reads such checkpoints too, except for the order of a
 step (v before u) and the start of u and v (random directions, no steps).
 """
 
@@ -31,7 +31,7 @@ def spectral_norm(
     eval none. For the gradient u and v are constants.
 
     Args:
-        module: the description; it is changed, and given back.
+        module: the description; it is changed in place and returned.
         name: of its parameter.
         n_power_iterations: steps for each call in training.
         eps: the least norm to divide by.

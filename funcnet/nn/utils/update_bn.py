@@ -1,4 +1,4 @@
-"""BatchNorm's statistics for weights that no step was taken with, as in torch/optim/swa_utils.py."""
+"""BatchNorm's statistics for weights that were not trained with, as in torch/optim/swa_utils.py."""
 
 import copy
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ __all__ = ["update_bn"]
 
 
 def update_bn(loader: Iterable[Any], net: Module, params: Tree, state: Tree, rng: jax.Array | None = None) -> Tree:
-    """The state with running means and variances of BatchNorm taken anew: their plain averages over the batches.
+    """The state with recomputed running means and variances of BatchNorm: their plain averages over the batches.
 
     Args:
         loader: batches: an array, or a list or tuple whose first entry is the input.
@@ -30,7 +30,7 @@ def update_bn(loader: Iterable[Any], net: Module, params: Tree, state: Tree, rng
     Returns:
         The state after the last batch. Without BatchNorm in the net it is the state given, and no batch is read.
 
-    Differs from torch: lives in nn, gives the state back, and compiles one program for each shape of a batch.
+    Differs from torch: is in nn, returns the state, and compiles one program for each shape of a batch.
 
     Example:
         >>> from funcnet import nn
@@ -48,7 +48,7 @@ def update_bn(loader: Iterable[Any], net: Module, params: Tree, state: Tree, rng
     if not norms:
         return state
     for module in norms:
-        module.momentum = None  # each batch counts alike
+        module.momentum = None  # each batch has the same weight
     bound = binding.bind(net, params, state)
     for place in walk(bound, Buffer):
         if isinstance(place.module, BatchNorm):

@@ -24,14 +24,14 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     """w = g · v / ‖v‖, with g and v beside the module's other parameters as `<name>_g` and `<name>_v`.
 
     Args:
-        module: the description; it is changed, and given back.
+        module: the description; it is changed in place and returned.
         name: of its parameter.
         dim: the dimension that keeps its own norms; None, and -1 as in torch: one norm for all.
 
     Raises:
         ValueError: no such parameter, or it has no dimension `dim`.
 
-    Differs from torch: no warning that it is old. Write `parametrizations.weight_norm` where no file asks for this.
+    Differs from torch: no deprecation warning. Use `parametrizations.weight_norm` unless a file needs these names.
 
     Example:
         >>> from funcnet import nn

@@ -445,7 +445,7 @@ def test_the_old_ones_are_removed_too():
         assert repr(plain) == repr(theirs)
         assert kind == "weight_norm" or not state_dict_hooks.registered(plain)
     with pytest.raises(
-        ValueError, match=r"utils.remove_weight_norm: 'weight' is not computed so; expected one of none"
+        ValueError, match=r"utils.remove_weight_norm: 'weight' is not such a computed attribute; expected one of none"
     ):
         nn.utils.remove_weight_norm(plain, "weight", trees, after)
 
@@ -557,7 +557,8 @@ REFUSALS = [
     (lambda: parametrize.ParametrizationList([], nn.Parameter(2)), "expected one parametrization or more, got none"),
     (
         lambda: parametrize.remove_parametrizations(nn.Linear(2, 2), "bias", *nn.Linear(2, 2).init(KEY)),
-        "remove_parametrizations: 'bias' is not computed so; expected one of none: there are none, got Parameter",
+        "remove_parametrizations: 'bias' is not such a computed attribute; expected one of none: there are none, got "
+        "Parameter",
     ),
 ]
 
@@ -578,7 +579,9 @@ def test_what_computes_it_must_go_before_the_attribute():
         TypeError, match=r"Linear.weight: is computed from other leaves; expected no assignment, got nd"
     ):
         nn.utils.weight_norm(nn.Linear(2, 2)).weight = np.eye(2)
-    with pytest.raises(ValueError, match=r"Linear.weight: Own does not implement right_inverse; expected one in every"):
+    with pytest.raises(
+        ValueError, match=r"Linear.weight: Own does not implement right_inverse; assigning a value needs one in every"
+    ):
         register(parametrization(lambda x: x)).weight = np.eye(2)
     with pytest.raises(TypeError, match=r"expected a Parameter or None, got Parametrized"):
         nn.Linear(2, 2).weight = made.weight
