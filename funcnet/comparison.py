@@ -1,13 +1,13 @@
 """`funcnet.compare`: a torch module beside its port, layer by layer, forward and backward.
 
-Both run once on the same numbers, and every module's output is compared, then the gradients that reach the outputs,
-then those of the parameters, then the buffers. A difference is the largest absolute one over the largest entry of
-torch's tensor; a module's own parameters share that entry, for the gradient of a bias before BatchNorm is zero by
-mathematics and noise on both sides. Where torch has no gradient, behind `detach` or of a frozen parameter, it is zero.
-Of modules inside the values count, not their form: arrays that one side alone gives behind the others, and leading
-dimensions of 1, are noted, and what came of them shows in the modules after. The root's output has torch's form or
-differs.
-torch itself is not imported: whoever has a torch module has imported it.
+Both run once on the same numbers. Compared are every module's output, then the gradients that reach the outputs, then
+those of the parameters, then the buffers. A difference is the largest absolute difference divided by the largest entry
+of torch's tensor; a module's own parameters share that entry, because the gradient of a bias before BatchNorm is zero
+in theory and noise on both sides. Where torch has no gradient, after `detach` or for a frozen parameter, it is zero.
+
+For inner modules the values are compared and not the form of the output: additional arrays at the end on one side, and
+leading dimensions of 1, are only noted, because an effect shows in later modules. The root's output must have torch's
+form. torch itself is not imported here: a caller with a torch module has imported it.
 """
 
 import copy
@@ -21,14 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import nn, table, tree
-from funcnet.nn.binding import call_name
+from funcnet.nn.core.call import call_name
 
-__all__ = ["Comparison", "Row", "compare"]
+__all__ = ["CallRow", "Comparison", "compare"]
 
 
 @dataclass(frozen=True)
-class Row:
-    """One call of one module; differences are None where there is nothing to compare."""
+class CallRow:
+    """One call of one module; a difference is None if there is nothing to compare."""
 
     name: str  # "fc:1" is the second call of "fc"
     kind: str  # torch's class
@@ -41,17 +41,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` gives: prints as a table, shows as one in a notebook, and is rows for a program."""
+    """The result of `compare`: a table for a terminal or a notebook, and rows for a program."""
 
-    rows: tuple[Row, ...]  # in the order in which torch's forward finished them
+    rows: tuple[CallRow, ...]  # in the order in which torch's forward finished them
     weights: dict[str, float]  # of the state_dicts before the run, where over tolerance
     tolerance: float
     precision: str  # the matmul precision in force, on both sides
 
     @property
     def first(self) -> str | None:
-        """The first module over tolerance: in the order of the forward, else of the backward, else by its parameters'
-        gradients or its buffers; None if all are within."""
+        """The first module over tolerance: by the outputs in forward order, else by their gradients in backward order,
+        else by the gradients of parameters, else by buffers; None if all are within tolerance."""
         orders = (
             [(row, row.forward) for row in self.rows],
             [(row, row.backward) for row in reversed(self.rows)],
@@ -66,11 +66,11 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether all is within tolerance, the weights before the run too."""
+        """Whether everything is within tolerance, including the weights before the run."""
         return not self.weights and self.first is None
 
     def to_dataframe(self) -> Any:
-        """A pandas.DataFrame, a row a call."""
+        """A pandas.DataFrame with one row per call."""
         return table.dataframe(self.rows, "Comparison.to_dataframe")
 
     def _verdict(self) -> str:
@@ -122,19 +122,19 @@ def compare(
     """Runs a torch module and its port layer by layer, forward and backward, and names the first that differs.
 
     Args:
-        torch_module: a torch.nn.Module. A copy of it is run: it stays as it is.
+        torch_module: a torch.nn.Module. A copy of it is run, so it is not changed.
         net, params, state: its port, as `net.load_state_dict(torch_module.state_dict())` gives it.
         *inputs, **kwargs: what both forwards take; arrays become tensors (integers int64) and tensors arrays.
-        training: the mode of both. Dropout draws other masks in the two: set its rate to 0.
+        training: the mode of both. Dropout differs between the two: set its rate to 0.
         rng: a key for what is random in `net`.
         tolerance: for the largest difference in a tensor over torch's largest entry.
-        seed: of the cotangents: the gradients are those of sum(output * cotangent).
+        seed: for the cotangents; the gradients are those of sum(output * cotangent).
 
     Returns:
         A table that prints and shows in a notebook; `ok`, `first` (a module's name or None), `rows`, `to_dataframe()`.
 
     Raises:
-        TypeError: `torch_module` is none; no params or state.
+        TypeError: `torch_module` is not a torch module; params or state are missing.
         ValueError: what `net.apply` refuses.
 
     Example:
@@ -148,7 +148,7 @@ def compare(
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(torch_module, torch.nn.Module):
         raise TypeError(
-            f"funcnet.compare: the first argument is no torch module; expected torch.nn.Module, got "
+            f"funcnet.compare: the first argument is not a torch module; expected torch.nn.Module, got "
             f"{type(torch_module).__name__}. The order is compare(torch_module, net, params, state, *inputs)."
         )
     if not isinstance(params, dict) or not isinstance(state, dict):
@@ -189,7 +189,7 @@ def _run_torch(torch: Any, module: Any, inputs: Any, kwargs: Any, seed: int) -> 
             calls[name] = count + 1
             key = call_name(name, count)
             run.modules[key] = name
-            # Copies: what comes next may work in place, and uses inside the module are not uses of its output.
+            # Copies, because later modules may work in place, and uses inside the module are not uses of its output.
             output = _map(lambda x: x.clone() if hasattr(x, "shape") else x, output)
             tensors = list(_leaves(output))
             run.outputs[key] = [_array(t) for t in tensors]
@@ -254,19 +254,19 @@ def _run_ours(
     )
 
 
-def _rows(module: Any, torchs: _Run, ours: _Run) -> Iterator[Row]:
+def _rows(module: Any, torchs: _Run, ours: _Run) -> Iterator[CallRow]:
     kinds = {name: type(part).__name__ for name, part in module.named_modules()}
-    told: set[str] = set()
+    done: set[str] = set()
     for call in torchs.outputs:
         name = torchs.modules[call]
-        own = lambda values, name=name: [n for n in values if n.rpartition(".")[0] == name and name not in told]
+        own = lambda values, name=name: [n for n in values if n.rpartition(".")[0] == name and name not in done]
         after = (
             _worst(own(torchs.parameters), torchs.parameters, ours.parameters),
             _worst(own(torchs.buffers), torchs.buffers, ours.buffers),
         )
-        told.add(name)
+        done.add(name)
         if call not in ours.outputs:
-            yield Row(call, kinds[name], None, None, *after, "funcnet did not call it")
+            yield CallRow(call, kinds[name], None, None, *after, "funcnet did not call it")
             continue
         form = _values if name else list
         pairs = zip(ours.gradients[call], torchs.gradients[call], strict=False)
@@ -279,10 +279,10 @@ def _rows(module: Any, torchs: _Run, ours: _Run) -> Iterator[Row]:
         backward = _difference([mine for mine, _ in seen], [theirs for _, theirs in seen]) if seen else None
         shapes = [[a.shape for a in run.outputs[call]] for run in (ours, torchs)]
         note = f"shapes {shapes[0]}, torch {shapes[1]}" if shapes[0] != shapes[1] else ""
-        yield Row(call, kinds[name], forward, backward, *after, note)
+        yield CallRow(call, kinds[name], forward, backward, *after, note)
     for call in ours.outputs:
         if call not in torchs.outputs:
-            yield Row(call, "", None, None, None, None, "torch did not call it")
+            yield CallRow(call, "", None, None, None, None, "torch did not call it")
 
 
 def _values(arrays: list[np.ndarray]) -> list[np.ndarray]:

@@ -50,8 +50,8 @@ def dropout_mask(key: jax.Array, shape: Sequence[int], rate: float) -> jax.Array
     """Booleans of `shape`, each True (keep) with probability `1 - rate` (to 2**-32), independently.
 
     Entry p of the flattened mask is `hash(key, p) >= rate * 2**32`. The hash is a dozen integer operations that XLA
-    fuses with whatever uses the mask, so on CPU the mask costs next to nothing and is never stored, where `jax.random`
-    cost a fifth of a BERT step. It is good enough for dropout and not for cryptography.
+    fuses with whatever uses the mask, so on CPU the mask costs almost nothing and is never stored, while `jax.random`
+    took a fifth of a BERT step. It is good enough for dropout and not for cryptography.
 
     Args:
         key: one typed key (`jax.random.key`), of any implementation.

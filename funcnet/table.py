@@ -1,4 +1,4 @@
-"""One table, three ways to look at it: in a terminal, in a notebook, as a pandas.DataFrame."""
+"""One table in three forms: for a terminal, for a notebook, and as a pandas.DataFrame."""
 
 import html as escape
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def html(cells: Cells, marked: Sequence[int] = ()) -> str:
 
 
 def dataframe(rows: Sequence[Any], where: str) -> Any:
-    """A pandas.DataFrame of dataclass instances, a row each.
+    """A pandas.DataFrame with one row per dataclass instance.
 
     Raises:
         ImportError: pandas is not installed.
@@ -42,5 +42,5 @@ def dataframe(rows: Sequence[Any], where: str) -> Any:
     try:
         import pandas
     except ImportError:
-        raise ImportError(f"{where}: needs pandas, which is not installed. pip install pandas") from None
+        raise ImportError(f"{where}: needs pandas, which is not installed. Run: pip install pandas") from None
     return pandas.DataFrame([vars(row) for row in rows])

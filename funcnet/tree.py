@@ -23,7 +23,7 @@ import numpy as np
 
 Tree = dict[str, Any]
 Patterns = str | Iterable[str]
-STACKED = "*"  # the segment under which a stack keeps its leaves, one layer an entry of their leading axis
+STACKED = "*"  # the segment for all the layers of a stack; its leaves have a leading axis of layers
 
 __all__ = [
     "STACKED",
@@ -85,7 +85,7 @@ def unflatten(flat: Mapping[str, Any]) -> Tree:
             if not isinstance(node, dict):
                 break
         if not isinstance(node, dict) or isinstance(node.get(last), dict):
-            raise ValueError(f"tree.unflatten: {name!r} would be a leaf and a subtree at once. Rename one of the two.")
+            raise ValueError(f"tree.unflatten: {name!r} would be a leaf and a subtree at once.")
         node[last] = leaf
     return tree
 
@@ -98,7 +98,7 @@ def _as_list(patterns: Patterns) -> list[str]:
 
 
 def _regex(pattern: str, covers: bool) -> re.Pattern[str]:
-    """Matches names written with a dot behind every segment."""
+    """Matches names written with a dot after every segment."""
     if not isinstance(pattern, str):
         raise TypeError(f"tree.select: a pattern is a string such as 'encoder.*.weight', got {type(pattern).__name__}.")
     many = r"(?:[^.]+\.)*"
@@ -144,7 +144,7 @@ def select(patterns: Patterns, names: Iterable[str], *, covers: bool = True, whe
         patterns: one pattern or several.
         names: dotted names; "" is the root.
         covers: whether a pattern takes what lies beneath it too.
-        where: who asks, for the error's text.
+        where: the caller, for error messages.
 
     Raises:
         ValueError: a pattern matches nothing (the nearest names are shown), or single layers of a stack.
@@ -193,9 +193,9 @@ def mask(tree: Tree, patterns: Patterns, *, where: str = "tree.mask") -> Tree:
 
 
 def partition(tree: Tree, patterns: Patterns, *, where: str = "tree.partition") -> tuple[Tree, Tree]:
-    """(what the patterns match, the rest), both with all the dicts of `tree`; `merge` puts them together again.
+    """(the matching leaves, the rest), both with all the dicts of `tree`; `merge` joins them again.
 
-    Differentiate with respect to the first alone, and the second costs no gradient:
+    Differentiate only with respect to the first, and the second needs no gradient:
 
     >>> params = {"body": {"weight": jnp.ones(3)}, "head": {"weight": jnp.ones(3)}}
     >>> chosen, rest = partition(params, "head")
@@ -207,7 +207,7 @@ def partition(tree: Tree, patterns: Patterns, *, where: str = "tree.partition") 
 
 
 def divide(tree: Tree, names: Iterable[str], *, where: str = "tree.divide") -> tuple[Tree, Tree]:
-    """(the leaves of these very names, the rest): `partition` by names, in which `*` is a letter like others.
+    """(the leaves of exactly these names, the rest): `partition` by names, in which `*` is an ordinary character.
 
     Raises:
         ValueError: the tree lacks one of them.
@@ -273,7 +273,7 @@ def arrays_of(values: Any, numpy_integers: bool = True) -> tuple[list[Any], Call
     """(the arrays in `values`, a function that puts others in their places).
 
     What a transformation may trace, apart from what it must leave as it is: Python's numbers and booleans, strings,
-    functions; unless told, numpy's integers, which may be lengths or sizes that a shape follows from.
+    functions; by default also numpy's integers, which may be lengths or sizes that a shape depends on.
     `jax.ShapeDtypeStruct`s count as arrays.
 
     >>> arrays, join = arrays_of({"x": jax.numpy.ones(2), "flag": True})

@@ -1,7 +1,7 @@
-"""What modules of other libraries have in common inside a funcnet model: leaves in a tree of names, one joint start.
+"""What modules of other libraries have in common inside a funcnet model: named leaves that start together.
 
-A foreign module computes with arrays of its own making. Here they are leaves of a description, under the names that
-they have there: `Place`s mirror the tree. The arrays start together, by the foreign constructor and one key (`Whole`).
+A foreign module creates its own arrays. Here they are leaves of a description, under the names that they have there;
+`Place`s mirror the tree. The arrays start together, by the foreign constructor and one key (`Whole`).
 """
 
 import inspect
@@ -11,10 +11,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from funcnet.nn import Module, Parameter, binding
-from funcnet.nn.parameter import Computed
+from funcnet.nn import Module, Parameter
+from funcnet.nn.core import binding, computed
+from funcnet.nn.core.parameter import Computed
+from funcnet.nn.core.parts import description_of, frame_of
 
-__all__ = ["Foreign", "Place", "dotted", "training_arguments"]
+__all__ = ["Foreign", "Place", "Whole", "dotted", "training_arguments"]
 
 _SAY_EVAL = {
     "deterministic": True,
@@ -33,9 +35,9 @@ def dotted(path: Iterable[Any]) -> str:
 def training_arguments(
     method: Callable[..., Any], owner: Any, training: bool, args: Any, kwargs: Any
 ) -> dict[str, bool]:
-    """{argument: flag} that tells `method` whether it trains, for the arguments of the usual names that it has.
+    """{argument: flag}: whether `method` trains, for those of the usual argument names that it has.
 
-    What the caller gives himself, and what the owner was constructed with, stays.
+    Arguments from the caller, and settings of the owner's constructor, are left alone.
     """
     try:
         signature = inspect.signature(method)
@@ -58,21 +60,21 @@ class Whole(Computed):
     """The foreign module with its arrays in place: computed from the leaves beneath, which start together."""
 
     def __init__(self, name: str):
-        super().__init__(name, Parameter(0), (), jnp.float32)  # it starts from no leaf, and is no array
+        super().__init__(name, Parameter(0), (), jnp.float32)  # it starts from no leaf and is not an array
 
     def value(self, bound: Any) -> Any:
-        return bound._whole()
+        return bound.assembled()
 
     def begin(self, bound: Any, draw: Callable[[Any], jax.Array]) -> None:
-        foreign = bound._description()
-        leaves = {name: leaf for name in foreign._places if (leaf := _leaf(foreign, name)).init is _with_the_others}
+        foreign = description_of(bound)
+        leaves = {name: leaf for name in foreign.places if (leaf := _leaf(foreign, name)).init is _with_the_others}
         for name, leaf in leaves.items():
             if isinstance(leaf, Computed):
                 raise ValueError(
                     f"{type(foreign).__name__}: {name!r} is computed, and its original starts with the module's other "
                     f"leaves; expected a start of its own. Give it one first: nn.init.normal_(module.{name})."
                 )
-        values = foreign._starts(bound._frame.call.rng) if leaves else {}
+        values = foreign.start_together(frame_of(bound).call.rng) if leaves else {}
         for name, leaf in leaves.items():
             owner, attribute = _owner(bound, name)
             binding.put(owner, attribute, jnp.array(values[name], jax.dtypes.canonicalize_dtype(leaf.dtype)))
@@ -88,11 +90,11 @@ def _owner(module: Any, name: str) -> tuple[Any, str]:
 
 def _leaf(module: Any, name: str) -> Any:
     owner, attribute = _owner(module, name)
-    return vars(owner)[attribute]
+    return getattr(owner, attribute)
 
 
 class Place(Module):
-    """A place in the tree of a foreign module: it names leaves and tells a flag, and is never called."""
+    """A module in the tree of a foreign module: it names leaves and has a training flag, and is never called."""
 
     def __init__(self, kind: str = ""):
         super().__init__()
@@ -105,18 +107,19 @@ class Place(Module):
 class Foreign(Module):
     """What `FromNNX` and `FromLinen` share.
 
-    They define `_starts(key) -> {name: array}`, all leaves as they start together, and `_whole()`, the foreign module
-    of a bound copy.
+    They define `start_together(key) -> {name: array}`, all leaves as they start together, and `assembled()`, the
+    foreign module of a bound copy.
     """
 
-    _places: tuple[str, ...]  # the names of all leaves
+    places: tuple[str, ...]  # the names of all leaves
+    foreign: Any  # inside forward, the foreign module with its arrays in place
 
     def __init__(self) -> None:
         super().__init__()
-        self._places = ()
-        vars(self)["_foreign"] = Whole("_foreign")
+        self.places = ()
+        computed.place(self, Whole("foreign"))
 
-    def _mirror(self, leaves: Mapping[str, tuple[type, Any]], kinds: Mapping[str, str], where: str) -> None:
+    def mirror(self, leaves: Mapping[str, tuple[type, Any]], kinds: Mapping[str, str], where: str) -> None:
         """Makes the leaves parts of this description.
 
         Args:
@@ -142,33 +145,33 @@ class Foreign(Module):
                 owner.register_parameter(attribute, part)
             else:
                 owner.register_buffer(attribute, part)
-        self._places = tuple(leaves)
+        self.places = tuple(leaves)
 
     def _place(self, path: str, kind: str) -> Module:
         module: Module = self
         for segment in path.split(".") if path else []:
-            if not isinstance(vars(module).get(segment), Module):
+            if not isinstance(getattr(module, segment, None), Module):
                 module.add_module(segment, Place())
-            module = vars(module)[segment]
+            module = getattr(module, segment)
         if kind and isinstance(module, Place):
             module._kind = kind
         return module
 
-    def _value(self, name: str) -> Any:
+    def value_of(self, name: str) -> Any:
         """The array of that leaf, in a bound copy."""
         owner, attribute = _owner(self, name)
         return getattr(owner, attribute)
 
-    def _key(self) -> jax.Array | None:
-        """A key, or None where there is none to be had; what then needs one is refused by `make_rng`."""
+    def drawn_key(self) -> jax.Array | None:
+        """A key, or None if there is none; `make_rng` then raises for what needs one."""
         try:
             return self.make_rng()
         except ValueError:
             return None
 
-    def _keep(self, new: dict[str, Any]) -> None:
+    def keep(self, new: dict[str, Any]) -> None:
         """Assigns the buffers that have changed, in a bound copy."""
         for name, value in new.items():
-            if value is not self._value(name):
+            if value is not self.value_of(name):
                 owner, attribute = _owner(self, name)
                 setattr(owner, attribute, value)

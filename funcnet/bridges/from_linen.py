@@ -10,7 +10,9 @@ from flax import core, errors, linen
 from funcnet import tree
 from funcnet.bridges.foreign import Foreign, dotted, training_arguments
 from funcnet.bridges.trees import whole
-from funcnet.nn import Buffer, Parameter, binding
+from funcnet.nn import Buffer, Parameter
+from funcnet.nn.core import binding
+from funcnet.nn.core.parts import description_of, frame_of
 
 Tree = dict[str, Any]
 Variables = dict[str, Any]
@@ -18,25 +20,25 @@ Variables = dict[str, Any]
 __all__ = ["FromLinen"]
 
 PARAMS = "params"
-UNKNOWN = "init_with_an_example_first"  # the leaf that stands for all while they are not known
+UNKNOWN = "init_with_an_example_first"  # the leaf in place of all others while these are not known
 
 
 class FromLinen(Foreign):
     """A flax.linen module inside a funcnet model: `FromLinen(linen.Dense(4))`.
 
     The collection `params` are parameters, all others (`batch_stats`, `cache`, …) buffers, under linen's names with
-    dots: `Dense_0.kernel`. state_dict, patterns, freezing and `Repeat` see them so. A name that two collections have is
-    the later one's under the collection's name: `cache.kernel`.
+    dots: `Dense_0.kernel`. state_dict, patterns, freezing and `Repeat` see them so. If two collections have the
+    same name, the later one's has the collection's name before it: `cache.kernel`.
 
-    Which leaves there are an example tells: the one given here, or else the first that `init` is given, whose shapes
+    The leaves are found by an example: the one given here, or else the first that `init` is given, whose shapes
     the description then keeps. Without either the leaves are not known, and nothing can be loaded.
 
     Args:
         module: a linen module.
-        *example_inputs, **kwargs: what its `__call__` takes, arrays or `jax.ShapeDtypeStruct`s: shapes alone count,
-            and what starts as an input says starts as zeros say.
+        *example_inputs, **kwargs: what its `__call__` takes, arrays or `jax.ShapeDtypeStruct`s: only shapes are used,
+            and inits that depend on an input see zeros.
 
-    Call: what the module takes. `linen_method="attend"` runs another of its methods. Training or eval reaches it by an
+    Call: what the module takes. `linen_method="attend"` runs another of its methods. Training or eval is passed in an
         argument named training, train, is_training, deterministic or use_running_average, unless a field of that name
         is set. The stream `dropout` is `make_rng()`'s key, all others follow from it.
 
@@ -65,7 +67,9 @@ class FromLinen(Foreign):
                 f"FromLinen: expected a flax.linen module, got {type(module).__name__}. Make it first, "
                 "FromLinen(linen.Dense(4)); a flax.nnx module goes in by FromNNX."
             )
-        self._module = module.clone(parent=None)  # made in a linen parent's call, it would be that one's
+        self._module = module.clone(
+            parent=None
+        )  # a module created in a linen parent's call would belong to that parent
         self._example: Any = None
         self._names: dict[str, tuple[str, ...]] = {}
         self._structures: dict[str, Any] = {}
@@ -80,15 +84,15 @@ class FromLinen(Foreign):
     # ------------------------------------------------------------------------------ which leaves there are, and shapes
 
     def lazy_shapes(self, *args: Any, linen_method: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """What `init` calls on the example: notes what the module is called with. The first call counts."""
-        description = self._description()
+        """`init` calls it on the example: notes what the module is called with. Only the first call counts."""
+        description = description_of(self)
         if description._example is None:
             description._see(args, kwargs, linen_method)
         return {}
 
     def settle(self) -> None:
-        """What `init` calls behind the example: the leaves become parts of the description."""
-        if self._example is None or UNKNOWN not in vars(self):
+        """`init` calls it after the example: the leaves become parts of the description."""
+        if self._example is None or not hasattr(self, UNKNOWN):
             return
         variables = jax.eval_shape(self._init_variables, jax.random.key(0))
         self._names = _names(variables)
@@ -99,7 +103,7 @@ class FromLinen(Foreign):
             for collection, names in self._names.items()
             for name, value in zip(names, jax.tree.leaves(variables[collection]), strict=True)
         }
-        self._mirror(leaves, {}, "FromLinen")
+        self.mirror(leaves, {}, "FromLinen")
 
     def _see(self, args: Any, kwargs: Any, method: str | None) -> None:
         arrays, join = tree.arrays_of((args, kwargs))
@@ -111,8 +115,10 @@ class FromLinen(Foreign):
         args, kwargs, method = jax.tree.map(_zeros, self._example)
         return linen.unbox(core.unfreeze(self._module.init({PARAMS: key}, *args, method=method, **kwargs)))
 
-    def _starts(self, key: jax.Array) -> dict[str, jax.Array]:
-        variables = jax.jit(self._init_variables)(key)  # compiled, what the module computes from the zeros falls away
+    def start_together(self, key: jax.Array) -> dict[str, jax.Array]:
+        variables = jax.jit(self._init_variables)(
+            key
+        )  # compiled, so that what the module computes from the zeros is eliminated
         return self._by_name(variables, "FromLinen")
 
     def _by_name(self, variables: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -140,20 +146,20 @@ class FromLinen(Foreign):
             )
         return method
 
-    def _whole(self) -> Variables:
+    def assembled(self) -> Variables:
         return {
-            collection: jax.tree.unflatten(self._structures[collection], [self._value(name) for name in names])
+            collection: jax.tree.unflatten(self._structures[collection], [self.value_of(name) for name in names])
             for collection, names in self._names.items()
         }
 
     def forward(self, *args: Any, linen_method: str | None = None, **kwargs: Any) -> Any:
         method = self._method(linen_method)
         kwargs = kwargs | training_arguments(method, self._module, self.training, args, kwargs)
-        key = self._key()
+        key = self.drawn_key()
         rngs = {} if key is None else {"dropout": key, PARAMS: jax.random.fold_in(key, 1)}
-        if UNKNOWN in vars(self):  # init's look at the example
+        if hasattr(self, UNKNOWN):  # init's look at the example
             return self._module.init_with_output(rngs, *args, method=linen_method, **kwargs)[0]
-        variables = self._foreign
+        variables = self.foreign
         mutable = [collection for collection in variables if collection != PARAMS]
         try:
             out, updated = self._module.apply(
@@ -163,18 +169,18 @@ class FromLinen(Foreign):
             if key is None:
                 self.make_rng()  # raises: there is no key
             raise
-        self._keep(self._by_name(linen.unbox(core.unfreeze(updated)), self._frame.where()))
+        self.keep(self._by_name(linen.unbox(core.unfreeze(updated)), frame_of(self).where()))
         return out
 
     # ------------------------------------------------------------------------------------------------- there and back
 
     def to_variables(self, params: Tree, state: Tree) -> Variables:
         """linen's variables from (params, state) of this description (`params["1"]`, where it is a net's part "1")."""
-        return binding.bind(self, params, state, binding.Call())._whole()
+        return binding.bind(self, params, state).assembled()
 
     def trees(self, variables: Mapping[str, Any]) -> tuple[Tree, Tree]:
         """(params, state) of this description from linen's variables: the inverse of `to_variables`."""
-        if UNKNOWN in vars(self):
+        if hasattr(self, UNKNOWN):
             raise ValueError(
                 f"FromLinen.trees: the leaves of {type(self._module).__name__} are not known yet. Give FromLinen an "
                 "example input, or init the net on one first."
@@ -190,7 +196,7 @@ def _zeros(value: Any) -> Any:
 
 
 def _names(variables: Variables) -> dict[str, tuple[str, ...]]:
-    """{collection: dotted names of its leaves}, parameters first; what two collections have is the first's."""
+    """{collection: dotted names of its leaves}, parameters first; a name in two collections is the first's."""
     leaves: set[str] = set()
     inner: set[str] = set()
 

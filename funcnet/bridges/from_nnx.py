@@ -11,7 +11,8 @@ from flax import linen, nnx
 
 from funcnet import random
 from funcnet.bridges.foreign import Foreign, dotted, training_arguments
-from funcnet.nn import Buffer, Module, Parameter, binding
+from funcnet.nn import Buffer, Module, Parameter
+from funcnet.nn.core import binding
 
 Tree = dict[str, Any]
 
@@ -22,23 +23,23 @@ class FromNNX(Foreign):
     """A flax.nnx module inside a funcnet model: `FromNNX(nnx.Linear, 3, 4)`.
 
     Its `nnx.Param`s are parameters, all its other variables (`BatchStat`, `Cache`, …) buffers, under their nnx names
-    with dots: `layers.0.kernel`. state_dict, patterns, freezing and `Repeat` see them so. Its random streams start
-    anew from `make_rng()` in each call.
+    with dots: `layers.0.kernel`. state_dict, patterns, freezing and `Repeat` see them so. Its random streams are
+    reseeded from `make_rng()` in each call.
 
     Args:
         module: a class (or function) that makes an nnx module, called with `args`, `kwargs` and, where it takes them,
             `rngs` of `init`'s key; or an nnx module, whose arrays the leaves then start as.
         *args, **kwargs: of the constructor.
 
-    Call: what the module takes. `nnx_method="attend"` runs another of its methods. Training or eval reaches it as
-        `train()` and `eval()` do (`deterministic` and `use_running_average` of its inner modules, each by the flag of
+    Call: what the module takes. `nnx_method="attend"` runs another of its methods. Training or eval is set as by
+        `train()` and `eval()` (`deterministic` and `use_running_average` of its inner modules, each by the flag of
         its own name), and by an argument named training, train, is_training, deterministic or use_running_average.
 
     Raises:
-        TypeError: `module` is none of these, or there are arguments for one that is made already.
+        TypeError: `module` is none of these, or there are arguments for a module that exists already.
         ValueError: it needs randomness and apply has no `rng`.
 
-    Differs from nnx: what a call assigns to a Param, or stores newly (`sow`), is lost.
+    Differs from nnx: what a call assigns to a Param, or adds (`sow`), is lost.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -58,8 +59,8 @@ class FromNNX(Foreign):
         if isinstance(module, nnx.Module):
             if args or kwargs:
                 raise TypeError(
-                    f"FromNNX: {type(module).__name__} is made already; expected no arguments for its constructor, got "
-                    f"{len(args) + len(kwargs)}. Give its class, or leave them out."
+                    f"FromNNX: {type(module).__name__} is an instance already; expected no arguments for its "
+                    f"constructor, got {len(args) + len(kwargs)}. Give its class, or leave them out."
                 )
             fixed, states = _split(module)
             states = jax.tree.map(jnp.asarray, states)
@@ -91,25 +92,25 @@ class FromNNX(Foreign):
         self._names = tuple(named[0]), tuple(named[1])
         leaves: dict[str, tuple[type, Any]] = {name: (Parameter, value) for name, value in named[0].items()}
         leaves |= {name: (Buffer, value) for name, value in named[1].items()}
-        self._mirror(leaves, self._kinds, "FromNNX")
+        self.mirror(leaves, self._kinds, "FromNNX")
 
     def extra_repr(self) -> str:
         return self._kinds[""]
 
-    def _starts(self, key: jax.Array) -> dict[str, jax.Array]:
+    def start_together(self, key: jax.Array) -> dict[str, jax.Array]:
         _, (params, _, buffers) = _split(self._make(key))
         return _named(params) | _named(buffers)
 
-    def _whole(self) -> nnx.Module:
+    def assembled(self) -> nnx.Module:
         params, buffers = (
-            jax.tree.unflatten(structure, [self._value(name) for name in names])
+            jax.tree.unflatten(structure, [self.value_of(name) for name in names])
             for structure, names in zip(self._structures, self._names, strict=True)
         )
         streams, structure = self._streams
         return nnx.merge(self._graphdef, params, jax.tree.unflatten(structure, streams), buffers)
 
     def forward(self, *args: Any, nnx_method: str | None = None, **kwargs: Any) -> Any:
-        module = self._foreign
+        module = self.foreign
         for path, inner in nnx.iter_modules(module):
             training = self.get_submodule(".".join(map(str, path))).training
             for name in ("deterministic", "use_running_average"):
@@ -121,7 +122,7 @@ class FromNNX(Foreign):
                 f"FromNNX: {type(module).__name__} has no method {nnx_method or '__call__'!r}. Name one that it has: "
                 "nnx_method='…'."
             )
-        key = self._key()
+        key = self.drawn_key()
         _reseed(module, lambda tag: random.key_for_name(jax.random.key(0) if key is None else key, tag))
         counts = jax.tree.leaves(nnx.state(module, nnx.RngCount))
         out = method(*args, **kwargs, **training_arguments(method, module, self.training, args, kwargs))
@@ -129,18 +130,18 @@ class FromNNX(Foreign):
             self.make_rng()  # raises: there is no key
         _, (_, _, buffers) = _split(module)
         new = _named(buffers)
-        self._keep({name: new[name] for name in self._names[1]})
+        self.keep({name: new[name] for name in self._names[1]})
         return out
 
     def to_nnx(self, params: Tree, state: Tree, rngs: nnx.Rngs | None = None) -> nnx.Module:
         """The nnx module with these arrays.
 
         Args:
-            params, state: of this very description (`params["1"]`, where it is a net's part "1").
+            params, state: of this description (`params["1"]`, where it is a net's part "1").
             rngs: what the random streams start from, each kind from the stream of its name; without them, seed 0.
         """
-        bound = binding.bind(self, params, state, binding.Call())
-        module = bound._whole()
+        bound = binding.bind(self, params, state)
+        module = bound.assembled()
         given = nnx.Rngs(0) if rngs is None else rngs
         _reseed(module, lambda tag: given[tag]())
         return module
@@ -159,7 +160,7 @@ def _make(module: Any, args: Any, kwargs: Any, key: jax.Array) -> nnx.Module:
 def _takes_rngs(module: Any) -> bool:
     while isinstance(module, functools.partial):
         module = module.func
-    is_class = isinstance(module, type)  # its own signature would be its metaclass's
+    is_class = isinstance(module, type)  # the signature of a class may be its metaclass's
     function = inspect.getattr_static(module, "__init__") if is_class else module
     if function is object.__init__:
         return False
@@ -168,7 +169,7 @@ def _takes_rngs(module: Any) -> bool:
 
 
 def _no_plain_arrays(made: nnx.Module) -> None:
-    """Refuses arrays that are no variables: flax takes traced ones for constants."""
+    """Refuses arrays that are not variables: flax takes traced ones for constants."""
     for path, inner in nnx.iter_modules(made):
         for name, value in vars(inner).items():
             if isinstance(value, jax.core.Tracer):
@@ -198,7 +199,7 @@ def _named(state: Any) -> dict[str, Any]:
 
 
 def _reseed(module: nnx.Module, key_of: Callable[[str], jax.Array]) -> None:
-    """Starts the random streams anew, those of one tag from the key of that tag."""
+    """Reseeds the random streams, those of one tag from the key of that tag."""
     tags = {stream.key.tag for _, stream in nnx.iter_graph(module) if isinstance(stream, nnx.RngStream)}
     if tags:
         keys: dict[str, Any] = {tag: key_of(tag) for tag in sorted(tags)}

@@ -18,7 +18,7 @@ PARAMS, FROZEN, STATE = "params", "frozen_params", "batch_stats"
 
 
 class ToLinen(linen.Module):
-    """A funcnet module as a `flax.linen.Module`, at the top or inside of linen parents.
+    """A funcnet module as a `flax.linen.Module`, at the top or inside a linen parent.
 
     `init` gives the collections `params`, `batch_stats` (the buffers) and `frozen_params` (parameters with
     requires_grad=False), those that are not empty, as nested dicts in torch's names. A leaf that is shared stands under

@@ -9,10 +9,11 @@ from flax import nnx
 from funcnet import tree
 from funcnet.bridges.trees import check_module, whole
 from funcnet.nn import Buffer, Module, Parameter
+from funcnet.nn.core.parts import leaves
 
 Tree = dict[str, Any]
 
-__all__ = ["FrozenParam", "ToNNX"]
+__all__ = ["Branch", "FrozenParam", "ToNNX"]
 
 
 class FrozenParam(nnx.Variable):
@@ -66,7 +67,7 @@ class ToNNX(Branch):
         method: the name of another method than `forward`.
 
     A call in training takes a key from the stream, one in eval takes none and changes nothing: a net that is random in
-    eval too (fractional pooling) wants `rngs` for each call.
+    eval too (fractional pooling) needs `rngs` for each call.
 
     Raises:
         ValueError: neither rngs nor values; a part has the name of a part of nnx.Module; no key where one is needed.
@@ -108,7 +109,7 @@ class ToNNX(Branch):
                     "values=(params, state)."
                 )
             values = net.init(rngs.params(), *example_inputs, **kwargs)
-        super().__init__(keeps_buffers=bool(net._leaves(Buffer)))
+        super().__init__(keeps_buffers=bool(leaves(net, Buffer)))
         self._net = net
         self.rngs = rngs.dropout.fork() if rngs is not None and hasattr(rngs, "dropout") else nnx.data(None)
         flat_params, flat_state = map(tree.flatten, values)
@@ -117,10 +118,10 @@ class ToNNX(Branch):
         for path, module in net.named_modules():
             if path:
                 above, _, name = path.rpartition(".")
-                branches[path] = Branch(keeps_buffers=bool(module._leaves(Buffer)))
+                branches[path] = Branch(keeps_buffers=bool(leaves(module, Buffer)))
                 _attach(branches[above], name, branches[path], path)
             for kind, flat in ((Parameter, flat_params), (Buffer, flat_state)):
-                for name, leaf in module._leaves(kind):
+                for name, leaf in leaves(module, kind):
                     dotted_name = f"{path}.{name}" if path else name
                     if dotted_name in flat:
                         variable = nnx.BatchStat if kind is Buffer else nnx.Param if leaf.requires_grad else FrozenParam

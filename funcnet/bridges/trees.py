@@ -5,6 +5,7 @@ from typing import Any
 
 from funcnet import tree
 from funcnet.nn import Buffer, Module, Parameter
+from funcnet.nn.core.parts import LeafPlace, build
 
 Tree = dict[str, Any]
 
@@ -15,25 +16,25 @@ def whole(net: Module, params: Mapping[str, Any], state: Mapping[str, Any], wher
     """(params, state) of `net` in the structure of its `init`, from their leaves by dotted names.
 
     Raises:
-        ValueError: a leaf lacks, or there is one that the net has not.
+        ValueError: a leaf is missing, or there is one that the net does not have.
     """
     given = (dict(params), dict(state))
     lacking: list[str] = []
 
     def take(which: int) -> Any:
-        def one(module: Any, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> Any:
-            if path not in given[which]:
-                lacking.append(path)
-            return given[which].pop(path, None)
+        def one(place: LeafPlace) -> Any:
+            if place.path not in given[which]:
+                lacking.append(place.path)
+            return given[which].pop(place.path, None)
 
         return one
 
-    trees = net._build(Parameter, take(0)), net._build(Buffer, take(1))
+    trees = build(net, Parameter, take(0)), build(net, Buffer, take(1))
     beyond = [*given[0], *given[1]]
     if lacking or beyond:
         raise ValueError(
             f"{where}: the leaves are not those of {type(net).__name__}; missing: {', '.join(lacking) or 'none'}; "
-            f"unexpected: {', '.join(beyond) or 'none'}. Give what was made for this very net."
+            f"unexpected: {', '.join(beyond) or 'none'}. Give what was made for this net."
         )
     return trees
 

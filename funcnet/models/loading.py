@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from funcnet import nn, tree, weights
-from funcnet.nn.state_dict import entries_of
+from funcnet.nn.core.state_dict import entries_of
 
 __all__ = ["Naming", "choose_layers", "fill", "load", "read_arrays"]
 

@@ -1,10 +1,9 @@
-"""torch.nn as descriptions: each module's mathematics is in `funcnet.functional`, its core in `module.py`."""
+"""torch.nn as descriptions: the mathematics is in `funcnet.functional`, the machinery in `funcnet.nn.core`."""
 
 import typing as _typing
 
 from funcnet.functional.absent import refusal as _refusal
-from funcnet.nn import functional, init, utils
-from funcnet.nn.absent import ABSENT as _ABSENT
+from funcnet.nn import functional, init, parameter, utils
 from funcnet.nn.activation import GELU, GLU, LogSigmoid, Mish, Sigmoid, SiLU, Softplus, Softsign, Tanh, Tanhshrink
 from funcnet.nn.adaptive import AdaptiveLogSoftmaxWithLoss
 from funcnet.nn.adaptive_pooling import (
@@ -17,19 +16,23 @@ from funcnet.nn.adaptive_pooling import (
 )
 from funcnet.nn.attention import MultiheadAttention
 from funcnet.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
-from funcnet.nn.capture import capture, capture_gradients
 from funcnet.nn.channelshuffle import ChannelShuffle
-from funcnet.nn.checked import checked, checking_hooks
 from funcnet.nn.container import ModuleDict, ModuleList, Sequential
 from funcnet.nn.conv import Conv1d, Conv2d, Conv3d
 from funcnet.nn.conv_transpose import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from funcnet.nn.core.absent import ABSENT as _ABSENT
+from funcnet.nn.core.capture import capture, capture_gradients
+from funcnet.nn.core.checked import checked, checking_hooks
+from funcnet.nn.core.hooks import Hooks, RemovableHandle
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.nn.core.pure import remat
 from funcnet.nn.distance import CosineSimilarity, PairwiseDistance
 from funcnet.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from funcnet.nn.flatten import Flatten, Unflatten
 from funcnet.nn.fold import Fold, Unfold
 from funcnet.nn.fractional_pooling import FractionalMaxPool2d, FractionalMaxPool3d
 from funcnet.nn.hard import Hardshrink, Hardsigmoid, Hardswish, Hardtanh, ReLU6, Softshrink
-from funcnet.nn.hooks import Hooks, RemovableHandle
 from funcnet.nn.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from funcnet.nn.lazy_conv import (
     LazyConv1d,
@@ -75,7 +78,6 @@ from funcnet.nn.loss import (
     TripletMarginWithDistanceLoss,
 )
 from funcnet.nn.lp_pooling import LPPool1d, LPPool2d, LPPool3d
-from funcnet.nn.module import Module
 from funcnet.nn.normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from funcnet.nn.padding import (
     CircularPad1d,
@@ -94,12 +96,11 @@ from funcnet.nn.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from funcnet.nn.parameter import Buffer, Parameter
 from funcnet.nn.parameter_container import ParameterDict, ParameterList
 from funcnet.nn.pixelshuffle import PixelShuffle, PixelUnshuffle
 from funcnet.nn.pooling import AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d
 from funcnet.nn.relu import CELU, ELU, SELU, LeakyReLU, PReLU, ReLU, RReLU, Threshold
-from funcnet.nn.repeat import Repeat, remat
+from funcnet.nn.repeat import Repeat
 from funcnet.nn.rnn import GRU, LSTM, RNN, RNNBase
 from funcnet.nn.rnn_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from funcnet.nn.softmax import LogSoftmax, Softmax, Softmax2d, Softmin

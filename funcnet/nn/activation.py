@@ -3,7 +3,7 @@
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = [
     "GELU",
@@ -28,7 +28,7 @@ class InPlace(Module):
         self.inplace = inplace
 
     def shown(self, settings: str = "") -> str:
-        """The settings, and behind them whether torch would run in place."""
+        """The settings, followed by whether torch would run in place."""
         return ", ".join(filter(None, (settings, "inplace=True" if self.inplace else "")))
 
     def extra_repr(self) -> str:
@@ -67,7 +67,7 @@ class SiLU(InPlace):
     """x · sigmoid(x), element by element; also called swish.
 
     Args:
-        inplace: accepted for torch's sake; arrays do not change in place.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
 
     Call: (*) -> (*).
 
@@ -88,7 +88,7 @@ class Mish(InPlace):
     """x · tanh(log(1 + exp(x))), element by element.
 
     Args:
-        inplace: accepted for torch's sake; arrays do not change in place.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
 
     Call: (*) -> (*).
 

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.nn.container import ModuleList, Sequential
+from funcnet.nn.core.checked import IndexRange
+from funcnet.nn.core.module import Module
 from funcnet.nn.linear import Linear
-from funcnet.nn.module import Module
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 
@@ -22,7 +23,7 @@ class _ASMoutput(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """A softmax over many classes of which few are frequent: the frequent ones, and a cluster for each range of others.
+    """A softmax over many classes of which few are frequent: a head for these, and clusters for ranges of the others.
 
     Classes are numbered by frequency, the most frequent 0. The head scores the first `cutoffs[0]` of them and the
     clusters; a cluster scores its classes through a narrower layer. `log p(c) = log p(cluster) + log p(c | cluster)`.
@@ -33,7 +34,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         cutoffs: where the clusters begin, ascending, in [1, C - 1].
         div_value: cluster i has width `D // div_valueⁱ`, i from 1.
         head_bias: whether the head has a bias.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: head.weight (cutoffs[0] + clusters, D) and head.bias; tail.i.0.weight (width, D), tail.i.1.weight (size,
         width).
@@ -41,7 +42,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         or (), and the mean of their negatives. `method="log_prob"`: (B, D) -> all log-probabilities (B, C).
         `method="predict"`: (B, D) -> the most probable classes (B,).
 
-    Differs from torch: every cluster is computed for every row, for the shapes cannot depend on the targets; it costs
+    Differs from torch: every cluster is computed for every row, because shapes cannot depend on the targets; it costs
         as much as a full softmax through narrower layers. Under `jit` an id out of range gives NaN.
 
     Example:
@@ -77,7 +78,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if not cutoffs or any(int(c) != c for c in cutoffs) or any(a >= b for a, b in pairwise(edges)):
             raise ValueError(
                 "AdaptiveLogSoftmaxWithLoss: cutoffs do not split the classes; expected at least one, unique positive "
-                f"integers in increasing order, the last at most {n_classes - 1}, got {cutoffs}. Sort them."
+                f"integers in increasing order, the last at most {n_classes - 1}, got {cutoffs}."
             )
         self.in_features, self.n_classes, self.cutoffs = in_features, n_classes, [*cutoffs, n_classes]
         self.div_value, self.head_bias = div_value, head_bias
@@ -112,12 +113,16 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         for i, (low, high) in enumerate(pairwise(self.cutoffs)):
             mine = (target >= low) & (target < high)
             place = jnp.where(mine, self.shortlist_size + i, place)
-            # What is ignored has loss and gradient 0.
+            # Ignored targets have loss and gradient 0.
             own = jnp.where(mine, target - low, -100)
             within -= F.cross_entropy(self.tail[i](input), own, ignore_index=-100, reduction="none")
         place = jnp.where((target < 0) | (target >= self.n_classes), self.head_size, place)  # NaN
         output = within - F.cross_entropy(self.head(input), place, ignore_index=-100, reduction="none")
         return _ASMoutput(output.reshape(target_.shape), -output.mean())
+
+    def index_range(self, *inputs: Any) -> IndexRange | None:
+        """The targets that `nn.checked` checks."""
+        return IndexRange("target", inputs[1], self.n_classes) if len(inputs) > 1 else None
 
     def log_prob(self, input: jax.Array) -> jax.Array:
         """(B, D) -> the log-probabilities of all classes (B, C)."""

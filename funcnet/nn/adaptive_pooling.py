@@ -1,4 +1,4 @@
-"""Pooling to a given size, whatever the input's, as in torch/nn/modules/pooling.py.
+"""Pooling to a given output size, as in torch/nn/modules/pooling.py.
 
 Letters: `B batch, C channels, L length, D depth, H height, W width`. B may be missing everywhere.
 """
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -39,7 +39,7 @@ class _AdaptiveAvgPool(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """The means of so many bins, whatever the input's length: bin i is [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
+    """The means of `output_size` bins, for an input of any length: bin i is [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
 
     Args:
         output_size: n.
@@ -59,7 +59,7 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """The means of so many bins in each dimension, whatever the input's size.
+    """The means of `output_size` bins in each dimension, for an input of any size.
 
     Args:
         output_size: an int for both dimensions or (height, width); None keeps the input's.
@@ -79,7 +79,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """The means of so many bins in each dimension, whatever the input's size.
+    """The means of `output_size` bins in each dimension, for an input of any size.
 
     Args:
         output_size: an int for all dimensions or (depth, height, width); None keeps the input's.
@@ -114,11 +114,11 @@ class _AdaptiveMaxPool(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """The maxima of so many bins, whatever the input's length: bin i is [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
+    """The maxima of `output_size` bins, for an input of any length: bin i is [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
 
     Args:
         output_size: n.
-        return_indices: whether to return where the maxima lie too, in the flattened plane.
+        return_indices: whether to return the positions of the maxima as well, in the flattened plane.
 
     Call: (B, C, L) -> (B, C, n), or two of these: maxima, and their indices.
 
@@ -137,7 +137,7 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """The maxima of so many bins in each dimension, whatever the input's size.
+    """The maxima of `output_size` bins in each dimension, for an input of any size.
 
     Args:
         output_size: an int for both dimensions or (height, width); None keeps the input's.
@@ -158,7 +158,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """The maxima of so many bins in each dimension, whatever the input's size.
+    """The maxima of `output_size` bins in each dimension, for an input of any size.
 
     Args:
         output_size: an int for all dimensions or (depth, height, width); None keeps the input's.

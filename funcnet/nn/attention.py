@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from funcnet import functional as F
 from funcnet.functional.multi_head_attention import map_arrays
 from funcnet.nn import init
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 from funcnet.nn.linear import Linear
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
 
 __all__ = ["MultiheadAttention"]
 

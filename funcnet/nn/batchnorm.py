@@ -1,9 +1,10 @@
 """BatchNorm1d, BatchNorm2d, BatchNorm3d and SyncBatchNorm, as in torch/nn/modules/batchnorm.py.
 
-Letters: `B batch, C channels, S spatial dimensions`. A variant of one's own overrides `forward`, or `_check_input` for
-other ranks.
+Letters: `B batch, C channels, S spatial dimensions`. To write a variant, override `forward`, or
+`check_input` for other ranks.
 """
 
+import copy
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -12,16 +13,17 @@ import jax.numpy as jnp
 
 from funcnet.functional.batchnorm import batch_norm_and_count
 from funcnet.nn import init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.nn.core.parts import children, join
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
+__all__ = ["BatchNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "RunningNorm", "SyncBatchNorm"]
 
 AxisName = Hashable | Sequence[Hashable] | None
 Groups = Sequence[Sequence[int]] | None
 
 
-class _Norm(Module):
+class RunningNorm(Module):
     """What batch and instance normalisation share: leaves and their starts."""
 
     ranks: tuple[int, ...] = ()  # that the input may have
@@ -62,10 +64,10 @@ class _Norm(Module):
     def absent_before(self, version: int) -> tuple[str, ...]:
         return ("num_batches_tracked",) if version < 2 else ()
 
-    def _channel_dimension(self, input: jax.Array) -> int:
+    def channel_dimension(self, input: jax.Array) -> int:
         return 1
 
-    def _check_input(self, input: jax.Array) -> None:
+    def check_input(self, input: jax.Array) -> None:
         raise NotImplementedError
 
     def extra_repr(self) -> str:
@@ -75,8 +77,8 @@ class _Norm(Module):
         )
 
 
-class _BatchNorm(_Norm):
-    def _check_input(self, input: jax.Array) -> None:
+class BatchNorm(RunningNorm):
+    def check_input(self, input: jax.Array) -> None:
         if self.ranks and input.ndim not in self.ranks:
             expected = " or ".join(f"{rank}D" for rank in self.ranks)
             raise ValueError(
@@ -91,7 +93,7 @@ class _BatchNorm(_Norm):
         if self.num_features and input.shape[1] != self.num_features:  # a lazy one has 0 of them
             raise ValueError(
                 f"{type(self).__name__}: expected {self.num_features} channels in dimension 1, got {input.shape[1]} "
-                f"in an input of shape {input.shape}. Channels stand behind the batch, as in torch."
+                f"in an input of shape {input.shape}. The channels are dimension 1, after the batch, as in torch."
             )
 
     def forward(
@@ -102,7 +104,7 @@ class _BatchNorm(_Norm):
         axis_name: AxisName = None,
         axis_index_groups: Groups = None,
     ) -> jax.Array:
-        self._check_input(input)
+        self.check_input(input)
         tracks = self.training and self.track_running_stats and self.num_batches_tracked is not None
         momentum: Any = 0.0 if self.momentum is None else self.momentum
         if tracks and self.momentum is None:
@@ -127,7 +129,7 @@ class _BatchNorm(_Norm):
         return y
 
 
-class BatchNorm1d(_BatchNorm):
+class BatchNorm1d(BatchNorm):
     """Normalises every channel over the batch: ``y = (x - mean) / sqrt(var + eps) · weight + bias``.
 
     In training, mean and (biased) variance are the batch's, and the running statistics move towards them, the variance
@@ -140,7 +142,7 @@ class BatchNorm1d(_BatchNorm):
         affine: whether there are weight and bias.
         track_running_stats: whether there are running statistics.
         bias: whether there is a bias, where there is a weight.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight (C,), ones; bias (C,), zeros.
     State: running_mean (C,), zeros; running_var (C,), ones; num_batches_tracked (), 0.
@@ -152,7 +154,7 @@ class BatchNorm1d(_BatchNorm):
         TypeError: integers.
 
     Differs from torch: statistics are float32 for bfloat16 layers and inputs too. A batch that `mask` hides entirely
-        leaves all the buffers, `num_batches_tracked` among them, so that it does not weigh in a plain average, and is
+        leaves all the buffers, `num_batches_tracked` among them, so that it does not enter a plain average, and is
         normalised by the running statistics.
 
     Example:
@@ -170,7 +172,7 @@ class BatchNorm1d(_BatchNorm):
     ranks = (2, 3)
 
 
-class BatchNorm2d(_BatchNorm):
+class BatchNorm2d(BatchNorm):
     """Normalises every channel of images over the batch and all positions.
 
     Args:
@@ -196,7 +198,7 @@ class BatchNorm2d(_BatchNorm):
     ranks = (4,)
 
 
-class BatchNorm3d(_BatchNorm):
+class BatchNorm3d(BatchNorm):
     """Normalises every channel of volumes over the batch and all positions.
 
     Args:
@@ -221,16 +223,17 @@ class BatchNorm3d(_BatchNorm):
     ranks = (5,)
 
 
-class SyncBatchNorm(_BatchNorm):
+class SyncBatchNorm(BatchNorm):
     """BatchNorm whose batch is spread over devices: in training the statistics are those of all of them together.
 
-    Devices may count differently (`mask`): every example weighs the same. Gradients flow through the statistics of all.
+    Devices may count different numbers of examples (`mask`): every example has the same weight. Gradients
+    flow through the statistics of all devices.
     Under `jit` with a sharded batch and no named axis, BatchNorm sees the whole batch anyway.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats: as in `BatchNorm1d`.
         axis_name: the axis of `vmap(axis_name=…)`, `pmap` or `shard_map` over which the batch is spread, or several.
-            Where none of them is bound this is BatchNorm, as torch without a process group.
+            Where none of them is bound this is BatchNorm, like torch without a process group.
         axis_index_groups: lists of device numbers; those of one list share their statistics (not under vmap).
         bias, dtype: as in `BatchNorm1d`.
 
@@ -289,9 +292,9 @@ class SyncBatchNorm(_BatchNorm):
 
         Raises:
             ValueError: a subclass of BatchNorm with methods of its own, which the conversion would lose. Its attributes
-                stay, and another constructor, start, `ranks` or `extra_repr` are no hindrance; nor is a SyncBatchNorm.
+                stay. Another constructor, start, `ranks` or `extra_repr` is accepted, and so is a SyncBatchNorm.
 
-        Differs from torch: there, what a subclass adds is dropped without a word.
+        Differs from torch: torch drops what a subclass adds, without a warning.
 
         >>> from funcnet import nn
         >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
@@ -302,16 +305,16 @@ class SyncBatchNorm(_BatchNorm):
 
         def convert(old: Module, path: str) -> Module:
             if id(old) not in done:
-                new = cls._from(old, path, axis_name, axis_index_groups) if isinstance(old, _BatchNorm) else old
+                new = cls._from(old, path, axis_name, axis_index_groups) if isinstance(old, BatchNorm) else old
                 done[id(old)] = new
-                for name, child in old._children():
-                    vars(new)[name] = convert(child, f"{path}.{name}" if path else name)
+                for name, child in children(old):
+                    setattr(new, name, convert(child, join(path, name)))
             return done[id(old)]
 
         return convert(module, "")
 
     @classmethod
-    def _from(cls, old: _BatchNorm, path: str, axis_name: AxisName, axis_index_groups: Groups) -> "SyncBatchNorm":
+    def _from(cls, old: BatchNorm, path: str, axis_name: AxisName, axis_index_groups: Groups) -> "SyncBatchNorm":
         if isinstance(old, SyncBatchNorm):
             cls = type(old)
         kept = {*BatchNorm1d.__mro__, *BatchNorm2d.__mro__, *BatchNorm3d.__mro__, *cls.__mro__}
@@ -323,12 +326,13 @@ class SyncBatchNorm(_BatchNorm):
                 f"{', '.join(lost)} of its own, which conversion would lose. Call it with axis_name=…, or derive it "
                 "from SyncBatchNorm, which stays as it is but for its axes."
             )
-        new = object.__new__(cls)
-        vars(new).update(vars(old), axis_name=axis_name, axis_index_groups=axis_index_groups)
+        new: Any = copy.copy(old)
+        new.__class__ = cls
+        new.axis_name, new.axis_index_groups = axis_name, axis_index_groups
         return new
 
 
-_NO_LOSS = {"reset_parameters", "extra_repr", "ranks"}  # of a subclass: what has done its work, or tells people alone
+_NO_LOSS = {"reset_parameters", "extra_repr", "ranks"}  # of a subclass: only used in the constructor or for display
 
 
 def _as_batch(mask: jax.Array | None, count: jax.Array, dtype: Any) -> jax.Array:

@@ -3,16 +3,16 @@
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Deals the channels of several groups out in turn, so that the next grouped convolution sees all of them.
+    """Interleaves the channels of several groups, so that the next grouped convolution sees all of them.
 
     Args:
-        groups: how many there are; divides C.
+        groups: the number of groups; divides C.
 
     Call: (B, C, *) -> the same shape.
 

@@ -1,16 +1,17 @@
 """Sequential, ModuleList and ModuleDict, as in torch/nn/modules/container.py.
 
-ParameterList and ParameterDict are in `parameter_container.py`. A None among the modules keeps its place, as in torch.
+ParameterList and ParameterDict are in `parameter_container.py`. A None among the modules keeps its position.
 """
 
 import operator
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
-from funcnet.nn.description import Description, is_torchs
-from funcnet.nn.module import Module
+from funcnet.nn.core.description import Description, is_torchs
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parts import frame_of, set_frame, slots, with_children
 
-__all__ = ["ModuleDict", "ModuleList", "Sequential", "pairs"]
+__all__ = ["ModuleDict", "ModuleList", "Numbered", "Sequential", "pairs"]
 
 
 def pairs(where: str, given: Any) -> list[tuple[str, Any]]:
@@ -20,59 +21,55 @@ def pairs(where: str, given: Any) -> list[tuple[str, Any]]:
     if not isinstance(given, Iterable):
         raise TypeError(
             f"{where}: there are no names; expected a mapping or an iterable of (name, value), got "
-            f"{type(given).__name__}. Name every value."
+            f"{type(given).__name__}."
         )
     found = [tuple(pair) if isinstance(pair, Iterable) else (pair,) for pair in given]
     for number, pair in enumerate(found):
         if len(pair) != 2:
             raise ValueError(
-                f"{where}: element {number} is no pair; expected (name, value), got {len(pair)} of them. Name each one."
+                f"{where}: element {number} is not a pair; expected (name, value), got {len(pair)} entries."
             )
     return found
 
 
 class _Container(Module):
-    """Children that are reached by position or by key as well as by attribute."""
-
-    def _entries(self) -> list[tuple[str, Any]]:
-        """(name, child or None), in order."""
-        description, own = self._description(), vars(self)
-        reserved = {name for name, (kind, _) in vars(description).get("_reserved", {}).items() if kind is Description}
-        parts = {name for name, _ in self._leaves(Description)} | reserved
-        return [(name, own[name]) for name in vars(description) if name in parts]
+    """Children with access by position or key as well as by attribute."""
 
     def __len__(self) -> int:
-        return len(self._entries())
+        return len(slots(self))
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not name.isdigit()]
 
 
 class Numbered(_Container):
-    """Children named "0", "1", … that read as a list does."""
+    """Children named "0", "1", …, with the interface of a list."""
 
     def _set(self, modules: Iterable[Any]) -> None:
-        """These children and no others, numbered anew."""
+        """These children and no others, renumbered."""
+        self.require_singles()
         modules = list(modules)
         for module in modules:
             if module is not None and not isinstance(module, Description):
-                advice = "It is torch's own: import it from funcnet." if is_torchs(module) else "Make a module of it."
+                advice = "It is torch's own: import it from funcnet." if is_torchs(module) else "Wrap it in a module."
                 raise TypeError(
-                    f"{type(self).__name__}: it holds modules; expected a Module or None, got {type(module).__name__}. "
-                    f"{advice}"
+                    f"{type(self).__name__}: an entry is not a module; expected a Module or None, got "
+                    f"{type(module).__name__}. {advice}"
                 )
-        for name, _ in self._entries():
+        for name, _ in slots(self):
             delattr(self, name)
         for i, module in enumerate(modules):
             self.add_module(str(i), module)
 
-    def _list(self) -> list[Any]:
-        return [child for _, child in self._entries()]
+    def require_singles(self) -> None:
+        """Called before one module is picked: raises if a child stands for several modules."""
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._list())
+        self.require_singles()
+        return iter([child for _, child in slots(self)])
 
     def _position(self, index: int, end: int) -> int:
+        self.require_singles()
         position = operator.index(index)
         if not -end <= position < end:
             raise IndexError(f"{type(self).__name__}: index {index} is out of range for {len(self)} modules.")
@@ -81,17 +78,14 @@ class Numbered(_Container):
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return self._slice(index)
-        return self._list()[self._position(index, len(self))]
+        return list(self)[self._position(index, len(self))]
 
     def _slice(self, index: slice) -> Any:
         """A container of some of the modules, with its other attributes; inside forward, of the bound ones."""
-        frame, names = vars(self).get("_frame"), dict(self._entries())
-        part = object.__new__(type(self))
-        vars(part).update({k: v for k, v in vars(self).items() if k not in names})
-        vars(part).update(self._sliced(self._entries()[index]))
+        part, frame = with_children(self, self._sliced(slots(self)[index])), frame_of(self)
         if frame is not None:
             name = f"{frame.name}[{index.start}:{index.stop}]"
-            vars(part)["_frame"] = frame.slice(frame.description._slice(index), name)
+            set_frame(part, frame.slice(frame.description._slice(index), name))
         return part
 
     def _sliced(self, entries: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -99,41 +93,40 @@ class Numbered(_Container):
         return {str(i): child for i, (_, child) in enumerate(entries)}
 
     def __setitem__(self, index: int, module: Module | None) -> None:
-        name = self._entries()[self._position(index, len(self))][0]
+        name = slots(self)[self._position(index, len(self))][0]
         setattr(self, name, module)
 
     def __delitem__(self, index: int | slice) -> None:
-        modules = self._list()
+        modules = list(self)
         del modules[index if isinstance(index, slice) else self._position(index, len(self))]
         self._set(modules)
 
     def append(self, module: Module | None) -> Any:
-        """Adds a module behind the others."""
+        """Adds a module after the others."""
         self.add_module(str(len(self)), module)
         return self
 
     def extend(self, modules: Iterable[Any]) -> Any:
-        """Adds modules behind the others."""
+        """Adds modules after the others."""
         if not isinstance(modules, Iterable):
             raise TypeError(
-                f"{type(self).__name__}.extend: expected an iterable of modules, got {type(modules).__name__}. "
-                "Append a single one."
+                f"{type(self).__name__}.extend: expected an iterable of modules, got {type(modules).__name__}."
             )
         for module in list(modules):
             self.append(module)
         return self
 
     def insert(self, index: int, module: Module | None) -> Any:
-        """Adds a module before the one at `index`; the names behind it move up."""
-        modules = self._list()
-        n, names = len(modules), [name for name, _ in self._entries()]
+        """Adds a module before the one at `index`; the names after it move up."""
+        modules = list(self)
+        n, names = len(modules), [name for name, _ in slots(self)]
         if not -n <= operator.index(index) <= n:
             raise IndexError(f"{type(self).__name__}: index {index} is out of range for {n} modules.")
         at = index + n if index < 0 else index
         if names[at:] != [str(i) for i in range(at, n)]:
             raise KeyError(
-                f"{type(self).__name__}.insert: the modules have names of their own; expected '0', '1', …, got "
-                f"{names}. Make a new one of the modules in their order."
+                f"{type(self).__name__}.insert: the modules have other names; expected '0', '1', …, got "
+                f"{names}. Create a new list of the modules in their order."
             )
         modules.insert(at, module)
         for i in range(at, n + 1):
@@ -141,7 +134,7 @@ class Numbered(_Container):
         return self
 
     def pop(self, key: int | slice = -1) -> Any:
-        """Removes a module, or a slice of them, and gives it; the names behind it move down."""
+        """Removes a module, or a slice of them, and returns it; the names after it move down."""
         module = self[key]
         del self[key]
         return module
@@ -156,10 +149,10 @@ class Sequential(Numbered):
     Args:
         *args: modules, or one mapping from names to modules.
 
-    A slice keeps the names of what it takes, as in torch: `net[1:]` holds "1", "2", …. `a + b` is one after the other,
+    A slice keeps the names of its modules, as in torch: `net[1:]` holds "1", "2", …. `a + b` is one after the other,
     `a * 3` the same modules three times, with one set of leaves.
 
-    Differs from torch: any mapping gives names, not an OrderedDict alone.
+    Differs from torch: any mapping gives names, not only an OrderedDict.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -195,18 +188,18 @@ class Sequential(Numbered):
         return self.extend(_sequential(other))
 
     def __mul__(self, times: int) -> "Sequential":
-        return Sequential(*(self._list() * _repeats(times)))
+        return Sequential(*(list(self) * _repeats(times)))
 
     __rmul__ = __mul__
 
     def __imul__(self, times: int) -> Any:
-        return self.extend(self._list() * (_repeats(times) - 1))
+        return self.extend(list(self) * (_repeats(times) - 1))
 
 
 def _sequential(other: Any) -> Sequential:
     if not isinstance(other, Sequential):
         raise TypeError(
-            f"Sequential: only a Sequential is added to it; expected one, got {type(other).__name__}. "
+            f"Sequential: only a Sequential can be added; expected one, got {type(other).__name__}. "
             "Use extend, or wrap it in nn.Sequential."
         )
     return other
@@ -215,10 +208,10 @@ def _sequential(other: Any) -> Sequential:
 def _repeats(times: Any) -> int:
     if not isinstance(times, int):
         raise TypeError(
-            f"Sequential: it is repeated a number of times; expected an int, got {type(times).__name__}. Round it."
+            f"Sequential: the number of repetitions is not an int; expected an int, got {type(times).__name__}."
         )
     if times <= 0:
-        raise ValueError(f"Sequential: it is repeated at least once; expected 1 or more, got {times}. Correct it.")
+        raise ValueError(f"Sequential: the number of repetitions is too small; expected 1 or more, got {times}.")
     return times
 
 
@@ -245,7 +238,7 @@ class ModuleList(Numbered):
             self.extend(modules)
 
     def insert(self, index: int, module: Module | None) -> Any:
-        """Adds a module before the one at `index`, or behind the others; the names behind it move up."""
+        """Adds a module before the one at `index`, or after the others; the names after it move up."""
         return super().insert(min(index, len(self)), module)
 
     def __add__(self, other: Iterable[Any]) -> "ModuleList":
@@ -273,12 +266,12 @@ class ModuleDict(_Container):
             self.update(modules)
 
     def update(self, modules: Any) -> None:
-        """Takes in the modules of a mapping, another ModuleDict, or an iterable of (name, module)."""
+        """Adds the modules of a mapping, another ModuleDict, or an iterable of (name, module)."""
         for name, module in pairs(f"{type(self).__name__}.update", modules):
             self[name] = module
 
     def __getitem__(self, key: str) -> Any:
-        return dict(self._entries())[key]
+        return dict(slots(self))[key]
 
     def __setitem__(self, key: str, module: Module | None) -> None:
         self.add_module(key, module)
@@ -294,16 +287,16 @@ class ModuleDict(_Container):
         return key in self.keys()
 
     def keys(self) -> KeysView[str]:
-        return dict(self._entries()).keys()
+        return dict(slots(self)).keys()
 
     def values(self) -> ValuesView[Any]:
-        return dict(self._entries()).values()
+        return dict(slots(self)).values()
 
     def items(self) -> ItemsView[str, Any]:
-        return dict(self._entries()).items()
+        return dict(slots(self)).items()
 
     def pop(self, key: str) -> Any:
-        """Removes a module and gives it."""
+        """Removes a module and returns it."""
         module = self[key]
         del self[key]
         return module

@@ -12,13 +12,13 @@ from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.functional.checks import Ints
 from funcnet.nn import init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 
-__all__ = ["Conv1d", "Conv2d", "Conv3d"]
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "Convolution"]
 
 
-class _Conv(Module):
+class Convolution(Module):
     rank: ClassVar[int]  # how many spatial dimensions there are
     output_padding: tuple[int, ...] = ()  # of transposed ones
     weight: Any
@@ -41,19 +41,19 @@ class _Conv(Module):
     ):
         super().__init__()
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = self._sizes("kernel_size", kernel_size)
-        self.stride, self.dilation = self._sizes("stride", stride), self._sizes("dilation", dilation)
-        self.padding = padding if isinstance(padding, str) else self._sizes("padding", padding)
+        self.kernel_size = self.sizes("kernel_size", kernel_size)
+        self.stride, self.dilation = self.sizes("stride", stride), self.sizes("dilation", dilation)
+        self.padding = padding if isinstance(padding, str) else self.sizes("padding", padding)
         self.padding_mode = padding_mode
         self._check()
-        self.weight = Parameter(self._weight_shape(in_channels), dtype=dtype)
+        self.weight = Parameter(self.weight_shape(in_channels), dtype=dtype)
         self.register_parameter("bias", Parameter(out_channels, dtype=dtype) if bias else None)
         self.reset_parameters()
 
-    def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
+    def weight_shape(self, in_channels: int) -> tuple[int, ...]:
         return self.out_channels, in_channels // self.groups, *self.kernel_size
 
-    def _sizes(self, name: str, value: Ints) -> tuple[int, ...]:
+    def sizes(self, name: str, value: Ints) -> tuple[int, ...]:
         return checks.as_tuple(type(self).__name__, name, value, self.rank)
 
     def _check(self) -> None:
@@ -64,7 +64,7 @@ class _Conv(Module):
             if getattr(self, name) % self.groups:
                 raise ValueError(
                     f"{where}: {name} must be divisible by groups; got {getattr(self, name)} channels and "
-                    f"groups={self.groups}. Choose a divisor of both."
+                    f"groups={self.groups}."
                 )
         if isinstance(self.padding, str) and self.padding not in ("same", "valid"):
             raise ValueError(f"{where}: expected padding 'same', 'valid' or numbers, got {self.padding!r}.")
@@ -114,7 +114,7 @@ class _Conv(Module):
         return ", ".join(parts)
 
 
-class Conv1d(_Conv):
+class Conv1d(Convolution):
     """Cross-correlation over one dimension.
 
     Args:
@@ -124,10 +124,10 @@ class Conv1d(_Conv):
         stride: steps between windows.
         padding: what is added on both sides; 'same' keeps the length (stride 1 only), 'valid' adds nothing.
         dilation: steps between the window's elements.
-        groups: the channels are split into so many groups that do not see each other.
-        bias: whether to add a number a channel.
+        groups: the number of groups into which the channels are split; groups do not see each other.
+        bias: whether to add one number per channel.
         padding_mode: what the padding holds: 'zeros', 'reflect', 'replicate' or 'circular'.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight (out_channels, in_channels / groups, k), bias (out_channels,), both U(±1/√fan_in) with
         fan_in = in_channels / groups · k.
@@ -148,7 +148,7 @@ class Conv1d(_Conv):
     rank = 1
 
 
-class Conv2d(_Conv):
+class Conv2d(Convolution):
     """Cross-correlation over two dimensions.
 
     Args:
@@ -175,7 +175,7 @@ class Conv2d(_Conv):
     rank = 2
 
 
-class Conv3d(_Conv):
+class Conv3d(Convolution):
     """Cross-correlation over three dimensions.
 
     Args:

@@ -10,12 +10,12 @@ import jax
 
 from funcnet import functional as F
 from funcnet.functional.checks import Ints
-from funcnet.nn.conv import _Conv
+from funcnet.nn.conv import Convolution
 
-__all__ = ["ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+__all__ = ["ConvTranspose", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
 
-class _ConvTranspose(_Conv):
+class ConvTranspose(Convolution):
     def __init__(
         self,
         in_channels: int,
@@ -36,13 +36,13 @@ class _ConvTranspose(_Conv):
                 f"{type(self).__name__}: only zeros can pad it; expected padding_mode='zeros', got {padding_mode!r}. "
                 "Leave it out."
             )
-        _Conv.__init__(
+        Convolution.__init__(
             self, in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, dtype=dtype
         )
-        self.padding = self._sizes("padding", self.padding)
-        self.output_padding = self._sizes("output_padding", output_padding)
+        self.padding = self.sizes("padding", self.padding)
+        self.output_padding = self.sizes("output_padding", output_padding)
 
-    def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
+    def weight_shape(self, in_channels: int) -> tuple[int, ...]:
         return in_channels, self.out_channels // self.groups, *self.kernel_size
 
     def forward(self, input: jax.Array, output_size: Sequence[int] | None = None) -> jax.Array:
@@ -51,7 +51,7 @@ class _ConvTranspose(_Conv):
         return convolve(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, input: jax.Array, output_size: Sequence[int]) -> tuple[int, ...]:
-        """The output_padding that gives this size; of (batch, channel, *spatial) the spatial sizes count."""
+        """The output_padding for this size; of (batch, channel, *spatial) only the spatial sizes count."""
         where, rank, wanted = type(self).__name__, self.rank, tuple(output_size)
         if len(wanted) == input.ndim:
             wanted = wanted[-rank:]
@@ -75,21 +75,21 @@ class _ConvTranspose(_Conv):
         return tuple(n - low for n, low in zip(wanted, least, strict=True))
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(ConvTranspose):
     """Transposed convolution over one dimension: the derivative of a Conv1d with respect to its input.
 
     Args:
         in_channels: channels of the input.
         out_channels: channels of the output.
         kernel_size: k.
-        stride: steps between what two neighbours of the input reach.
-        padding: what is cut off both sides of the output.
+        stride: steps in the output between neighbours of the input.
+        padding: what is cropped from both sides of the output.
         output_padding: what is added to its right side; smaller than the stride or the dilation.
-        groups: the channels are split into so many groups that do not see each other.
-        bias: whether to add a number a channel.
+        groups: the number of groups into which the channels are split; groups do not see each other.
+        bias: whether to add one number per channel.
         dilation: steps between the kernel's elements.
         padding_mode: 'zeros'; takes torch's place in the order of arguments.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight (in_channels, out_channels / groups, k), bias (out_channels,), both U(±1/√fan_in) with
         fan_in = out_channels / groups · k.
@@ -114,7 +114,7 @@ class ConvTranspose1d(_ConvTranspose):
     rank = 1
 
 
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(ConvTranspose):
     """Transposed convolution over two dimensions: the derivative of a Conv2d with respect to its input.
 
     Args:
@@ -143,7 +143,7 @@ class ConvTranspose2d(_ConvTranspose):
     rank = 2
 
 
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(ConvTranspose):
     """Transposed convolution over three dimensions: the derivative of a Conv3d with respect to its input.
 
     Args:

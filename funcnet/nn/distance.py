@@ -3,7 +3,7 @@
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["CosineSimilarity", "PairwiseDistance"]
 
@@ -38,7 +38,7 @@ class PairwiseDistance(Module):
     """The p-norm of the difference of vectors: ``‖x1 - x2 + eps‖_p`` over the last dimension.
 
     Args:
-        p: of the norm: any number, ±infinity among them.
+        p: the order of the norm, any number including ±infinity.
         eps: added to every difference.
         keepdim: whether the last dimension stays, with size 1.
 

@@ -1,4 +1,4 @@
-"""Dropout and its kin, as in torch/nn/modules/dropout.py.
+"""Dropout and its variants, as in torch/nn/modules/dropout.py.
 
 In training they draw a fresh key from `apply`'s `rng`; in eval they are the identity and need none.
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
@@ -24,7 +24,7 @@ class _Dropout(Module):
         self.p, self.inplace = p, inplace
 
     def _drop(self, drop: Callable[..., jax.Array], input: jax.Array) -> jax.Array:
-        # p = 0 and p = 1 leave nothing to chance, so that they run without a key.
+        # p = 0 and p = 1 are not random, so they run without a key.
         rng = self.make_rng() if self.training and 0 < self.p < 1 else None
         return drop(input, self.p, self.training, rng=rng)
 
@@ -37,7 +37,7 @@ class Dropout(_Dropout):
 
     Args:
         p: the share that is dropped, in [0, 1].
-        inplace: accepted for torch's sake; arrays do not change in place.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
 
     Call: (*) -> (*).
 
@@ -61,7 +61,7 @@ class Dropout1d(_Dropout):
 
     Args:
         p: the share of channels that is dropped.
-        inplace: accepted for torch's sake.
+        inplace: accepted for compatibility with torch.
 
     Call: (B, C, L) -> (B, C, L), or (C, L) -> (C, L).
 
@@ -83,7 +83,7 @@ class Dropout2d(_Dropout):
 
     Args:
         p: the share of channels that is dropped.
-        inplace: accepted for torch's sake.
+        inplace: accepted for compatibility with torch.
 
     Call: (B, C, H, W) -> (B, C, H, W), or (C, H, W) as torch reads it: (B, C, L).
 
@@ -105,7 +105,7 @@ class Dropout3d(_Dropout):
 
     Args:
         p: the share of channels that is dropped.
-        inplace: accepted for torch's sake.
+        inplace: accepted for compatibility with torch.
 
     Call: (B, C, D, H, W) -> the same, or (C, D, H, W) -> the same.
 
@@ -127,7 +127,7 @@ class AlphaDropout(_Dropout):
 
     Args:
         p: the share that is dropped.
-        inplace: accepted for torch's sake.
+        inplace: accepted for compatibility with torch.
 
     Call: (*) -> (*).
 
@@ -151,7 +151,7 @@ class FeatureAlphaDropout(_Dropout):
 
     Args:
         p: the share of channels that is dropped.
-        inplace: accepted for torch's sake.
+        inplace: accepted for compatibility with torch.
 
     Call: (B, C, *) -> (B, C, *).
 

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 import jax
 
 from funcnet.functional import checks
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Makes one dimension of a run of them.
+    """Merges consecutive dimensions into one.
 
     Args:
-        start_dim: the first dimension of the run.
-        end_dim: the last one, itself included.
+        start_dim: the first of them.
+        end_dim: the last of them (inclusive).
 
     Call: (*, S_start, …, S_end, *) -> (*, S_start · … · S_end, *).
 
     Raises:
-        ValueError: a dimension that is not there, or a run that ends before it starts.
+        ValueError: a dimension that does not exist, or an end before the start.
 
     Example:
         >>> import jax.numpy as jnp
@@ -48,7 +48,7 @@ class Flatten(Module):
         if start > end:
             raise ValueError(
                 f"Flatten: start_dim cannot come after end_dim; got {self.start_dim} and {self.end_dim} for an input "
-                f"of shape {input.shape}. Swap them."
+                f"of shape {input.shape}."
             )
         return input.reshape(*input.shape[:start], math.prod(input.shape[start : end + 1]), *input.shape[end + 1 :])
 
@@ -57,17 +57,17 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Makes several dimensions of one: the reverse of `Flatten`.
+    """Splits one dimension into several: the inverse of `Flatten`.
 
     Args:
         dim: the dimension that is split.
-        unflattened_size: a tuple or list of its new sizes; one of them may be -1, which is what is left.
+        unflattened_size: a tuple or list of its new sizes; one of them may be -1, which is inferred.
 
     Call: (*, S, *) -> (*, S_1, …, S_n, *) with S = S_1 · … · S_n.
 
     Raises:
-        TypeError: sizes that are no tuple of ints; a name in place of a dimension, for arrays have no names here.
-        ValueError: a dimension that is not there, or sizes that do not multiply up to its size.
+        TypeError: sizes that are not a tuple of ints; a name in place of a dimension.
+        ValueError: a dimension that does not exist, or sizes whose product is not its size.
 
     Example:
         >>> import jax.numpy as jnp
@@ -83,12 +83,12 @@ class Unflatten(Module):
         if not isinstance(unflattened_size, tuple | list) or any(not isinstance(n, int) for n in unflattened_size):
             raise TypeError(
                 f"Unflatten: unflattened_size holds no sizes; expected a tuple of ints, got {unflattened_size!r}. "
-                "Give the new sizes alone: dimensions have no names here."
+                "Give sizes only: dimensions have no names here."
             )
         if isinstance(dim, str):
             raise TypeError(
                 f"Unflatten: dim is a name; expected an int, got {dim!r}. "
-                "Count the dimension: arrays have no names here."
+                "Give its number: dimensions have no names here."
             )
         self.dim, self.unflattened_size = dim, unflattened_size
 
@@ -105,8 +105,8 @@ class Unflatten(Module):
             sizes[sizes.index(-1)] = total // known
         if not sizes or min(sizes) < 0 or math.prod(sizes) != total:
             raise ValueError(
-                f"Unflatten: the sizes do not multiply up to dimension {dim}; expected a product of {total}, "
-                f"got {self.unflattened_size}. Leave at most one of them to be found, by -1."
+                f"Unflatten: the product of the sizes is not that of dimension {dim}; expected a product of {total}, "
+                f"got {self.unflattened_size}. At most one of them may be -1."
             )
         return input.reshape(*input.shape[:dim], *sizes, *input.shape[dim + 1 :])
 

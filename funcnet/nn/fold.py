@@ -7,19 +7,19 @@ import jax
 
 from funcnet import functional as F
 from funcnet.functional.checks import Ints
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["Fold", "Unfold"]
 
 
 class Fold(Module):
-    """Adds blocks up to an image, each where `Unfold` takes it from.
+    """Sums blocks into an image, each at the position where `Unfold` takes it.
 
     Args:
         output_size: of the image, (H, W); one number stands for both, here and below.
         kernel_size: of the blocks.
         dilation: steps between a block's elements.
-        padding: what the image is thought to be padded by, on both sides.
+        padding: the padding of the image on both sides, as in `Unfold`.
         stride: steps between blocks.
 
     Call: (B, C · kH · kW, L) -> (B, C, H, W).

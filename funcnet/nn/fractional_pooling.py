@@ -10,7 +10,7 @@ import jax
 
 from funcnet import functional as F
 from funcnet.functional import checks
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["FractionalMaxPool2d", "FractionalMaxPool3d"]
 
@@ -30,8 +30,8 @@ class _FractionalMaxPool(Module):
         name = type(self).__name__
         if (output_size is None) == (output_ratio is None):
             raise ValueError(
-                f"{name}: the output has one size; expected output_size or output_ratio, got "
-                f"{'neither' if output_size is None else 'both'}. Give one of the two."
+                f"{name}: exactly one of two arguments is needed; expected output_size or output_ratio, got "
+                f"{'neither' if output_size is None else 'both'}."
             )
         self.kernel_size, self.return_indices = checks.entries(kernel_size, self.rank), return_indices
         self.register_buffer("_random_samples", _random_samples)
@@ -39,7 +39,7 @@ class _FractionalMaxPool(Module):
         self.output_ratio = None if output_ratio is None else checks.entries(output_ratio, self.rank)
         if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
             raise ValueError(
-                f"{name}: output_ratio is no share; expected numbers between 0 and 1, got {output_ratio}. "
+                f"{name}: output_ratio is out of range; expected numbers between 0 and 1, got {output_ratio}. "
                 "Give sizes by output_size."
             )
 
@@ -51,20 +51,20 @@ class _FractionalMaxPool(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """The maxima of windows that start at random, almost evenly spaced places; in eval too.
+    """The maxima of windows at random, almost evenly spaced positions; in eval too.
 
     Args:
         kernel_size: an int for both dimensions or (height, width).
         output_size: H', W' likewise.
-        output_ratio: in its place, H' / H and W' / W, between 0 and 1.
-        return_indices: whether to return where the maxima lie too, as `MaxUnpool2d` reads it.
-        _random_samples: (B, C, 2), a buffer: what would be drawn, for (width, height) as in torch.
+        output_ratio: H' / H and W' / W, between 0 and 1, in place of output_size.
+        return_indices: whether to return the positions of the maxima as well, as `MaxUnpool2d` reads it.
+        _random_samples: (B, C, 2), a buffer: samples to use instead of random ones, for (width, height) as in torch.
 
     Call: (B, C, H, W) -> (B, C, H', W'), or two of these: maxima, and their indices in the flattened plane. Needs `rng`
         unless the samples are given.
 
     Raises:
-        ValueError: neither size nor ratio, or both; a ratio that is none.
+        ValueError: neither size nor ratio, or both; a ratio outside of 0 to 1.
 
     Differs from torch: indices are int32 where JAX has no int64 (without x64).
 
@@ -82,11 +82,11 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """The maxima of windows that start at random, almost evenly spaced places; in eval too.
+    """The maxima of windows at random, almost evenly spaced positions; in eval too.
 
     Args:
         kernel_size, output_size, output_ratio, return_indices: as in `FractionalMaxPool2d`, for (depth, height, width).
-        _random_samples: (B, C, 3), a buffer: what would be drawn, for (depth, height, width).
+        _random_samples: (B, C, 3), a buffer: the samples to use instead of random ones, for (depth, height, width).
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W'), or two of these. Needs `rng` unless the samples are given.
 

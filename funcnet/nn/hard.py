@@ -6,7 +6,7 @@ import jax
 
 from funcnet import functional as F
 from funcnet.nn.activation import InPlace
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "ReLU6", "Softshrink"]
 
@@ -17,7 +17,7 @@ class Hardtanh(InPlace):
     Args:
         min_val: the lower bound.
         max_val: the upper bound, above the lower one.
-        inplace: accepted for torch's sake; arrays do not change in place.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
         min_value, max_value: torch's old names of the bounds.
 
     Call: (*) -> (*).
@@ -46,8 +46,8 @@ class Hardtanh(InPlace):
         self.max_val = max_val if max_value is None else max_value
         if self.max_val <= self.min_val:
             raise ValueError(
-                f"{type(self).__name__}: the bounds are in disorder; expected min_val < max_val, got {self.min_val} "
-                f"and {self.max_val}. Correct them."
+                f"{type(self).__name__}: the bounds are out of order; expected min_val < max_val, got {self.min_val} "
+                f"and {self.max_val}."
             )
 
     def forward(self, input: jax.Array) -> jax.Array:
@@ -61,7 +61,7 @@ class ReLU6(Hardtanh):
     """min(max(x, 0), 6), element by element.
 
     Args:
-        inplace: accepted for torch's sake; arrays do not change in place.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
 
     Call: (*) -> (*).
 
@@ -85,7 +85,7 @@ class Hardsigmoid(InPlace):
     """relu6(x + 3) / 6, element by element.
 
     Args:
-        inplace: accepted for torch's sake; arrays do not change in place.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
 
     Call: (*) -> (*).
 
@@ -102,14 +102,14 @@ class Hardsigmoid(InPlace):
         return F.hardsigmoid(input)
 
     def extra_repr(self) -> str:
-        return ""  # torch says nothing of inplace here
+        return ""  # torch does not show inplace here
 
 
 class Hardswish(InPlace):
     """x · relu6(x + 3) / 6, element by element.
 
     Args:
-        inplace: accepted for torch's sake; arrays do not change in place.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
 
     Call: (*) -> (*).
 
@@ -126,7 +126,7 @@ class Hardswish(InPlace):
         return F.hardswish(input)
 
     def extra_repr(self) -> str:
-        return ""  # torch says nothing of inplace here
+        return ""  # torch does not show inplace here
 
 
 class Hardshrink(Module):
@@ -158,10 +158,10 @@ class Hardshrink(Module):
 
 
 class Softshrink(Module):
-    """x moved by lambd towards 0, and 0 where it would pass it.
+    """x moved towards 0 by lambd, and 0 where |x| is at most lambd.
 
     Args:
-        lambd: how far, not below 0.
+        lambd: the distance, at least 0.
 
     Call: (*) -> (*).
 

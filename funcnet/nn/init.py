@@ -1,9 +1,9 @@
-"""torch.nn.init: with the underscore they replace a description's init, without it they make one.
+"""torch.nn.init: functions with an underscore replace a description's init; those without make one.
 
     nn.init.normal_(self.weight, std=0.02)          # in a constructor, as in torch
     nn.Parameter((3, 4), nn.init.normal(std=0.02))  # the same
 
-An init is called as ``init(key, shape, dtype)`` and gives the array. Shapes are torch's: (out, in, *kernel).
+An init is called as ``init(key, shape, dtype)`` and returns the array. Shapes are torch's: (out, in, *kernel).
 Streams of random numbers are JAX's, not torch's: the distributions agree, the draws do not.
 
 Reference: https://docs.pytorch.org/docs/stable/nn.init.html
@@ -21,6 +21,38 @@ import jax.numpy as jnp
 Init = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
 Shape = tuple[int, ...]
 
+__all__ = [
+    "Init",
+    "calculate_gain",
+    "constant",
+    "constant_",
+    "dirac",
+    "dirac_",
+    "eye",
+    "eye_",
+    "kaiming_normal",
+    "kaiming_normal_",
+    "kaiming_uniform",
+    "kaiming_uniform_",
+    "normal",
+    "normal_",
+    "ones",
+    "ones_",
+    "orthogonal",
+    "orthogonal_",
+    "sparse",
+    "sparse_",
+    "trunc_normal",
+    "trunc_normal_",
+    "uniform",
+    "uniform_",
+    "xavier_normal",
+    "xavier_normal_",
+    "xavier_uniform",
+    "xavier_uniform_",
+    "zeros",
+    "zeros_",
+]
 
 # ------------------------------------------------------------------------------------------------- helpers
 
@@ -30,7 +62,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
     Args:
         nonlinearity: 'linear', 'conv1d' … 'conv_transpose3d', 'sigmoid', 'tanh', 'relu', 'leaky_relu' or 'selu'.
-        param: the negative slope of leaky_relu, 0.01 unless told.
+        param: the negative slope of leaky_relu, 0.01 by default.
 
     Raises:
         ValueError: an unknown nonlinearity.
@@ -69,7 +101,7 @@ def _fan(shape: Shape, mode: str, where: str) -> int:
 
 
 def _draw(sample: Callable[..., jax.Array], key: jax.Array, shape: Shape, dtype: Any, **bounds: Any) -> jax.Array:
-    """`sample`'s numbers drawn in a row: the same, but XLA's CPU compiles four dimensions four times slower."""
+    """The numbers of `sample`, drawn in one dimension: XLA compiles four dimensions four times slower on CPU."""
     return sample(key, shape=(math.prod(shape),), dtype=dtype, **bounds).reshape(shape)
 
 
@@ -143,7 +175,7 @@ def _orthogonal(key, shape, dtype, *, gain):
     if 0 in shape:
         return jnp.zeros(shape, dtype)
     rows, columns = shape[0], math.prod(shape[1:])
-    compute = dtype if jnp.finfo(dtype).bits > 32 else jnp.float32  # QR knows no 16-bit floats
+    compute = dtype if jnp.finfo(dtype).bits > 32 else jnp.float32  # QR does not support 16-bit floats
     q, r = jnp.linalg.qr(jax.random.normal(key, (max(rows, columns), min(rows, columns)), compute))
     q = q * jnp.sign(jnp.diagonal(r))
     return (gain * (q.T if rows < columns else q)).reshape(shape).astype(dtype)

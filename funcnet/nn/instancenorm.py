@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import functional as F
-from funcnet.nn.batchnorm import _Norm
+from funcnet.nn.batchnorm import RunningNorm
 
 __all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]
 
 
-class _InstanceNorm(_Norm):
+class _InstanceNorm(RunningNorm):
     def __init__(
         self,
         num_features: int,
@@ -29,10 +29,10 @@ class _InstanceNorm(_Norm):
     ):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, bias=bias, dtype=dtype)
 
-    def _channel_dimension(self, input: jax.Array) -> int:
+    def channel_dimension(self, input: jax.Array) -> int:
         return input.ndim - self.ranks[0]
 
-    def _check_input(self, input: jax.Array) -> None:
+    def check_input(self, input: jax.Array) -> None:
         name = type(self).__name__
         if input.ndim not in self.ranks:
             expected = " or ".join(f"{rank}D" for rank in self.ranks)
@@ -40,13 +40,13 @@ class _InstanceNorm(_Norm):
                 f"{name}: the input has the wrong rank; expected {expected} input, got {input.ndim}D input of shape "
                 f"{input.shape}. Take the InstanceNorm of that rank, or reshape the input."
             )
-        at = self._channel_dimension(input)
+        at = self.channel_dimension(input)
         if not self.num_features or input.shape[at] == self.num_features:  # a lazy one has 0 of them
             return
         if self.affine:
             raise ValueError(
                 f"{name}: expected {self.num_features} channels in dimension {at}, got {input.shape[at]} in an input "
-                f"of shape {input.shape}. Channels stand behind the batch, as in torch."
+                f"of shape {input.shape}. The channels are dimension 1, after the batch, as in torch."
             )
         warnings.warn(
             f"{name}: num_features={self.num_features} is not the input's {input.shape[at]} channels, and is not used "
@@ -56,7 +56,7 @@ class _InstanceNorm(_Norm):
 
     def forward(self, input: jax.Array) -> jax.Array:
         input = jnp.asarray(input)
-        self._check_input(input)
+        self.check_input(input)
         y, mean, var = F.instance_norm(
             input if input.ndim > self.ranks[0] else input[None],
             self.running_mean,
@@ -85,10 +85,10 @@ class InstanceNorm1d(_InstanceNorm):
         track_running_stats: whether there are running statistics, by which eval then normalises. They are averages over
             the batch of the examples' means and unbiased variances.
         bias: whether there is a bias, where there is a weight.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight (C,), ones; bias (C,), zeros, if affine.
-    State: running_mean (C,), zeros; running_var (C,), ones; num_batches_tracked (), 0 for ever, if tracked.
+    State: running_mean (C,), zeros; running_var (C,), ones; num_batches_tracked (), always 0, if tracked.
     Call: (B, C, L) or (C, L) -> the same shape and dtype; statistics in at least float32.
 
     Raises:

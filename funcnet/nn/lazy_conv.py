@@ -9,10 +9,10 @@ from typing import Any
 import jax
 
 from funcnet.functional.checks import Ints
-from funcnet.nn import lazy
-from funcnet.nn.conv import Conv1d, Conv2d, Conv3d, _Conv
-from funcnet.nn.conv_transpose import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, _ConvTranspose
-from funcnet.nn.parameter import Parameter
+from funcnet.nn.conv import Conv1d, Conv2d, Conv3d, Convolution
+from funcnet.nn.conv_transpose import ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from funcnet.nn.core import lazy
+from funcnet.nn.core.parameter import Parameter
 
 __all__ = [
     "LazyConv1d",
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-class _Lazy(_Conv):
+class _Lazy(Convolution):
     """What all of them share: leaves without a shape, and the shapes that an example gives them."""
 
     def _forget_shapes(self) -> None:
@@ -37,15 +37,15 @@ class _Lazy(_Conv):
         if input.ndim not in (rank + 1, rank + 2):
             raise ValueError(
                 f"{where}: input has the wrong rank; expected {rank + 2} dimensions (batch, channel, *spatial) or "
-                f"{rank + 1} without the batch, got {input.shape}. Add or drop a dimension."
+                f"{rank + 1} without the batch, got {input.shape}."
             )
         channels = input.shape[-rank - 1]
         if channels % self.groups:
             raise ValueError(
                 f"{where}: in_channels must be divisible by groups; got {channels} channels in {input.shape} and "
-                f"groups={self.groups}. Choose a divisor."
+                f"groups={self.groups}."
             )
-        shape = self._weight_shape(channels)
+        shape = self.weight_shape(channels)
         return {"weight": shape, "bias": lazy.BiasShape((self.out_channels,), math.prod(shape[1:]))}
 
 
@@ -69,7 +69,7 @@ class _LazyConv(_Lazy):
         self._forget_shapes()
 
 
-class _LazyConvTranspose(_Lazy, _ConvTranspose):
+class _LazyConvTranspose(_Lazy, ConvTranspose):
     def __init__(
         self,
         out_channels: int,

@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 
-from funcnet.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, _Norm
+from funcnet.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, RunningNorm
+from funcnet.nn.core.parts import leaves
 from funcnet.nn.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
-from funcnet.nn.parameter import Buffer, Parameter
 
 __all__ = [
     "LazyBatchNorm1d",
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-class _Lazy(_Norm):
+class _Lazy(RunningNorm):
     """What all of them share: leaves without a shape, and the shape that an example gives them."""
 
     def __init__(
@@ -35,13 +35,13 @@ class _Lazy(_Norm):
         dtype: Any = None,
     ):
         super().__init__(0, eps, momentum, affine, track_running_stats, bias=bias, dtype=dtype)
-        for name, leaf in (*self._leaves(Parameter), *self._leaves(Buffer)):
+        for name, leaf in leaves(self):
             if leaf.shape == (0,):
                 setattr(self, name, type(leaf)(None, leaf.init, dtype=leaf.dtype))
 
     def lazy_shapes(self, input: jax.Array, *args: Any, **kwargs: Any) -> dict[str, tuple[int, ...]]:
-        self._check_input(input)
-        channels = input.shape[self._channel_dimension(input)]
+        self.check_input(input)
+        channels = input.shape[self.channel_dimension(input)]
         return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (channels,))
 
 
@@ -115,7 +115,7 @@ class LazyBatchNorm3d(_Lazy, BatchNorm3d):
 
 
 class LazyInstanceNorm1d(_Lazy, InstanceNorm1d):
-    """A InstanceNorm1d whose num_features is the number of channels of the example that `init` is given.
+    """An InstanceNorm1d whose num_features is the number of channels of the example that `init` is given.
 
     Args:
         eps, momentum, bias, dtype: as in `InstanceNorm1d`.
@@ -140,7 +140,7 @@ class LazyInstanceNorm1d(_Lazy, InstanceNorm1d):
 
 
 class LazyInstanceNorm2d(_Lazy, InstanceNorm2d):
-    """A InstanceNorm2d whose num_features is the number of channels of the example that `init` is given.
+    """An InstanceNorm2d whose num_features is the number of channels of the example that `init` is given.
 
     Args:
         eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyInstanceNorm1d`.
@@ -162,7 +162,7 @@ class LazyInstanceNorm2d(_Lazy, InstanceNorm2d):
 
 
 class LazyInstanceNorm3d(_Lazy, InstanceNorm3d):
-    """A InstanceNorm3d whose num_features is the number of channels of the example that `init` is given.
+    """An InstanceNorm3d whose num_features is the number of channels of the example that `init` is given.
 
     Args:
         eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyInstanceNorm1d`.

@@ -6,15 +6,16 @@ from typing import Any
 import jax
 
 from funcnet import functional as F
-from funcnet.nn import init, lazy
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn import init
+from funcnet.nn.core import lazy
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 
 __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
-    """Gives its input back; takes and ignores any arguments.
+    """Returns its input; ignores all other arguments.
 
     Example:
         >>> from funcnet import nn
@@ -38,7 +39,7 @@ class Linear(Module):
         in_features: size of the input's last dimension.
         out_features: size of the output's last dimension.
         bias: whether to add b.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight (out_features, in_features), bias (out_features,), both U(±1/√in_features).
     Call: (…, in_features) -> (…, out_features).
@@ -85,7 +86,7 @@ class Bilinear(Module):
         in2_features: size of the second input's last dimension.
         out_features: size of the output's last dimension.
         bias: whether to add b.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight (out_features, in1_features, in2_features), bias (out_features,), both U(±1/√in1_features).
     Call: (…, in1_features) and (…, in2_features) -> (…, out_features).
@@ -137,7 +138,7 @@ class LazyLinear(Linear):
     Args:
         out_features: size of the output's last dimension.
         bias: whether to add b.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: as in `Linear`, once `init(rng, *example_inputs)` has seen an example.
     Call: (…, in_features) -> (…, out_features).

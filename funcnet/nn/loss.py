@@ -1,7 +1,7 @@
 """Every loss of torch.nn as a module, from the file that holds it.
 
-`reduction` is 'mean', 'sum' or 'none' in all of them. `size_average` and `reduce` are torch's older way to say it, and
-draw a DeprecationWarning.
+`reduction` is 'mean', 'sum' or 'none' in all of them. `size_average` and `reduce` are torch's older form of it and
+cause a DeprecationWarning.
 """
 
 from funcnet.nn.loss_classification import (

@@ -9,8 +9,9 @@ import jax
 from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.functional.linear_cross_entropy import LinearCrossEntropyOptions
+from funcnet.nn.core.checked import IndexRange
 from funcnet.nn.linear import Linear
-from funcnet.nn.loss_base import Loss, WeightedLoss
+from funcnet.nn.loss_base import Loss, WeightedLoss, class_range
 
 __all__ = [
     "BCELoss",
@@ -30,7 +31,7 @@ class CrossEntropyLoss(WeightedLoss):
     Args:
         weight: (C,), how much each class counts.
         size_average: see the head of loss.py.
-        ignore_index: targets of this value count nothing.
+        ignore_index: targets with this value are not counted.
         reduce: see the head of loss.py.
         reduction: 'mean' divides by the sum of the kept targets' weights.
         label_smoothing: the share of the target spread evenly over the classes.
@@ -70,6 +71,10 @@ class CrossEntropyLoss(WeightedLoss):
             label_smoothing=self.label_smoothing,
         )
 
+    def index_range(self, *inputs: Any) -> IndexRange | None:
+        """The targets that `nn.checked` checks."""
+        return class_range(inputs, self.ignore_index)
+
 
 class NLLLoss(WeightedLoss):
     """-input[target]: the loss of log-probabilities against classes.
@@ -77,7 +82,7 @@ class NLLLoss(WeightedLoss):
     Args:
         weight: (C,), how much each class counts.
         size_average: see the head of loss.py.
-        ignore_index: targets of this value count nothing.
+        ignore_index: targets with this value are not counted.
         reduce: see the head of loss.py.
         reduction: 'mean' divides by the sum of the kept targets' weights.
 
@@ -107,9 +112,13 @@ class NLLLoss(WeightedLoss):
     def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
         return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
+    def index_range(self, *inputs: Any) -> IndexRange | None:
+        """The targets that `nn.checked` checks."""
+        return class_range(inputs, self.ignore_index)
+
 
 class NLLLoss2d(NLLLoss):
-    """`NLLLoss` under the name that torch gave it for images: building one draws a FutureWarning.
+    """`NLLLoss` under the name that torch gave it for images: creating one causes a FutureWarning.
 
     Reference: torch.nn.NLLLoss2d.
     """
@@ -189,19 +198,19 @@ class BCEWithLogitsLoss(WeightedLoss):
 
 
 class LinearCrossEntropyLoss(WeightedLoss):
-    """A linear layer to classes, and the `CrossEntropyLoss` of what it gives.
+    """A linear layer to classes, followed by `CrossEntropyLoss`.
 
     Args:
         in_features: I, size of the input's last dimension.
         num_classes: C.
         out_features: further dimensions S of the logits, all of one target.
         bias: whether the layer adds one.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
         reduction: 'mean', 'sum' or 'none'.
         weight: (C,), how much each class counts.
-        ignore_index: targets of this value count nothing; None is -100. Not with probabilities.
+        ignore_index: targets with this value are not counted; None is -100. Not with probabilities.
         label_smoothing: the share of the target spread evenly over the classes.
-        options: `LinearCrossEntropyOptions`, to take the batch in chunks; None takes it at once.
+        options: `LinearCrossEntropyOptions`, to process the batch in chunks; None processes it at once.
 
     Params: linear.weight (C · ∏S, I) and linear.bias (C · ∏S,), as `Linear`'s.
     State: weight, where given.
@@ -235,9 +244,7 @@ class LinearCrossEntropyLoss(WeightedLoss):
         where = "LinearCrossEntropyLoss"
         checks.shape_of(where, "weight", weight, (num_classes,), "It holds one number a class.")
         if not 0 <= label_smoothing <= 1:
-            raise ValueError(
-                f"{where}: label_smoothing is no share; expected 0 to 1, got {label_smoothing}. Choose a small share."
-            )
+            raise ValueError(f"{where}: label_smoothing is out of range; expected 0 to 1, got {label_smoothing}.")
         super().__init__(weight=weight, reduction=reduction)
         self.num_classes, self.out_features = num_classes, out_features
         self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options
@@ -267,7 +274,7 @@ class LinearCrossEntropyLoss(WeightedLoss):
 
 
 class CTCLoss(Loss):
-    """-log of the probability that the frames read as the target, over all alignments.
+    """-log of the probability of the target, summed over all alignments with the frames.
 
     Args:
         blank: the blank's class.

@@ -12,10 +12,10 @@ __all__ = ["CosineEmbeddingLoss", "TripletMarginLoss", "TripletMarginWithDistanc
 
 
 class CosineEmbeddingLoss(Loss):
-    """1 - cos for pairs that belong together (target 1), max(0, cos - margin) for strangers (-1).
+    """1 - cos for pairs that belong together (target 1), max(0, cos - margin) for pairs that do not (-1).
 
     Args:
-        margin: the cosine that strangers may have.
+        margin: the largest cosine without loss for pairs that do not belong together.
         size_average, reduce: see the head of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -45,10 +45,10 @@ class CosineEmbeddingLoss(Loss):
 
 
 class TripletMarginLoss(Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin), d the distance in the p-norm.
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is the distance in the p-norm.
 
     Args:
-        margin: by how much the negative should be farther, positive.
+        margin: by how much farther the negative should be; positive.
         p: of the norm.
         eps: added to every difference.
         swap: takes the positive's distance to the negative where that is smaller than the anchor's.
@@ -78,9 +78,7 @@ class TripletMarginLoss(Loss):
     ):
         super().__init__(size_average, reduce, reduction)
         if margin <= 0:
-            raise ValueError(
-                f"TripletMarginLoss: margin is not positive; expected more than 0, got {margin}. Choose a distance."
-            )
+            raise ValueError(f"TripletMarginLoss: margin is not positive; expected more than 0, got {margin}.")
         self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
 
     def forward(self, anchor: jax.Array, positive: jax.Array, negative: jax.Array) -> jax.Array:
@@ -97,11 +95,11 @@ class TripletMarginLoss(Loss):
 
 
 class TripletMarginWithDistanceLoss(Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin), d any function, or module, of two arrays.
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is any function or module of two arrays.
 
     Args:
-        distance_function: a submodule where it is a module; `PairwiseDistance()` unless given.
-        margin: by how much the negative should be farther, positive.
+        distance_function: a submodule where it is a module; `PairwiseDistance()` by default.
+        margin: by how much farther the negative should be; positive.
         swap: takes the positive's distance to the negative where that is smaller than the anchor's.
         reduction: 'mean', 'sum' or 'none'.
 

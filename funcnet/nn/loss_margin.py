@@ -1,11 +1,12 @@
-"""Losses that ask for a margin between scores, or between signs. Letters: `B batch, C classes`."""
+"""Losses with a margin between scores or signs. Letters: `B batch, C classes`."""
 
 from typing import Any
 
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.loss_base import Loss, WeightedLoss
+from funcnet.nn.core.checked import IndexRange
+from funcnet.nn.loss_base import Loss, WeightedLoss, class_range
 
 __all__ = [
     "HingeEmbeddingLoss",
@@ -21,7 +22,7 @@ class HingeEmbeddingLoss(Loss):
     """input for pairs that belong together (target 1), max(0, margin - input) for those that do not (-1).
 
     Args:
-        margin: how far apart strangers should be.
+        margin: the least distance without loss for pairs that do not belong together.
         size_average, reduce: see the head of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -162,17 +163,19 @@ class MultiMarginLoss(WeightedLoss):
     ):
         super().__init__(weight, size_average, reduce, reduction)
         if p not in (1, 2):
-            raise ValueError(f"MultiMarginLoss: p is not supported; expected 1 or 2, got {p!r}. Choose one of the two.")
+            raise ValueError(f"MultiMarginLoss: p is not supported; expected 1 or 2, got {p!r}.")
         if weight is not None and weight.ndim != 1:
-            raise ValueError(
-                f"MultiMarginLoss: weight has the wrong rank; expected (classes,), got {weight.shape}. Flatten it."
-            )
+            raise ValueError(f"MultiMarginLoss: weight has the wrong rank; expected (classes,), got {weight.shape}.")
         self.p, self.margin = p, margin
 
     def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
         return F.multi_margin_loss(
             input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
         )
+
+    def index_range(self, *inputs: Any) -> IndexRange | None:
+        """The targets that `nn.checked` checks."""
+        return class_range(inputs)
 
 
 class MultiLabelMarginLoss(Loss):

@@ -105,9 +105,7 @@ class HuberLoss(Loss):
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0):
         if not isinstance(delta, float | int):
-            raise TypeError(
-                f"HuberLoss: delta is no number; expected float or int, got {type(delta).__name__}. Give one."
-            )
+            raise TypeError(f"HuberLoss: delta is not a number; expected float or int, got {type(delta).__name__}.")
         super().__init__(reduction=reduction)
         self.delta = delta
 

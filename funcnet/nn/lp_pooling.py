@@ -9,7 +9,7 @@ from typing import ClassVar
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["LPPool1d", "LPPool2d", "LPPool3d"]
 
@@ -40,8 +40,8 @@ class LPPool1d(_LPPool):
     Args:
         norm_type: p.
         kernel_size: of the window.
-        stride: steps between windows; the kernel size unless told.
-        ceil_mode: whether a last window may overhang.
+        stride: steps between windows; the kernel size by default.
+        ceil_mode: whether the last window may extend past the end.
 
     Call: (B, C, L) -> (B, C, L').
 

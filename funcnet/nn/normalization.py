@@ -1,4 +1,4 @@
-"""LayerNorm, GroupNorm, RMSNorm and the responses' normalisation, as in torch/nn/modules/normalization.py."""
+"""LayerNorm, GroupNorm, RMSNorm and local response normalisation, as in torch/nn/modules/normalization.py."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,8 +8,8 @@ import jax
 from funcnet import functional as F
 from funcnet.functional.normalization import cross_map_lrn
 from funcnet.nn import init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
@@ -26,7 +26,7 @@ class LayerNorm(Module):
         eps: added to the (biased) variance. BERT takes 1e-12.
         elementwise_affine: whether there are weight and bias.
         bias: whether there is a bias, where there is a weight.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight (*normalized_shape), ones; bias (*normalized_shape), zeros.
     Call: (*, *normalized_shape) -> the same shape and dtype; statistics in at least float32.
@@ -79,9 +79,9 @@ class GroupNorm(Module):
         num_groups: how many groups the channels are split into.
         num_channels: how many channels there are.
         eps: added to the (biased) variance.
-        affine: whether there are weight and bias, one number a channel.
+        affine: whether there are weight and bias, one number per channel.
         bias: whether there is a bias, where there is a weight.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight (num_channels,), ones; bias (num_channels,), zeros.
     Call: (B, num_channels, *) -> the same shape and dtype; statistics in at least float32.
@@ -111,7 +111,7 @@ class GroupNorm(Module):
         if num_channels % num_groups:
             raise ValueError(
                 f"GroupNorm: num_channels must be divisible by num_groups; got {num_channels} channels in "
-                f"{num_groups} groups. Choose a divisor."
+                f"{num_groups} groups."
             )
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         self.register_parameter("weight", Parameter(num_channels, dtype=dtype) if affine else None)
@@ -138,7 +138,7 @@ class RMSNorm(Module):
         normalized_shape: the sizes of the dimensions that are averaged over, the last ones; an int for one.
         eps: added to the mean square; None is the machine epsilon of the dtype computed in (float32's for bfloat16).
         elementwise_affine: whether there is a weight.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight (*normalized_shape), ones.
     Call: (*, *normalized_shape) -> the same shape and dtype; the mean in at least float32.
@@ -181,12 +181,12 @@ class RMSNorm(Module):
 
 
 class LocalResponseNorm(Module):
-    """Divides every channel by what its neighbours hold: ``y = x / (k + alpha · mean(x²))^beta``.
+    """Divides every channel by a function of its neighbours: ``y = x / (k + alpha · mean(x²))^beta``.
 
-    The mean is over `size` neighbouring channels, `size // 2` of them before; those that are missing count as zeros.
+    The mean is over `size` neighbouring channels, `size // 2` of them before; missing ones count as zeros.
 
     Args:
-        size: how many channels.
+        size: the number of channels.
         alpha, beta, k: of the formula.
 
     Call: (B, C, *S) -> the same shape and dtype, with at least one spatial dimension.
@@ -212,7 +212,7 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """LocalResponseNorm of images as torch's oldest files mean it: `cross_map_lrn` says what it sums over.
+    """LocalResponseNorm of images as in torch's oldest files: see `cross_map_lrn` for what it sums over.
 
     Args:
         size, alpha, beta, k: as in `LocalResponseNorm`.

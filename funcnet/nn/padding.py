@@ -10,7 +10,7 @@ import jax
 from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.functional.checks import Ints
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = [
     "CircularPad1d",
@@ -71,7 +71,7 @@ class _CircularPad(_Pad):
         if input.ndim not in (self.rank + 1, self.rank + 2):
             raise ValueError(
                 f"{type(self).__name__}: input has the wrong rank; expected {self.rank + 1} or {self.rank + 2} "
-                f"dimensions, got {input.shape}. Add or drop a dimension."
+                f"dimensions, got {input.shape}."
             )
         return super().forward(input)
 
@@ -80,8 +80,8 @@ class ConstantPad1d(_ConstantPad):
     """Pads with one value.
 
     Args:
-        padding: one number for both sides or (left, right); negative numbers take away.
-        value: what it pads with.
+        padding: one number for both sides or (left, right); negative numbers crop.
+        value: the value to pad with.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -101,8 +101,8 @@ class ConstantPad2d(_ConstantPad):
     """Pads with one value.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom); negative numbers take away.
-        value: what it pads with.
+        padding: one number for all sides or (left, right, top, bottom); negative numbers crop.
+        value: the value to pad with.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -122,8 +122,8 @@ class ConstantPad3d(_ConstantPad):
     """Pads with one value.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom, front, back); negative numbers take away.
-        value: what it pads with.
+        padding: one number for all sides or (left, right, top, bottom, front, back); negative numbers crop.
+        value: the value to pad with.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 
@@ -143,7 +143,7 @@ class ZeroPad1d(_ZeroPad):
     """Pads with zeros.
 
     Args:
-        padding: one number for both sides or (left, right); negative numbers take away.
+        padding: one number for both sides or (left, right); negative numbers crop.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -163,7 +163,7 @@ class ZeroPad2d(_ZeroPad):
     """Pads with zeros.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom); negative numbers take away.
+        padding: one number for all sides or (left, right, top, bottom); negative numbers crop.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -183,7 +183,7 @@ class ZeroPad3d(_ZeroPad):
     """Pads with zeros.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom, front, back); negative numbers take away.
+        padding: one number for all sides or (left, right, top, bottom, front, back); negative numbers crop.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 
@@ -207,7 +207,7 @@ class ReflectionPad1d(_ReflectionPad):
     """Pads with the input's reflection, without its edge itself.
 
     Args:
-        padding: one number for both sides or (left, right); less than the size; negative numbers take away.
+        padding: one number for both sides or (left, right); less than the size; negative numbers crop.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -227,7 +227,7 @@ class ReflectionPad2d(_ReflectionPad):
     """Pads with the input's reflection, without its edge itself.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom); less than the size; negative numbers take away.
+        padding: one number for all sides or (left, right, top, bottom); less than the size; negative numbers crop.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -248,7 +248,7 @@ class ReflectionPad3d(_ReflectionPad):
 
     Args:
         padding: one number for all sides or (left, right, top, bottom, front, back); less than the size;
-            negative numbers take away.
+            negative numbers crop.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 
@@ -272,7 +272,7 @@ class ReplicationPad1d(_ReplicationPad):
     """Pads with the input's edge.
 
     Args:
-        padding: one number for both sides or (left, right); negative numbers take away.
+        padding: one number for both sides or (left, right); negative numbers crop.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -292,7 +292,7 @@ class ReplicationPad2d(_ReplicationPad):
     """Pads with the input's edge.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom); negative numbers take away.
+        padding: one number for all sides or (left, right, top, bottom); negative numbers crop.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -312,7 +312,7 @@ class ReplicationPad3d(_ReplicationPad):
     """Pads with the input's edge.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom, front, back); negative numbers take away.
+        padding: one number for all sides or (left, right, top, bottom, front, back); negative numbers crop.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 
@@ -332,7 +332,7 @@ class CircularPad1d(_CircularPad):
     """Pads with the input's other end.
 
     Args:
-        padding: one number for both sides or (left, right); at most the size; negative numbers take away.
+        padding: one number for both sides or (left, right); at most the size; negative numbers crop.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -352,7 +352,7 @@ class CircularPad2d(_CircularPad):
     """Pads with the input's other end.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom); at most the size; negative numbers take away.
+        padding: one number for all sides or (left, right, top, bottom); at most the size; negative numbers crop.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -373,7 +373,7 @@ class CircularPad3d(_CircularPad):
 
     Args:
         padding: one number for all sides or (left, right, top, bottom, front, back); at most the size;
-            negative numbers take away.
+            negative numbers crop.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 

@@ -1,6 +1,6 @@
 """ParameterList and ParameterDict, as in torch/nn/modules/container.py: parameters by position and by key.
 
-They may hold other values too, which are kept as they are. Arrays become parameters that start from them.
+Other values are kept as they are. Arrays become parameters that start from them.
 """
 
 import operator
@@ -12,8 +12,9 @@ import jax
 import numpy as np
 
 from funcnet.nn.container import pairs
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.core.parts import frame_of
 
 __all__ = ["ParameterDict", "ParameterList"]
 
@@ -42,7 +43,7 @@ class _Holder(Module):
             value = Parameter(value)
         if hasattr(type(self), name):
             raise KeyError(f"{type(self).__name__}: the attribute {name!r} is taken. Choose another key.")
-        if isinstance(value, Parameter) and name not in vars(self):
+        if isinstance(value, Parameter) and not hasattr(self, name):
             self.register_parameter(name, value)
         else:
             setattr(self, name, value)
@@ -73,7 +74,7 @@ class ParameterList(_Holder):
     """Parameters in a list: indexed, sliced, iterated, appended to.
 
     Args:
-        values: parameters; arrays, which become parameters; other values, which stay what they are.
+        values: parameters; arrays, which become parameters; or other values, which are kept.
 
     Inside forward its entries are arrays, and a slice of it is a plain list of them.
 
@@ -110,7 +111,7 @@ class ParameterList(_Holder):
         if not isinstance(index, slice):
             return getattr(self, self._name(index))
         values = [self[i] for i in range(len(self))[index]]
-        return values if "_frame" in vars(self) else type(self)(values)
+        return values if frame_of(self) is not None else type(self)(values)
 
     def __setitem__(self, index: int, value: Any) -> None:
         self._put(self._name(index), value)
@@ -125,17 +126,16 @@ class ParameterList(_Holder):
         return self.extend(values)
 
     def append(self, value: Any) -> Any:
-        """Adds a value behind the others."""
+        """Adds a value after the others."""
         self._put(str(len(self)), value)
         self._size += 1
         return self
 
     def extend(self, values: Iterable[Any]) -> Any:
-        """Adds values behind the others."""
+        """Adds values after the others."""
         if not isinstance(values, Iterable) or isinstance(values, jax.Array | np.ndarray | Parameter):
             raise TypeError(
-                f"{type(self).__name__}.extend: expected an iterable of parameters, got {type(values).__name__}. "
-                "Append a single one."
+                f"{type(self).__name__}.extend: expected an iterable of parameters, got {type(values).__name__}."
             )
         for value in list(values):
             self.append(value)
@@ -178,8 +178,7 @@ class ParameterDict(_Holder):
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str):
             raise TypeError(
-                f"{type(self).__name__}: a key is a parameter's name; expected a string, got {type(key).__name__}. "
-                "Write it as one."
+                f"{type(self).__name__}: a key is a parameter's name; expected a string, got {type(key).__name__}."
             )
         self._put(key, value)
         self._keys[key] = None
@@ -221,13 +220,13 @@ class ParameterDict(_Holder):
         return self[key]
 
     def pop(self, key: str) -> Any:
-        """Removes a value and gives it."""
+        """Removes a value and returns it."""
         value = self[key]
         del self[key]
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Removes the last (key, value) and gives it."""
+        """Removes the last (key, value) and returns it."""
         if not self._keys:
             raise KeyError(f"{type(self).__name__}: there is nothing to pop.")
         key = next(reversed(self._keys))
@@ -240,14 +239,14 @@ class ParameterDict(_Holder):
 
     def copy(self) -> Any:
         """Another ParameterDict of the same parameters."""
-        return dict(self.items()) if "_frame" in vars(self) else ParameterDict(self)
+        return dict(self.items()) if frame_of(self) is not None else ParameterDict(self)
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> "ParameterDict":
         """A ParameterDict in which all keys have one value."""
         return ParameterDict((key, default) for key in keys)
 
     def update(self, parameters: Any) -> None:
-        """Takes in the values of a mapping, another ParameterDict, or an iterable of (key, value)."""
+        """Adds the values of a mapping, another ParameterDict, or an iterable of (key, value)."""
         taken = pairs(f"{type(self).__name__}.update", parameters)
         if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
             taken.sort(key=lambda pair: pair[0])

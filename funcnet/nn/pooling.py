@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["AvgPool1d", "AvgPool2d", "AvgPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d"]
 
@@ -50,11 +50,11 @@ class MaxPool1d(_MaxPool):
 
     Args:
         kernel_size: of the window.
-        stride: steps between windows; the kernel size unless told.
-        padding: what is added on both sides, of -inf; at most half the kernel.
+        stride: steps between windows; the kernel size by default.
+        padding: the number of -inf added on both sides; at most half the kernel.
         dilation: steps between the window's elements.
-        return_indices: whether to return where the maxima lie too, as `MaxUnpool1d` reads it.
-        ceil_mode: whether a last window may overhang.
+        return_indices: whether to return the positions of the maxima as well, as `MaxUnpool1d` reads it.
+        ceil_mode: whether the last window may extend past the end.
 
     Call: (B, C, L) -> (B, C, L'), or two of these: maxima, and their indices in the flattened plane.
 
@@ -73,7 +73,7 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """The largest element of every window; gradient goes to the first of equals.
+    """The largest element of every window; the gradient goes to the first of equal elements.
 
     Args:
         kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`; sizes are an int for both
@@ -94,7 +94,7 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The largest element of every window; gradient goes to the first of equals.
+    """The largest element of every window; the gradient goes to the first of equal elements.
 
     Args:
         kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`; sizes are an int for all
@@ -124,9 +124,9 @@ class AvgPool1d(_AvgPool):
 
     Args:
         kernel_size: of the window.
-        stride: steps between windows; the kernel size unless told.
+        stride: steps between windows; the kernel size by default.
         padding: zeros on both sides; at most half the kernel.
-        ceil_mode: whether a last window may overhang.
+        ceil_mode: whether the last window may extend past the end.
         count_include_pad: whether the padding counts in the divisor.
 
     Call: (B, C, L) -> (B, C, L').

@@ -7,8 +7,8 @@ import jax
 from funcnet import functional as F
 from funcnet.nn import init as initialisers
 from funcnet.nn.activation import InPlace
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 
 __all__ = ["CELU", "ELU", "SELU", "LeakyReLU", "PReLU", "RReLU", "ReLU", "Threshold"]
 
@@ -17,7 +17,7 @@ class ReLU(InPlace):
     """max(x, 0), element by element.
 
     Args:
-        inplace: accepted for torch's sake; arrays do not change in place.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
 
     Call: (*) -> (*).
 
@@ -38,9 +38,9 @@ class Threshold(InPlace):
     """x where it is above the threshold, `value` elsewhere.
 
     Args:
-        threshold: what x must pass.
-        value: what stands where x does not.
-        inplace: accepted for torch's sake; arrays do not change in place.
+        threshold: the bound that x must exceed.
+        value: the value where x does not.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
 
     Call: (*) -> (*).
 
@@ -70,7 +70,7 @@ class LeakyReLU(InPlace):
 
     Args:
         negative_slope: any number.
-        inplace: accepted for torch's sake; arrays do not change in place.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
 
     Call: (*) -> (*).
 
@@ -95,12 +95,12 @@ class LeakyReLU(InPlace):
 
 
 class PReLU(Module):
-    """x above zero, weight · x elsewhere, with one learned slope for all or one a channel.
+    """x above zero, weight · x elsewhere, with one learned slope for all or one per channel.
 
     Args:
         num_parameters: 1, or the number of channels (dimension 1).
         init: where the slopes start.
-        dtype: of the slopes; float32 unless told.
+        dtype: of the slopes; float32 by default.
 
     Call: (*) -> (*).
 
@@ -135,12 +135,12 @@ class PReLU(Module):
 
 
 class RReLU(InPlace):
-    """x above zero, slope · x elsewhere: in training each element draws its slope, in eval it is their mean.
+    """x above zero, slope · x elsewhere: with a random slope for each element in training, the mean slope in eval.
 
     Args:
-        lower: the least slope.
+        lower: the smallest slope.
         upper: the largest slope.
-        inplace: accepted for torch's sake; arrays do not change in place.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
 
     Call: (*) -> (*).
 
@@ -171,7 +171,7 @@ class ELU(InPlace):
 
     Args:
         alpha: the depth of the lower limit.
-        inplace: accepted for torch's sake; arrays do not change in place.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
 
     Call: (*) -> (*).
 
@@ -200,7 +200,7 @@ class CELU(InPlace):
 
     Args:
         alpha: the depth of the lower limit, not 0.
-        inplace: accepted for torch's sake; arrays do not change in place.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
 
     Call: (*) -> (*).
 
@@ -228,7 +228,7 @@ class SELU(InPlace):
     """1.0507 · ELU(1.6733): keeps mean 0 and variance 1 from layer to layer.
 
     Args:
-        inplace: accepted for torch's sake; arrays do not change in place.
+        inplace: accepted for compatibility with torch; arrays do not change in place.
 
     Call: (*) -> (*).
 

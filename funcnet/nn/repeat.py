@@ -1,60 +1,36 @@
-"""Deep stacks: `Repeat` runs n layers of one kind, as a loop or as a `lax.scan`; `remat` recomputes a layer.
+"""Deep stacks: `Repeat` runs n layers of one kind, as a loop or as a `lax.scan`.
 
-Both run a child by its pure form, so buffers, dropout and captured values are right inside any transformation.
+It runs a child in pure form, so buffers, dropout and captured values are right inside any transformation.
 """
 
 import copy
-import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from funcnet import random, tree
 from funcnet.functional.varying import vary_like
-from funcnet.nn.binding import Frame, join, pure_run, take
 from funcnet.nn.container import Numbered
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.core.call import Frame
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parts import children, frame_of, join, values
+from funcnet.nn.core.pure import pure_run, take
 
-__all__ = ["Repeat", "remat"]
-
-
-def remat(layer: Module, policy: Any = None) -> Module:
-    """The layer, recomputed in the backward pass in place of keeping its activations. Its names stay as they are.
-
-    Args:
-        layer: a description; a changed copy of it comes back, with the same parts. Its dropout draws other masks than
-            the plain layer's.
-        policy: one of `jax.checkpoint_policies`, or None: nothing is kept.
-
-    Example:
-        >>> from funcnet import nn
-        >>> layer = nn.remat(nn.Linear(2, 2))
-        >>> [name for name, _ in layer.named_parameters()]
-        ['weight', 'bias']
-
-    Reference: https://docs.jax.dev/en/latest/gradient-checkpointing.html
-    """
-    changed = copy.copy(layer)
-    for name, value in vars(layer).items():
-        if isinstance(value, types.MethodType) and value.__self__ is layer:
-            vars(changed)[name] = types.MethodType(value.__func__, changed)
-    vars(changed)["_remat"] = {"policy": policy}
-    return changed
+__all__ = ["Repeat"]
 
 
 class Repeat(Numbered):
     """n layers of one kind, each with its own start, run one after the other.
 
-    ``forward(x, *args, **kwargs)`` gives each layer the output of the one before as its first argument, and the same
+    ``forward(x, *args, **kwargs)`` passes each layer the output of the one before as its first argument, and the same
     further arguments.
 
     Args:
         layer: the description that is repeated; every layer is a deep copy of it.
         n: how many.
-        scan: False: a loop; the leaves live under "0", "1", …: the fastest step. True: the leaves are stored stacked
-            under "*" and run by `lax.scan`, so that compile time does not grow with n.
+        scan: False: a loop, with leaves under "0", "1", …; the fastest step. True: the leaves are stacked under "*" and
+            run by `lax.scan`, so that compile time does not grow with n.
 
     Differs from torch: there, a ModuleList and a loop. state_dict reads "0.…", "1.…" in both forms, and layer i
     starts, and drops, the same in both.
@@ -82,62 +58,55 @@ class Repeat(Numbered):
             self._length = n
             self.add_module(tree.STACKED, copy.deepcopy(layer))
         else:
-            self._set(copy.deepcopy(layer) for _ in range(n))
+            self.extend(copy.deepcopy(layer) for _ in range(n))
 
     @property
     def n(self) -> int:
         """How many layers."""
-        return self._length if self.scan else len(self._children())
+        return self._length if self.scan else len(children(self))
 
     def __len__(self) -> int:
         return self.n
 
-    def _list(self) -> list[Module]:
+    def require_singles(self) -> None:
+        """Raises if the layers are stacked: they are one description then."""
         if self.scan:
             raise ValueError(
                 "Repeat: the layers of a stacked Repeat are one description and cannot be picked, iterated or changed "
                 "singly. Unstack it: scan=False, and net.unstack(params)."
             )
-        return super()._list()
-
-    def _position(self, index: int, end: int) -> int:
-        if self.scan:
-            self._list()
-        return super()._position(index, end)
-
-    def _set(self, modules: Iterable[Module]) -> None:
-        if self.scan:
-            self._list()
-        super()._set(modules)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        if self.scan and name != tree.STACKED:
-            self._list()
+        if name != tree.STACKED:
+            self.require_singles()
         super().add_module(name, module)
 
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        keys = None if self._frame.call.rng is None else self._keys()
-        taps = self._frame.call.taps
+        call = frame_of(self).call
+        keys = None if call.rng is None else self._keys()
         if self.scan:
-            return self._scan(x, args, kwargs, keys, taps)
+            return self._scan(x, args, kwargs, keys, call.taps)
         for i, layer in enumerate(self):
-            state, key = layer._values(Buffer), None if keys is None else keys[i]
-            x = take(layer, state, pure_run(layer)(layer._values(Parameter), state, key, taps, (x, *args), kwargs))
+            params, state = values(layer)
+            key = None if keys is None else keys[i]
+            x = take(layer, state, pure_run(layer)(params, state, key, call.taps, (x, *args), kwargs))
         return x
 
     def _keys(self) -> jax.Array:
-        """A key for every layer, from its own name and the count of its runs: a slice draws what the whole would."""
-        self._frame.same_trace("randomness")
+        """A key for every layer, from its own name and the count of its runs, so a slice draws what the whole would."""
+        frame = frame_of(self)
+        frame.same_trace("randomness")
         if self.scan:
-            draw = next(vars(self)[tree.STACKED]._frame.draws)
-            names = [f"{join(self._frame.path, str(i))}#{draw}" for i in range(self.n)]
+            draw = next(frame_of(getattr(self, tree.STACKED)).draws)
+            names = [f"{join(frame.path, str(i))}#{draw}" for i in range(self.n)]
         else:
-            names = [f"{layer._frame.path}#{next(layer._frame.draws)}" for layer in self]
-        return random.keys_for_names(self._frame.call.rng, names)
+            frames = [frame_of(layer) for layer in self]
+            names = [f"{inner.path}#{next(inner.draws)}" for inner in frames]
+        return random.keys_for_names(frame.call.rng, names)
 
     def _scan(self, x: Any, args: Any, kwargs: Any, keys: Any, taps: Any) -> Any:
-        layer = vars(self)[tree.STACKED]
-        beneath = layer._frame.name
+        layer = getattr(self, tree.STACKED)
+        beneath = frame_of(layer).name
         taps = {key: tap for key, tap in taps.items() if f"{key[0]}.".startswith(f"{beneath}.")}
 
         def run(x: Any, one: Any) -> Any:
@@ -146,11 +115,11 @@ class Repeat(Numbered):
 
         def body(x: Any, one: Any) -> Any:
             out, state, captured = run(x, one)
-            _same_form(layer._frame, x, out)
+            _same_form(frame_of(layer), x, out)
             return out, (state, captured)
 
-        state = layer._values(Buffer)
-        layers = (layer._values(Parameter), state, keys, taps)
+        params, state = values(layer)
+        layers = (params, state, keys, taps)
         given, _ = tree.arrays_of((args, kwargs, layers))
         if any(vary_like(a, *given) is not a for a in jax.tree.leaves(x)):  # only in a shard_map
             x = _as_it_varies(lambda x: run(x, jax.tree.map(lambda a: a[0], layers))[0], x)
@@ -159,7 +128,7 @@ class Repeat(Numbered):
 
 
 def _as_it_varies(run: Callable[[Any], Any], x: Any) -> Any:
-    """`x`, said to vary over the mesh wherever `run(run(…x))` does: a scan starts from what it ends in."""
+    """`x`, marked as varying over the mesh wherever `run(run(…x))` varies: a scan's carry keeps its type."""
     while True:
         out = jax.eval_shape(run, x)
         if _structure(out) != _structure(x):
@@ -170,14 +139,15 @@ def _as_it_varies(run: Callable[[Any], Any], x: Any) -> Any:
 
 
 def _same_form(frame: Frame, given: Any, out: Any) -> None:
-    """Refuses a layer whose output the next one, which is the same program, could not take."""
+    """Refuses a layer whose output does not fit the next one, which is the same program."""
     pairs = zip(jax.tree.leaves(given), jax.tree.leaves(out), strict=False)
     alike = all(jax.typeof(a).weak_type or str(jax.typeof(a)) == str(jax.typeof(b)) for a, b in pairs)
     if _structure(given) != _structure(out) or not alike:
         forms = [jax.tree.map(lambda a: str(jax.typeof(a)), x) for x in (given, out)]
         raise ValueError(
-            f"{frame.where()}: what a layer of a stacked Repeat gives the next one takes; expected {forms[0]}, got "
-            f"{forms[1]}. Keep shape, dtype and the axes that it varies over, or use nn.Repeat(…, scan=False)."
+            f"{frame.where()}: the output of a layer of a stacked Repeat is the input of the next; expected "
+            f"{forms[0]}, got {forms[1]}. Keep shape, dtype and the axes that it varies over, or use nn.Repeat(…, "
+            "scan=False)."
         )
 
 

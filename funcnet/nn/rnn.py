@@ -16,8 +16,8 @@ from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.functional.rnn_cells import pair
 from funcnet.nn import init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 from funcnet.nn.utils.rnn import PackedSequence, pad_packed_sequence, repack
 
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
@@ -26,7 +26,7 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
 class RNNBase(Module):
-    """What RNN, LSTM and GRU share: the parameters, the checks, and the ways in which a batch may come.
+    """What RNN, LSTM and GRU share: the parameters, the checks, and the forms of a batch.
 
     Args:
         mode: 'RNN_TANH', 'RNN_RELU', 'LSTM' or 'GRU'.
@@ -84,7 +84,7 @@ class RNNBase(Module):
         return [[getattr(self, name) for name in names] for names in self._names()]
 
     def flatten_parameters(self) -> None:
-        """Does nothing: torch moves the weights together for cuDNN here, XLA places them itself."""
+        """Does nothing. torch moves the weights together for cuDNN; XLA places them itself."""
 
     def reset_parameters(self) -> None:
         bound = 1 / math.sqrt(self.hidden_size)
@@ -99,8 +99,7 @@ class RNNBase(Module):
         input = checks.floating(where, "input", input)
         if input.ndim not in (2, 3):
             raise ValueError(
-                f"{where}: input has the wrong rank; expected 3 dimensions, or 2 without a batch, got {input.shape}. "
-                "Add or drop a dimension."
+                f"{where}: input has the wrong rank; expected 3 dimensions, or 2 without a batch, got {input.shape}."
             )
         for name, h in zip(("h_0", "c_0"), hx or (), strict=False):
             if jnp.ndim(h) != input.ndim:
@@ -117,7 +116,7 @@ class RNNBase(Module):
 
     def _recur_packed(self, where: str, input: PackedSequence, hx: Any, lengths: Any) -> tuple[Any, list[jax.Array]]:
         if lengths is not None:
-            raise ValueError(f"{where}: a packed batch has its lengths; expected lengths=None, got some. Drop them.")
+            raise ValueError(f"{where}: a packed batch has lengths of its own; expected lengths=None, got an array.")
         if input.data.ndim != 2:
             raise ValueError(
                 f"{where}: the packed data has the wrong rank; expected (steps, input_size), got {input.data.shape}. "
@@ -177,25 +176,25 @@ class LSTM(RNNBase):
         bidirectional: whether every layer also runs from the last step to the first, with weights of its own
             (`…_reverse`); outputs are joined, forward first.
         proj_size: size of h_t; 0 for hidden_size, without projection.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight_ih_l0 (4 · H, I), weight_hh_l0 (4 · H, P), bias_ih_l0 and bias_hh_l0 (4 · H,), with proj_size
         weight_hr_l0 (P, H), then those of …_reverse, then of l1 with D · P in the place of I; all U(±1/√hidden_size).
     Call: input, hx=None, *, lengths=None -> output, (h_n, c_n).
         input: (T, B, I), with batch_first (B, T, I), without a batch (T, I); or a PackedSequence (`nn.utils.rnn`).
-        hx: (h_0 (L · D, B, P), c_0 (L · D, B, H)); zeros unless told. A packed batch's are in the order in which its
+        hx: (h_0 (L · D, B, P), c_0 (L · D, B, H)); zeros by default. A packed batch's are in the order in which its
             sequences were given.
         lengths: (B,) integers from 0 to T (a number without a batch), how many steps of each padded sequence count.
             They may be traced: this is how batches of any lengths share one compiled program, where a packed batch
-            compiles anew for each. The reverse direction starts at each sequence's last step, h_n and c_n are those of
-            the last step that counts, and the output behind it is 0. It equals packing the batch.
+            is compiled again for each. The reverse direction starts at each sequence's last step, h_n and c_n are those
+            of the last step that counts, and the output after it is 0. The result equals that of packing the batch.
         output: (T, B, D · P), as the input came; h_n, c_n: as hx.
 
     Raises:
-        ValueError: sizes that are none, shapes or lengths that do not fit, a random dropout without `rng`.
-        TypeError: integers, dtypes that differ, an hx that is no pair.
+        ValueError: invalid sizes, shapes or lengths that do not fit, a random dropout without `rng`.
+        TypeError: integers, dtypes that differ, an hx that is not a pair.
 
-    Differs from torch: `lengths`; 'proj_size' and its kin are checked for type too.
+    Differs from torch: `lengths`; the types of `proj_size` and of the other sizes are checked too.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -327,9 +326,7 @@ class RNN(_OneState):
     ):
         _no_projection("RNN", proj_size)
         if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(
-                f"RNN: nonlinearity is unknown; expected 'tanh' or 'relu', got {nonlinearity!r}. Choose one of the two."
-            )
+            raise ValueError(f"RNN: nonlinearity is unknown; expected 'tanh' or 'relu', got {nonlinearity!r}.")
         settings = (num_layers, bias, batch_first, dropout, bidirectional)
         super().__init__(f"RNN_{nonlinearity.upper()}", input_size, hidden_size, *settings, dtype=dtype)
         self.nonlinearity = nonlinearity
@@ -341,12 +338,10 @@ def _no_projection(where: str, proj_size: Any) -> None:
 
 
 def _check_settings(where: str, given: dict[str, Any]) -> None:
-    """What torch refuses in the constructor, in its order."""
+    """The checks of torch's constructor, in its order."""
     dropout, num_layers = given["dropout"], given["num_layers"]
     if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:  # type: ignore[operator]
-        raise ValueError(
-            f"{where}: dropout is no probability; expected a number from 0 to 1, got {dropout!r}. Correct it."
-        )
+        raise ValueError(f"{where}: dropout is not a probability; expected a number from 0 to 1, got {dropout!r}.")
     if dropout > 0 and num_layers == 1:  # type: ignore[operator]
         warnings.warn(
             f"{where}: dropout acts between layers only, so one layer has none; got dropout={dropout} and "
@@ -357,12 +352,11 @@ def _check_settings(where: str, given: dict[str, Any]) -> None:
     for name, kind in {**kinds, "proj_size": int}.items():
         if not isinstance(given[name], kind):
             raise TypeError(
-                f"{where}: {name} has the wrong type; expected {kind.__name__}, got {type(given[name]).__name__}. "
-                "Convert it."
+                f"{where}: {name} has the wrong type; expected {kind.__name__}, got {type(given[name]).__name__}."
             )
         if kind is int and given[name] <= (-1 if name == "proj_size" else 0):
             least = "at least 0 (none)" if name == "proj_size" else "greater than zero"
-            raise ValueError(f"{where}: {name} is too small; expected {least}, got {given[name]}. Correct it.")
+            raise ValueError(f"{where}: {name} is too small; expected {least}, got {given[name]}.")
     if given["proj_size"] >= given["hidden_size"]:
         raise ValueError(
             f"{where}: proj_size is too large; expected less than hidden_size {given['hidden_size']}, "

@@ -10,8 +10,8 @@ from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.functional.rnn_cells import pair
 from funcnet.nn import init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
@@ -24,7 +24,7 @@ class RNNCellBase(Module):
         hidden_size: size of the state.
         bias: whether there are b_ih and b_hh.
         num_chunks: how many gates.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: weight_ih (num_chunks · H, I), weight_hh (num_chunks · H, H), bias_ih and bias_hh (num_chunks · H,); all
         U(±1/√hidden_size).
@@ -59,7 +59,7 @@ class RNNCellBase(Module):
             if jnp.ndim(array) not in (1, 2):
                 raise ValueError(
                     f"{where}: {name} has the wrong rank; expected 2 dimensions, or 1 without a batch, "
-                    f"got {jnp.shape(array)}. Add or drop a dimension."
+                    f"got {jnp.shape(array)}."
                 )
         batched = input.ndim == 2
         x = input if batched else input[None]
@@ -88,7 +88,7 @@ class RNNCell(RNNCellBase):
         hidden_size: size of h.
         bias: whether there are b_ih and b_hh.
         nonlinearity: act: 'tanh' or 'relu'.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: as in `RNNCellBase`, one gate.
     Call: input (B, I), hx (B, H) or None for zeros -> (B, H); all without B for a single input.
@@ -116,10 +116,7 @@ class RNNCell(RNNCellBase):
 
     def forward(self, input: Any, hx: Any = None) -> jax.Array:
         if self.nonlinearity not in ("tanh", "relu"):  # as in torch, not before
-            raise ValueError(
-                f"RNNCell: nonlinearity is unknown; expected 'tanh' or 'relu', got {self.nonlinearity!r}. "
-                "Choose one of the two."
-            )
+            raise ValueError(f"RNNCell: nonlinearity is unknown; expected 'tanh' or 'relu', got {self.nonlinearity!r}.")
         cell = F.rnn_tanh_cell if self.nonlinearity == "tanh" else F.rnn_relu_cell
         return self._step(cell, input, None if hx is None else [hx])[0]
 
@@ -133,14 +130,14 @@ class LSTMCell(RNNCellBase):
         input_size: size of x.
         hidden_size: size of h and c.
         bias: whether there are b_ih and b_hh.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: as in `RNNCellBase`, four gates.
     Call: input (B, I), hx = (h, c), each (B, H), or None for zeros -> (h', c'); all without B for a single input.
 
     Raises:
         ValueError: shapes that do not fit.
-        TypeError: integers, dtypes that differ, an hx that is no pair.
+        TypeError: integers, dtypes that differ, an hx that is not a pair.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -172,7 +169,7 @@ class GRUCell(RNNCellBase):
         input_size: size of x.
         hidden_size: size of h.
         bias: whether there are b_ih and b_hh.
-        dtype: of the params, float32 unless told.
+        dtype: of the params, float32 by default.
 
     Params: as in `RNNCellBase`, three gates.
     Call: input (B, I), hx (B, H) or None for zeros -> (B, H); all without B for a single input.

@@ -1,9 +1,9 @@
-"""Softmax and its kin as modules, as in torch/nn/modules/activation.py."""
+"""Softmax and related functions as modules, as in torch/nn/modules/activation.py."""
 
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["LogSoftmax", "Softmax", "Softmax2d", "Softmin"]
 

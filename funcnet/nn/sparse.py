@@ -6,14 +6,15 @@ import jax
 
 from funcnet import functional as F
 from funcnet.nn import init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn.core.checked import IndexRange
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 
 __all__ = ["Embedding", "EmbeddingBag"]
 
 
 class Embedding(Module):
-    """Looks rows up in a table.
+    """Looks up rows of a table.
 
     Args:
         num_embeddings: rows of the table.
@@ -22,14 +23,14 @@ class Embedding(Module):
         max_norm: rows longer than this are read as if scaled to it.
         norm_type: the p of that norm.
         scale_grad_by_freq: divides a row's gradient by how often the row was looked up in this call.
-        sparse: accepted for torch's sake; gradients are dense.
-        dtype: of the table, float32 unless told.
+        sparse: accepted for compatibility with torch; gradients are dense.
+        dtype: of the table, float32 by default.
 
     Params: weight (num_embeddings, embedding_dim), N(0, 1).
     Call: (*) integers in [0, num_embeddings) -> (*, embedding_dim).
 
-    Differs from torch: with `max_norm` the table itself does not change in forward; `F.embedding_renorm` gives the one
-        that torch would be left with. Under `jit` an id out of range cannot raise: its row is NaN and gets no gradient.
+    Differs from torch: with `max_norm` the table itself does not change in forward; `F.embedding_renorm` returns the
+        table that torch would keep. Under `jit` an id out of range cannot raise: its row is NaN and gets no gradient.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -82,6 +83,10 @@ class Embedding(Module):
             self.sparse,
         )
 
+    def index_range(self, *inputs: Any) -> IndexRange | None:
+        """The ids that `nn.checked` checks."""
+        return IndexRange("ids", inputs[0], self.num_embeddings) if inputs else None
+
     def extra_repr(self) -> str:
         parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
         if self.padding_idx is not None:
@@ -107,7 +112,7 @@ class Embedding(Module):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> "Embedding":
-        """A layer whose table starts as `embeddings`, an array (rows, size of a row); frozen unless told.
+        """A layer whose table starts as `embeddings`, an array (rows, size of a row); frozen by default.
 
         >>> import jax.numpy as jnp
         >>> from funcnet import nn
@@ -129,7 +134,7 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Module):
-    """Looks rows up in a table and takes them together: the sum, mean or largest entries of every bag of ids.
+    """Looks up rows of a table and combines them: the sum, mean or largest entries of every bag of ids.
 
     Args:
         num_embeddings: rows of the table.
@@ -138,10 +143,10 @@ class EmbeddingBag(Module):
         norm_type: the p of that norm.
         scale_grad_by_freq: divides a row's gradient by how often the row was looked up in this call; not with 'max'.
         mode: 'sum', 'mean' or 'max'.
-        sparse: accepted for torch's sake, except with 'max'; gradients are dense.
+        sparse: accepted for compatibility with torch, except with 'max'; gradients are dense.
         include_last_offset: whether `offsets` ends with the end of the last bag.
         padding_idx: this row starts as zeros and counts for nothing; a negative one counts from the end.
-        dtype: of the table, float32 unless told.
+        dtype: of the table, float32 by default.
 
     Params: weight (num_embeddings, embedding_dim), N(0, 1).
     Call: input (B, N) -> (B, embedding_dim), or input (N,), offsets (B,) -> (B, embedding_dim); and with 'sum'
@@ -207,6 +212,10 @@ class EmbeddingBag(Module):
             self.padding_idx,
         )
 
+    def index_range(self, *inputs: Any) -> IndexRange | None:
+        """The ids that `nn.checked` checks."""
+        return IndexRange("ids", inputs[0], self.num_embeddings) if inputs else None
+
     def extra_repr(self) -> str:
         parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
         if self.max_norm is not None:
@@ -233,7 +242,7 @@ class EmbeddingBag(Module):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> "EmbeddingBag":
-        """A layer whose table starts as `embeddings`, an array (rows, size of a row); frozen unless told.
+        """A layer whose table starts as `embeddings`, an array (rows, size of a row); frozen by default.
 
         >>> import jax.numpy as jnp
         >>> from funcnet import nn
@@ -261,13 +270,13 @@ Either = Embedding | EmbeddingBag
 
 
 def _row(layer: Either, padding_idx: int | None) -> int | None:
-    """The row that is padding, counted from the first."""
+    """The padding row, counted from the first."""
     rows = layer.num_embeddings
     if padding_idx is None or -rows <= padding_idx < rows:
         return None if padding_idx is None else padding_idx % rows
     raise ValueError(
         f"{type(layer).__name__}: padding_idx must be within num_embeddings; expected {-rows} to {rows - 1}, got "
-        f"{padding_idx}. Name a row of the table, or None."
+        f"{padding_idx}."
     )
 
 
@@ -276,8 +285,8 @@ def _table(layer: Either, weight: Any, dtype: Any) -> Parameter:
     name = type(layer).__name__
     if min(shape) < 0:
         raise ValueError(
-            f"{name}: a table has no negative size; expected num_embeddings and embedding_dim of 0 or more, got "
-            f"{shape}. Count the rows and their entries."
+            f"{name}: a size of the table is negative; expected num_embeddings and embedding_dim of 0 or more, "
+            f"got {shape}."
         )
     if weight is None:
         return Parameter(shape, dtype=dtype)
@@ -298,8 +307,8 @@ def _start(layer: Either) -> None:
 def _shape(name: str, embeddings: Any) -> tuple[int, int]:
     if len(embeddings.shape) != 2:
         raise ValueError(
-            f"{name}.from_pretrained: it starts from a matrix; expected a table of 2 dimensions, got "
-            f"{tuple(embeddings.shape)}. Reshape it."
+            f"{name}.from_pretrained: the table has the wrong rank; expected 2 dimensions, got "
+            f"{tuple(embeddings.shape)}."
         )
     rows, columns = embeddings.shape
     return rows, columns

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from funcnet import functional as F
 from funcnet.nn import init
 from funcnet.nn.container import ModuleList
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 from funcnet.nn.normalization import LayerNorm
 from funcnet.nn.transformer_layer import Activation, Mask, TransformerDecoderLayer, TransformerEncoderLayer
 

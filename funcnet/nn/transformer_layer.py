@@ -14,9 +14,9 @@ import jax
 
 from funcnet import functional as F
 from funcnet.nn.attention import MultiheadAttention
+from funcnet.nn.core.module import Module
 from funcnet.nn.dropout import Dropout
 from funcnet.nn.linear import Linear
-from funcnet.nn.module import Module
 from funcnet.nn.normalization import LayerNorm
 
 __all__ = ["Activation", "Mask", "TransformerDecoderLayer", "TransformerEncoderLayer"]

@@ -10,7 +10,7 @@ import jax
 
 from funcnet import functional as F
 from funcnet.functional import checks
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d"]
 
@@ -37,12 +37,12 @@ class MaxUnpool1d(_MaxUnpool):
     """Puts maxima back where ``MaxPool1d(…, return_indices=True)`` found them, among zeros.
 
     Args:
-        kernel_size: of the pooling undone.
-        stride: likewise; the kernel size unless told.
+        kernel_size: of the pooling to undo.
+        stride: likewise; the kernel size by default.
         padding: likewise.
 
     Call: (B, C, L), indices of the same shape -> (B, C, L'), with `L' = (L - 1) · stride - 2 · padding + kernel_size`;
-        `output_size` as a third input tells which of the sizes that pool to L it was.
+        `output_size` as a third input selects one of the sizes that pool to L.
 
     Example:
         >>> import jax.numpy as jnp

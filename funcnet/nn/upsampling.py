@@ -7,13 +7,13 @@ import jax
 
 from funcnet import functional as F
 from funcnet.functional.upsampling import Factors, Sizes
-from funcnet.nn.module import Module
+from funcnet.nn.core.module import Module
 
 __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
-    """Resizes images; `F.interpolate` says how.
+    """Resizes images; see `F.interpolate`.
 
     Args:
         size: of the output; this or scale_factor.

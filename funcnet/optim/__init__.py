@@ -1,4 +1,4 @@
-"""What optax lacks: BERT's AdamW, NVIDIA's LAMB, their schedules, torch's clipping and states. Else take optax's."""
+"""What optax lacks: BERT's AdamW, NVIDIA's LAMB, their schedules, torch's clipping and states. The rest is optax's."""
 
 from funcnet.optim import swa_utils
 from funcnet.optim.adamw import NO_DECAY, bert_adamw, scale_by_bert_adam

@@ -1,4 +1,4 @@
-"""BERT's AdamW: Adam without bias correction, weight decay beside the gradient, none on biases and LayerNorms."""
+"""BERT's AdamW: Adam without bias correction, decoupled weight decay, none on biases and LayerNorms."""
 
 import functools
 import math
@@ -45,14 +45,14 @@ def bert_adamw(
 
     Args:
         learning_rate: a number or a schedule (`warmup_linear_decay`).
-        b1, b2: how much of the old averages is kept.
-        eps: added outside the root.
+        b1, b2: the decay rates of the two averages.
+        eps: added outside the square root.
         weight_decay: decoupled from the gradient, multiplied by the rate.
         no_decay: patterns of `funcnet.tree`; `()` decays everything.
-        max_norm: of all gradients together, by TensorFlow's formula; None does not clip.
+        max_norm: the limit for the norm of all gradients together, by TensorFlow's formula; None does not clip.
         bias_correction: divide m and v by 1 − bᵗ: then, without clipping, this is `torch.optim.AdamW`.
-        rates: {pattern: factor of the learning rate}, what torch's parameter groups do; the last match wins, and what
-            nothing matches keeps 1.
+        rates: {pattern: factor of the learning rate}, like torch's parameter groups; the last match wins, and the
+            factor is 1 where nothing matches.
 
     Returns:
         An `optax.GradientTransformation`; `update` needs the params.
@@ -85,7 +85,7 @@ def bert_adamw(
 def scale_by_bert_adam(
     b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6, *, bias_correction: bool = False
 ) -> optax.GradientTransformation:
-    """m / (√v + eps), the averages as they are: Adam's direction without bias correction.
+    """m / (√v + eps), the plain averages: Adam's direction without bias correction.
 
     optax's own `scale_by_adam` always corrects (or, with Nesterov, otherwise). Without it the first steps are about
     three times as long ((1 − b1)/√(1 − b2) = 3.2), which warm-up hides.
@@ -130,7 +130,7 @@ def _like(scale: float | jax.Array, x: jax.Array) -> float | jax.Array:
 def _scaled(updates: tree.Tree, params: tree.Tree | None, *, rates: Mapping[str, float]) -> tree.Tree:
     del params
     factors = tree.assign(rates, tree.flatten(updates), 1.0, where="optim.bert_adamw: rates")
-    # an update is an array, or nothing where another optimizer has the parameter (optax.MaskedNode)
+    # an update is an array, or an optax.MaskedNode where another optimizer has the parameter
     return tree.map_with_name(lambda name, update: jax.tree.map(lambda u: factors[name] * u, update), updates)
 
 

@@ -1,4 +1,4 @@
-"""Clipping by the norm of all gradients together: one scale for them all, so that their direction stays."""
+"""Clipping by the norm of all gradients together: one factor for all, so that their direction stays."""
 
 import math
 from typing import Any
@@ -76,7 +76,7 @@ def _norm(x: jax.Array, p: float) -> jax.Array:
     size = jnp.abs(x)
     if math.isinf(p):
         extreme = jnp.max(size, initial=0) if p > 0 else jnp.min(size, initial=jnp.inf)
-        return jnp.where(jnp.isnan(size).any(), jnp.nan, extreme)  # XLA's maximum forgets NaN on CPU
+        return jnp.where(jnp.isnan(size).any(), jnp.nan, extreme)  # XLA's maximum drops NaN on CPU
     if p == 0:
         return jnp.sum(x != 0).astype(size.dtype)
     if p == 2:

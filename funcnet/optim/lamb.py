@@ -1,4 +1,4 @@
-"""LAMB as NVIDIA trains BERT with it: Adam's direction, its length set tensor by tensor by the weights' own length."""
+"""LAMB as in NVIDIA's training of BERT: Adam's direction, scaled for each tensor to the norm of its weights."""
 
 from typing import Any
 
@@ -25,25 +25,25 @@ def lamb(
     bias_correction: bool = True,
     use_nvlamb: bool = False,
 ) -> optax.GradientTransformation:
-    """The optimizer for batches of tens of thousands: no tensor moves by more than a share of its own length.
+    """The optimizer for batches of tens of thousands: each tensor moves by a fraction of its own norm.
 
     g ← g · min(1, max_norm / ‖g of all tensors‖)
     m ← b1·m + (1 − b1)·g,   v ← b2·v + (1 − b2)·g²,   m̂ = m / (1 − b1ᵗ),   v̂ = v / (1 − b2ᵗ)
     u = m̂ / (√v̂ + eps) + weight_decay · p              the last term not for names in `no_decay`
     p ← p − rate · ratio · u,   ratio = ‖p‖ / ‖u‖       for each tensor; 1 where either norm is 0
 
-    A tensor without decay keeps ratio 1, unless `use_nvlamb`: biases and LayerNorms start at 0 and 1, and their length
-    says little. So with `weight_decay=0` all of them do, as in apex. A stacked leaf (`nn.Repeat(scan=True)`, the
+    A tensor without decay keeps ratio 1, unless `use_nvlamb`: biases and LayerNorms start at 0 and 1, and their norm
+    says little. So with `weight_decay=0` all tensors keep it, as in apex. A stacked leaf (`nn.Repeat(scan=True)`, the
     segment `*` in its name) holds the tensors of many layers and has a ratio for each of them, so that both forms train
-    alike.
+    equally.
 
     Args:
         learning_rate: a number or a schedule (`lamb_schedule`).
-        b1, b2: how much of the old averages is kept.
-        eps: added outside the root.
+        b1, b2: the decay rates of the two averages.
+        eps: added outside the square root.
         weight_decay: decoupled from the gradient; it counts in ‖u‖.
         no_decay: patterns of `funcnet.tree`; `()` decays everything.
-        max_norm: of all gradients together, before everything else; None does not clip.
+        max_norm: the limit for the norm of all gradients together, applied first; None does not clip.
         bias_correction: divide m and v by 1 − bᵗ.
         use_nvlamb: the ratio for all tensors.
 
@@ -55,7 +55,7 @@ def lamb(
 
     Differs from `optax.lamb`: that clips nothing, and neither it nor the paper excludes tensors from the ratio; with
     `max_norm=None, use_nvlamb=True, no_decay=()` both are the same. From the paper: the ratio is not clipped there
-    either (φ is the identity). From apex's FusedLAMB: nothing but names; NVIDIA's text divides g by its norm always,
+    either (φ is the identity). From apex's FusedLAMB: only names; NVIDIA's text divides g by its norm always,
     its code, which this follows, only where the norm is above `max_norm`.
 
     Example:

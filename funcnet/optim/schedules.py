@@ -1,4 +1,4 @@
-"""Learning rates as functions of the step: warm-up, then down to zero, by a straight line or (LAMB) a root.
+"""Learning rates as functions of the step: warm-up, then decay to zero, linear or (LAMB) by a root.
 
 A schedule is optax's: `schedule(step) -> learning rate`, pure, `step` the count of updates before this one.
 So the first step of a warm-up has rate 0, in Google's and in Hugging Face's training alike; NVIDIA's counts from 1.
@@ -12,7 +12,7 @@ __all__ = ["bert_schedule", "lamb_schedule", "warmup_linear_decay"]
 
 
 def warmup_linear_decay(peak: float, warmup_steps: int, total_steps: int) -> optax.Schedule:
-    """Up from 0 to `peak` in `warmup_steps`, then down to 0 at `total_steps`, without a jump. The default here.
+    """Rises from 0 to `peak` in `warmup_steps`, then falls to 0 at `total_steps`, without a jump. The default.
 
     rate(t) = peak · t / warmup                         for t < warmup
     rate(t) = peak · (total − t) / (total − warmup)     after it, and 0 past the end
@@ -20,7 +20,7 @@ def warmup_linear_decay(peak: float, warmup_steps: int, total_steps: int) -> opt
     Args:
         peak: the rate at the end of the warm-up.
         warmup_steps: how many steps the rise takes; 0 for none.
-        total_steps: where the rate is 0 again.
+        total_steps: the step where the rate is 0 again.
 
     Returns:
         `schedule(step)`, step an int or an integer array.
@@ -48,7 +48,7 @@ def warmup_linear_decay(peak: float, warmup_steps: int, total_steps: int) -> opt
 
 
 def bert_schedule(peak: float, warmup_steps: int, total_steps: int) -> optax.Schedule:
-    """Google's own: the decay is measured from step 0, so the rate jumps down where the warm-up ends.
+    """Google's schedule: the decay is measured from step 0, so the rate jumps down at the end of the warm-up.
 
     rate(t) = peak · t / warmup          for t < warmup
     rate(t) = peak · (1 − t / total)     after it, and 0 past the end
@@ -76,7 +76,7 @@ def bert_schedule(peak: float, warmup_steps: int, total_steps: int) -> optax.Sch
 
 
 def lamb_schedule(peak: float, warmup_steps: int, total_steps: int, power: float = 0.5) -> optax.Schedule:
-    """NVIDIA's for LAMB: the decay is a root, measured from step 0, so the rate jumps down where the warm-up ends.
+    """NVIDIA's schedule for LAMB: decay by a root from step 0, so the rate jumps down at the end of the warm-up.
 
     rate(t) = peak · s / warmup            for s < warmup, where s = t + 1: the first update has a rate above 0
     rate(t) = peak · (1 − s / total)**power    after it; the last update has rate 0
@@ -114,5 +114,5 @@ def _check(where: str, warmup_steps: int, total_steps: int) -> None:
     if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
         raise ValueError(
             f"optim.{where}: steps; expected 0 <= warmup_steps <= total_steps and total_steps >= 1, "
-            f"got warmup_steps={warmup_steps}, total_steps={total_steps}. Shorten the warm-up or train for longer."
+            f"got warmup_steps={warmup_steps}, total_steps={total_steps}. Use a shorter warm-up or more steps."
         )

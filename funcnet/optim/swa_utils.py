@@ -4,7 +4,7 @@
     average = average.update_parameters(params, state)   # after every step; inside jit too
     net.apply(average.params, average.state, x)
 
-BatchNorm's statistics for averaged weights are taken anew by `nn.utils.update_bn`. torch's SWALR is
+`nn.utils.update_bn` recomputes BatchNorm's statistics for averaged weights. torch's SWALR is
 `optax.cosine_decay_schedule(rate, steps, swa_lr / rate)`, or `optax.linear_schedule`.
 """
 
@@ -35,7 +35,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
         ValueError: `decay` is outside of [0, 1].
 
     Differs from torch: `get_ema_multi_avg_fn` there is the same for many arrays at once, and does not exist here.
-    `optax.ema` starts at zero and corrects for it; this starts at the first weights that it sees.
+    `optax.ema` starts at zero and corrects for it; this starts at the first weights.
 
     Example:
         >>> float(get_ema_avg_fn(0.75)(jnp.array(4.0), jnp.array(8.0), jnp.array(1)))
@@ -45,13 +45,14 @@ def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
     """
     if not 0 <= decay <= 1:
         raise ValueError(
-            f"swa_utils.get_ema_avg_fn: decay; expected a number in [0, 1], got {decay}. 0.999 keeps a thousand steps."
+            f"swa_utils.get_ema_avg_fn: decay; expected a number in [0, 1], got {decay}. 0.999 averages over about a "
+            "thousand steps."
         )
     return _Exponential(decay)
 
 
 def get_swa_avg_fn() -> AvgFn:
-    """``averaged + (current - averaged) / (num_averaged + 1)``: the mean of all that were seen.
+    """``averaged + (current - averaged) / (num_averaged + 1)``: the mean of all.
 
     >>> float(get_swa_avg_fn()(jnp.array(4.0), jnp.array(8.0), jnp.array(3)))
     5.0
@@ -81,9 +82,9 @@ class AveragedModel:
         params, state: as the net takes them, averaged.
         n_averaged: () int32, how many have been averaged.
         avg_fn: (averaged, current, num_averaged) -> averaged, called for each leaf in at least float32.
-        use_buffers: whether the state is averaged too; else it is the latest.
+        use_buffers: whether the state is averaged too; otherwise it is the latest.
 
-    Differs from torch: a value, so `update_parameters` gives the new one. The average has the dtypes of what `create`
+    Differs from torch: a value: `update_parameters` returns the new one. The average has the dtypes of what `create`
     was given: give it `tree.cast(params, jnp.float32)` where the net trains in bfloat16, whose 8 bits would not move.
 
     Example:
@@ -110,7 +111,7 @@ class AveragedModel:
 
         Args:
             params, state: of the net.
-            avg_fn: how to average; `get_swa_avg_fn()` unless told.
+            avg_fn: how to average; `get_swa_avg_fn()` by default.
             use_buffers: whether to average the state too.
         """
         params, state = jax.tree.map(jnp.array, (params, state))
@@ -136,7 +137,7 @@ class AveragedModel:
         )
 
     def state_dict(self, net: Any) -> dict[str, Any]:
-        """torch's: `n_averaged`, and the net's own names behind `module.`."""
+        """torch's names: `n_averaged`, and the net's own names with the prefix `module.`."""
         own = net.state_dict(self.params, self.state)
         return {"n_averaged": self.n_averaged, **{f"module.{name}": value for name, value in own.items()}}
 

@@ -1,7 +1,7 @@
-"""The state of torch's Adam, AdamW and SGD in optax's, and back: a run that began in one goes on in the other.
+"""The state of torch's Adam, AdamW and SGD as optax's, and back: a run that began in one continues in the other.
 
-What is carried is what the optimizers remember: moving averages, momentum, the count of updates. Rates, betas and decay
-are arguments of the optax optimizer, and yours to make equal:
+Moving averages, momentum and the count of updates are carried over. Rates, betas and decay are arguments of the optax
+optimizer, which must be given equally:
     torch Adam(lr, betas, eps)               optax.adam(lr, b1, b2, eps)
     torch Adam(…, weight_decay=w)            optax.chain(optax.add_decayed_weights(w), optax.adam(…))
     torch AdamW(…, weight_decay=w)           optax.adamw(…, weight_decay=w)
@@ -28,25 +28,25 @@ _HYPER = {  # what torch's load_state_dict does not fill in
 
 
 def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, steps: int | None = None) -> Any:
-    """optax's state with what a torch optimizer remembers.
+    """optax's state with the averages, momentum and counts of a torch optimizer.
 
     Args:
         state_dict: of `torch.optim.Adam`, `AdamW` or `SGD` (`optimizer.state_dict()`), as `weights.load` reads it.
         names: of the parameters in the order in which torch's optimizer got them: a net (its `named_parameters()`),
             or a list, over all groups one after the other. Names that the file itself holds (`param_names`) win.
-        opt_state: `optimizer.init(params)` of the optax optimizer that goes on; params are nested dicts.
-        steps: updates made, for schedules beside SGD, which does not count its own.
+        opt_state: `optimizer.init(params)` of the optax optimizer that continues; params are nested dicts.
+        steps: the number of updates so far, for schedules with SGD, which does not count them.
 
     Returns:
         The tree of `opt_state`, its dtypes, with averages, momentum and counts replaced.
 
     Raises:
         ValueError: names or shapes that differ; parameters that had unequal counts of updates; an option that optax
-            has not: amsgrad (torch's maximum is taken before the bias correction, optax's after it) or dampening;
+            does not have: amsgrad (torch's maximum is taken before the bias correction, optax's after it) or dampening;
             another optimizer's state.
 
     Differs from torch:
-        There is one count of updates, not one a parameter. Hyperparameters are not carried.
+        There is one count of updates, not one per parameter. Hyperparameters are not carried.
 
     Example:
         >>> optimizer = optax.adam(0.1)
@@ -67,13 +67,13 @@ def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, ste
     if not (keys <= _ADAM or keys <= _SGD):
         raise ValueError(
             f"{where}: this is another optimizer's state; expected {sorted(_ADAM)} (Adam, AdamW) or {sorted(_SGD)} "
-            f"(SGD), got {sorted(keys)}. Start that optimizer anew."
+            f"(SGD), got {sorted(keys)}. Start with a new state for that optimizer."
         )
     if counts := {int(np.asarray(values["step"])) for values in remembered.values() if "step" in values}:
         if len(counts) > 1:
             raise ValueError(
                 f"{where}: torch's parameters had unequal counts of updates; expected one, got {sorted(counts)}. "
-                "optax counts once for all: freeze those that start later, or start anew."
+                "optax counts once for all: freeze those that start later, or start with a new state."
             )
         steps = counts.pop()
     elif steps is None and not any("momentum" in group for group in groups):
@@ -85,7 +85,7 @@ def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, ste
         - filler.used
     ):
         raise ValueError(
-            f"{where}: the optax state has no place for what torch remembers of {_some(left)}; expected an optimizer "
+            f"{where}: the optax state has no place for torch's state of {_some(left)}; expected an optimizer "
             "of the same kind over the same parameters. Compare their names and the optimizer."
         )
     return filled
@@ -98,15 +98,15 @@ def to_torch(opt_state: Any, names: Any, param_groups: Sequence[Mapping[str, Any
         opt_state: of `optax.adam`, `adamw` or `sgd`, alone or in a chain; its counts are concrete.
         names: of the parameters in the order in which torch's optimizer gets them; as in `from_torch`.
         param_groups: the groups' hyperparameters, which torch takes from here: `[{"lr": 1e-3, "betas": (0.9, 0.999),
-            "eps": 1e-8, "weight_decay": 0.0}]`, or those of an older state_dict. One group needs no `params`; of
-            several each says its numbers.
+            "eps": 1e-8, "weight_decay": 0.0}]`, or those of an older state_dict. One group needs no `params`; each of
+            several lists its numbers.
 
     Returns:
         {"state": {number: averages}, "param_groups": […]} of numpy arrays: `weights.save("optimizer.pt", …)`. What
         optax does not move (frozen) has no entry.
 
     Raises:
-        ValueError: no such state in `opt_state`; names that differ; a hyperparameter that torch would miss.
+        ValueError: no such state in `opt_state`; names that differ; a hyperparameter that torch needs and is missing.
 
     Example:
         >>> state = optax.sgd(0.1, momentum=0.9).init({"fc": {"bias": jnp.zeros(2)}})
@@ -151,7 +151,7 @@ def to_torch(opt_state: Any, names: Any, param_groups: Sequence[Mapping[str, Any
 
 
 class _Filler:
-    """Replaces what one node of optax's state remembers by what torch does."""
+    """Replaces the values of one node of optax's state by torch's."""
 
     def __init__(self, where: str, remembered: dict[str, dict[str, Any]], steps: int | None):
         self._where, self._remembered, self._steps = where, remembered, steps
@@ -167,7 +167,7 @@ class _Filler:
             if self._steps is None:
                 raise ValueError(
                     f"{self._where}: {type(node).__name__} counts updates and torch's SGD does not; expected steps=, "
-                    "got None. Say how many were made."
+                    "got None. Give the number of updates so far."
                 )
             values["count"] = jnp.asarray(self._steps, node.count.dtype)
         return node._replace(**values)
@@ -184,8 +184,8 @@ class _Filler:
         if value is None:
             if self._remembered and key != "momentum_buffer":
                 raise ValueError(
-                    f"{self._where}: torch remembers nothing of {name!r}, which never had a gradient there; expected "
-                    f"{key} as for {_some(set(self._remembered))}. Freeze it in optax too, or start anew."
+                    f"{self._where}: torch has no state of {name!r}, which never had a gradient there; expected "
+                    f"{key} as for {_some(set(self._remembered))}. Freeze it in optax too, or start with a new state."
                 )
             return jnp.zeros_like(leaf)
         self.used.add(name)
@@ -198,11 +198,11 @@ class _Filler:
 
 
 def _fields(node: Any) -> dict[str, str]:
-    """{torch's key: optax's field} of a node of optax's state that remembers something of each parameter."""
+    """{torch's key: optax's field} of a node of optax's state that has a value for each parameter."""
     if "nu_max" in node._fields:
         raise ValueError(
             "optim: optax's amsgrad takes its maximum after the bias correction, torch before it; expected Adam, AdamW "
-            "or SGD, got amsgrad. Their states mean different things: start anew."
+            "or SGD, got amsgrad. Their states differ in meaning: start with a new state."
         )
     if {"mu", "nu", "count"} <= set(node._fields):
         return {"exp_avg": "mu", "exp_avg_sq": "nu"}
@@ -210,7 +210,7 @@ def _fields(node: Any) -> dict[str, str]:
 
 
 def _replaced(node: Any, replace: Callable[[Any], Any]) -> Any:
-    """`node` with `replace` done to every named tuple that remembers or counts, inside chains, masks and partitions."""
+    """`node` with `replace` applied to every named tuple that has averages or counts, however deep."""
     if isinstance(node, tuple) and hasattr(node, "_fields"):
         if _fields(node):
             return replace(node)
@@ -227,17 +227,17 @@ def _refuse_options(where: str, groups: Sequence[Mapping[str, Any]]) -> None:
         if "decoupled_weight_decay" in group and "amsgrad" not in group:
             raise ValueError(
                 f"{where}: this is another optimizer's state; expected Adam, AdamW or SGD, got RAdam, whose averages "
-                "have the same names. Start that optimizer anew."
+                "have the same names. Start with a new state for that optimizer."
             )
         if group.get("amsgrad"):
             raise ValueError(
                 f"{where}: torch's amsgrad takes its maximum before the bias correction, optax's after it; expected "
-                "amsgrad=False, got True. Their states mean different things: start anew."
+                "amsgrad=False, got True. Their states differ in meaning: start with a new state."
             )
         if group.get("momentum") and group.get("dampening"):
             raise ValueError(
                 f"{where}: optax's momentum has no dampening; expected dampening=0, got {group['dampening']}. "
-                "Start anew without it."
+                "Start with a new state without it."
             )
 
 

@@ -1,4 +1,4 @@
-"""The fixed list of names that a torch file may ask for, and what each makes here. No name is ever imported."""
+"""The fixed list of names that a torch file may use, and what each makes here. No name is ever imported."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def admitted(module: str, name: str) -> Any:
 
 
 def require_key(key: Any) -> Any:
-    """The key, if it is one that plain data has: nested ones can take for ever to hash.
+    """The key, if it is one that plain data has: hashing nested ones can take forever.
 
     Raises:
         ValueError: it is not.
@@ -75,7 +75,7 @@ def _reason(full: str) -> str:
 
 
 def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> np.ndarray:
-    """_rebuild_tensor, and _v2 by what is behind: requires_grad, hooks, metadata."""
+    """_rebuild_tensor, and _v2 with more arguments: requires_grad, hooks, metadata."""
     metadata = rest[2] if len(rest) == 3 else None
     return _flagged(_storage(storage), _storage(storage).tensor(offset, size, stride), metadata)
 
@@ -95,7 +95,7 @@ def _storage(storage: Any) -> Storage:
 
 
 def _flagged(storage: Storage, array: np.ndarray, metadata: Any) -> np.ndarray:
-    """torch keeps conjugation and negation as flags over the stored values; here they are done."""
+    """torch keeps conjugation and negation as flags over the stored values; here they are applied."""
     flags = metadata or {}
     if not isinstance(flags, dict) or not flags.keys() <= {"conj", "neg"}:
         raise ValueError(f"a tensor has the metadata {shown(metadata)}; expected conj and neg at most")
@@ -213,15 +213,17 @@ _MAKERS = _REBUILD | {
     "_codecs.encode": Maker("encode", _encode),
 }
 _REASONS = {  # the longest first where one begins another
-    "torch._utils._rebuild_sparse": "a sparse tensor, which numpy has not. Save x.to_dense()",
-    "torch._utils._rebuild_qtensor": "a quantized tensor, which numpy has not. Save x.dequantize() or x.int_repr()",
-    "torch._utils._rebuild_nested": "a nested tensor, which numpy has not. Save x.to_padded_tensor(0.0) or its parts",
+    "torch._utils._rebuild_sparse": "a sparse tensor, which numpy does not have. Save x.to_dense()",
+    "torch._utils._rebuild_qtensor": "a quantized tensor, which numpy does not have. Save x.dequantize() or "
+    "x.int_repr()",
+    "torch._utils._rebuild_nested": "a nested tensor, which numpy does not have. Save x.to_padded_tensor(0.0) or its "
+    "parts",
     "torch._utils._rebuild_meta": "a tensor on the meta device, which has no values. Save it with values",
     "torch._utils._rebuild_wrapper": "a tensor subclass without values of its own. Save what it wraps",
     "torch._utils._rebuild_device_tensor_from_numpy": "a tensor inside a numpy pickle. Save x.cpu()",
     "torch._utils._rebuild_xla": "a tensor inside a numpy pickle. Save x.cpu()",
-    "torch.Q": "a quantized storage, which numpy has not. Save x.dequantize() or x.int_repr()",
-    "torch.complex32": "complex numbers of two halves, which numpy has not. Save x.to(torch.complex64)",
+    "torch.Q": "a quantized storage, which numpy does not have. Save x.dequantize() or x.int_repr()",
+    "torch.complex32": "complex numbers of two halves, which numpy does not have. Save x.to(torch.complex64)",
     "torch.distributed": "a tensor spread over processes. Save its full_tensor()",
     "torch.jit": "a TorchScript object. Save its state_dict()",
     "numpy": "a numpy object, which has a pickle of its own. Save it as a tensor or as a Python number",

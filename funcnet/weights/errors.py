@@ -8,12 +8,12 @@ __all__ = ["UnsafeFileError", "shown"]
 class UnsafeFileError(ValueError):
     """A file that asks for more than plain data: to call, to import, to make an object, to leave its folder.
 
-    Nothing of what it asks for was done.
+    Nothing that it asks for was done.
     """
 
 
 def shown(value: Any) -> str:
-    """A text or a number as it is, of a tuple its first parts, of all else the type.
+    """A text or a number as it is, the first parts of a tuple, the type of anything else.
 
     A repr of shared or repeated parts can be longer than any memory, and one of nested parts deeper than any stack.
 

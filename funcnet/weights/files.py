@@ -1,4 +1,4 @@
-"""`load` and `save`: the suffix of a file's name says its format."""
+"""`load` and `save`: the suffix of a file's name selects its format."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ _INDEX = ".index.json"
 
 
 def load(path: str | Path) -> Any:
-    """What a weights file holds, read when it is looked at. Neither torch nor any code of the file is run.
+    """The content of a weights file, read lazily. Neither torch nor any code in the file is run.
 
     Args:
         path: a `.safetensors` file; a `.pt`, `.pth` or `.bin` file of `torch.save`, in its zip format or the one before
@@ -25,21 +25,21 @@ def load(path: str | Path) -> Any:
             `pytorch_model.bin`, `bert_model.ckpt.index`).
 
     Returns:
-        {name: numpy array} in the file's order; of a torch file whatever it holds: dicts (a state_dict's `_metadata`
+        {name: numpy array} in the file's order; for a torch file its whole content: dicts (a state_dict's `_metadata`
         is kept), lists, tuples, numbers, texts, numpy arrays (parameters too), dtypes as numpy's, sizes as tuples,
-        devices as texts. Of a TensorFlow checkpoint a mapping, which checks an array's checksum when it is looked up.
-        bfloat16 and float8 come from `ml_dtypes`. Arrays are read-only views of the mapped file, in
-        its strides and sharing what it shares: what is not looked at is not read, and what is, is not copied. As long
-        as one is alive, replace the file (as `save` does) and do not write into it.
+        devices as texts. For a TensorFlow checkpoint a mapping that checks an array's checksum when it is looked up.
+        bfloat16 and float8 come from `ml_dtypes`. Arrays are read-only views of the mapped file, with
+        its strides and shared storages; an array is read from the disk when it is used, without a copy. As long as one
+        is alive, replace the file (as `save` does) and do not write into it.
 
     Raises:
         FileNotFoundError: there is no such file.
-        UnsafeFileError: a file that wants more than plain data: to call or import something, a pickled module, a
-            sparse or quantized tensor. The text says what, and nothing of it was done.
-        ValueError: another suffix, a file that is something else than its suffix says, or one that is broken or cut.
+        UnsafeFileError: a file that asks for more than plain data: to call or import something, a pickled module, a
+            sparse or quantized tensor. The message says what; nothing of it was done.
+        ValueError: another suffix, a file whose content is not what its suffix says, or that is broken or cut short.
 
     Differs from torch:
-        `torch.load(weights_only=True)` needs torch, and reads all that there is. Attributes of tensors are left out.
+        `torch.load(weights_only=True)` needs torch and reads everything. Attributes of tensors are left out.
 
     Example:
         >>> import pathlib, tempfile, numpy as np
@@ -65,7 +65,7 @@ def load(path: str | Path) -> Any:
     if not is_index and not is_tensorflow:
         _require_known(path, "load")
     if not path.is_file() and not is_tensorflow:
-        raise FileNotFoundError(f"weights.load: {path} is not there; expected a file, got nothing. Check the path.")
+        raise FileNotFoundError(f"weights.load: {path} does not exist; expected a file.")
     try:
         if is_tensorflow:
             return TensorFlowCheckpoint(path)
@@ -77,22 +77,22 @@ def load(path: str | Path) -> Any:
 
 
 def save(path: str | Path, tree: Any, *, max_shard_size: int | None = None) -> None:
-    """Writes arrays to a file that torch and Hugging Face open; the file is there whole or not at all.
+    """Writes arrays to a file that torch and Hugging Face open; the file is written completely or not at all.
 
     Args:
-        path: ends in `.safetensors`, `.pt`, `.pth` or `.bin`; its directory exists. What was there is replaced.
+        path: ends in `.safetensors`, `.pt`, `.pth` or `.bin`; its directory exists. An existing file is replaced.
         tree: {name: array} of numpy or JAX arrays, flat with dotted names (as `state_dict` gives it) or nested: a
             `.safetensors` file is flat, with dotted names. A torch file takes any tree of dicts, lists, tuples,
             numbers, texts and arrays, as it is; `torch.load(weights_only=True)` opens it. Dicts with an attribute
-            `_metadata` keep it, and an array that is there twice is one storage.
-        max_shard_size: in bytes. More than this is written as `<stem>-00001-of-0000N<suffix>` and so on, by dotted
+            `_metadata` keep it, and an array that occurs twice is one storage.
+        max_shard_size: in bytes. Larger trees are written as `<stem>-00001-of-0000N<suffix>` and so on, by dotted
             names, with `<path>.index.json` beside them, and `path` itself is removed.
 
     Raises:
         ValueError: another suffix; two leaves of one dotted name; a dtype that the format does not know; a tree that
             holds itself; a `max_shard_size` that is not above 0.
-        TypeError: a leaf that is not an array, or in a torch file not plain data.
-        OSError: the disk is full or cannot be written; what was there stays.
+        TypeError: a leaf that is not an array, or, in a torch file, not plain data.
+        OSError: the disk is full or cannot be written; the old file stays.
 
     Example: that of `load`.
 
@@ -113,7 +113,7 @@ def save(path: str | Path, tree: Any, *, max_shard_size: int | None = None) -> N
 
 
 def _open(path: Path) -> Any:
-    """One file, by its suffix; what it is must agree."""
+    """One file, by its suffix, which must agree with its content."""
     kind = kind_of(path)
     expected = (TORCH_ZIP, LEGACY) if path.suffix in _TORCH else (SAFETENSORS,)
     if kind not in expected:

@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes: a suffix can be wrong, and a wrong one deserves a better answer than 'broken'."""
+"""The kind of a file, by its first bytes: a wrong suffix needs a better message than 'broken'."""
 
 from pathlib import Path
 
@@ -27,12 +27,12 @@ _STARTS = {
 
 
 def kind_of(path: Path) -> str:
-    """Its kind in words; '' for what is not known."""
+    """Its kind in words; '' if it is not known."""
     with open(path, "rb") as file:
         head = file.read(512)
     if not head:
         return "an empty file"
-    if head[8:9] == b"{":  # behind the length of its header, which may look like any other start
+    if head[8:9] == b"{":  # after the length of its header, which may look like any other start
         return SAFETENSORS
     for start, kind in _STARTS.items():
         if head.startswith(start):

@@ -1,4 +1,4 @@
-"""A file as memory: arrays that are read from the disk when they are looked at, and cost no second copy.
+"""A file mapped into memory: arrays are read from the disk when they are used, without a second copy.
 
 The arrays are read-only views of the file. As long as one is alive, replace the file (as `weights.save` does) and never
 shorten it in place: memory that the file no longer covers ends the process.
@@ -15,7 +15,7 @@ import numpy as np
 
 from funcnet.weights.errors import shown
 
-__all__ = ["MappedFile", "Place"]
+__all__ = ["FilePlace", "MappedFile"]
 
 _MAX_DIMS = 64  # numpy's and torch's
 _MAX_BYTES = 2**62  # past it numpy's own sizes overflow
@@ -23,7 +23,7 @@ _SPARE, _COPIES = 2**24, 4  # bytes of memory that need no reason; how often a b
 _EXPANDED = 2**30  # bytes that a tensor may show by strides of 0, where that is more than the whole file has
 
 
-class Place(NamedTuple):
+class FilePlace(NamedTuple):
     """Some bytes of a file."""
 
     name: str  # for messages
@@ -55,7 +55,7 @@ class MappedFile:
 
     def array(
         self,
-        place: Place,
+        place: FilePlace,
         dtype: np.dtype,
         shape: Sequence[int],
         strides: Sequence[int] | None = None,
@@ -65,7 +65,7 @@ class MappedFile:
         """A read-only view of `place`; `strides` and `offset` count elements, as in torch. `swapped` bytes are copied.
 
         Raises:
-            ValueError: sizes, strides or the offset are none of a tensor, or lead outside of `place`.
+            ValueError: sizes, strides or the offset are invalid, or lead outside of `place`.
         """
         count = _count(shape, dtype)
         if strides is None:

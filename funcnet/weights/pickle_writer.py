@@ -19,9 +19,9 @@ _HOOKS = b"ccollections\nOrderedDict\n)R"
 
 
 class Pickler:
-    """Turns a tree into a pickle; the arrays it met are then `array(0)` … `array(storages - 1)`.
+    """Turns a tree into a pickle; the arrays in it are then `array(0)` … `array(storages - 1)`.
 
-    An array that the tree holds twice is one storage, as torch writes tied weights.
+    An array that occurs twice in the tree is one storage, as torch writes tied weights.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Pickler:
 
         Raises:
             TypeError: something in it is neither plain data nor an array.
-            ValueError: a dtype that torch has not; a tree that is too deep or holds itself.
+            ValueError: a dtype that torch does not have; a tree that is too deep or holds itself.
         """
         self._out += b"\x80\x02"
         self._write(tree, "the tree", 0)
@@ -125,8 +125,8 @@ class Pickler:
             out += f"ctorch\n{_NAMES[value]}\n".encode()
         else:  # a frozenset too, which torch.load(weights_only=True) refuses
             raise TypeError(
-                f"{where} is no plain data; expected arrays, numbers, texts, lists, sets and dicts, got "
-                f"{type(value).__name__}. Leave it out, or make it one of these."
+                f"{where} is not plain data; expected arrays, numbers, texts, lists, sets and dicts, got "
+                f"{type(value).__name__}. Leave it out, or convert it."
             )
 
     def _integer(self, value: int, where: str) -> None:
@@ -139,12 +139,14 @@ class Pickler:
         self._out += b"\x8a" + bytes([size]) + value.to_bytes(size, "little", signed=True)
 
     def _tensor(self, value: Any, where: str) -> None:
-        """_rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()), or _v3 with the dtype behind."""
+        """_rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()), or _v3 with the dtype at the end."""
         dtype = np.dtype(value.dtype)
         dtype = dtype.newbyteorder("=") if dtype.byteorder == ">" else dtype
         if dtype not in _NAMES:
             known = ", ".join(_NAMES.values())
-            raise ValueError(f"{where} has a dtype that torch has not; expected one of {known}, got {dtype}. Cast it.")
+            raise ValueError(
+                f"{where} has a dtype that torch does not have; expected one of {known}, got {dtype}. Cast it."
+            )
         number = self._numbers.setdefault(id(value), len(self._arrays))
         if number == len(self._arrays):
             self._arrays.append(value)

@@ -11,7 +11,7 @@ import safetensors
 import safetensors.numpy
 
 from funcnet.files import replacing
-from funcnet.weights.mapped import MappedFile, Place
+from funcnet.weights.mapped import FilePlace, MappedFile
 
 __all__ = ["flatten", "read", "write"]
 
@@ -35,7 +35,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
         header = safetensors.safe_open(path, framework="np")
     except safetensors.SafetensorError as error:
         raise ValueError(
-            f"it is no whole safetensors file; expected its header and all its arrays, got '{error}'. "
+            f"it is not a complete safetensors file; expected its header and all its arrays, got '{error}'. "
             "Fetch or write it again."
         ) from None
     file = MappedFile(path)
@@ -47,17 +47,17 @@ def read(path: Path) -> dict[str, np.ndarray]:
         kind, shape = described.get_dtype(), described.get_shape()
         if kind not in _DTYPES:
             raise ValueError(
-                f"{name!r:.120} has a dtype that numpy has not; expected one of {', '.join(_DTYPES)}, got {kind}"
+                f"{name!r:.120} has a dtype that numpy does not have; expected one of {', '.join(_DTYPES)}, got {kind}"
             )
         dtype = _DTYPES[kind]
-        arrays[name] = file.array(Place(f"{name!r:.120}", position, file.size - position), dtype, shape)
+        arrays[name] = file.array(FilePlace(f"{name!r:.120}", position, file.size - position), dtype, shape)
         position += arrays[name].nbytes
     return arrays
 
 
 def write(path: Path, tree: Mapping[str, Any]) -> None:
     """Writes {name: array}, flat or nested; see `weights.save`."""
-    # The library writes memory as it lies: an array that is not contiguous would be written scrambled.
+    # The library writes memory as it is: an array that is not contiguous would be scrambled.
     arrays = {name: np.asarray(value, order="C") for name, value in flatten(tree).items()}
     with replacing(path) as part:
         try:
@@ -88,8 +88,8 @@ def _flatten(tree: Mapping[str, Any], prefix: str, into: dict[str, Any]) -> None
         if not hasattr(value, "dtype") or not hasattr(value, "shape"):
             raise TypeError(
                 f"weights.save: {name!r} is not an array; expected a numpy or JAX array, got {type(value).__name__}. "
-                "Leave it out, or make it one."
+                "Leave it out, or convert it."
             )
         if name in into:
-            raise ValueError(f"weights.save: two leaves are called {name!r}; expected each name once. Rename one.")
+            raise ValueError(f"weights.save: two leaves are called {name!r}; expected each name once.")
         into[name] = value

@@ -1,4 +1,4 @@
-"""Weights in several files with an index, as Hugging Face lays them: `{"weight_map": {name: file}}`."""
+"""Weights in several files with an index, in Hugging Face's layout: `{"weight_map": {name: file}}`."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ def read(path: Path, open_one: Callable[[Path], Any]) -> dict[str, Any]:
     shards: dict[str, Mapping[str, Any]] = {}
     for file in dict.fromkeys(weight_map.values()):
         if not (path.parent / file).is_file():
-            raise FileNotFoundError(f"weights.load: {path.parent / file} is not there; {path.name} lists it. Fetch it.")
+            raise FileNotFoundError(f"weights.load: {path.parent / file} does not exist; {path.name} lists it.")
         try:
             shard = open_one(path.parent / file)
         except UnsafeFileError as error:
@@ -62,10 +62,10 @@ def _weight_map(path: Path) -> dict[str, str]:
     try:
         index = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no JSON; expected an index of shards, got '{str(error)[:120]}'") from None
+        raise ValueError(f"it is not JSON; expected an index of shards, got '{str(error)[:120]}'") from None
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
-        raise ValueError('it is no index of shards; expected {"weight_map": {name: file}}')
+        raise ValueError('it is not an index of shards; expected {"weight_map": {name: file}}')
     for file in weight_map.values():
         if file in ("", ".", "..") or re.search(r"[/\\:\0]", file):
             raise UnsafeFileError(f"its shard {file!r:.120} leads out of its folder; expected a plain file name")
@@ -77,7 +77,7 @@ def write(
 ) -> None:
     """Writes `tree` as shards of at most `limit` bytes and their index, or as one file if it fits in one.
 
-    All shards are written before the first takes its name; while they take their names there is no index.
+    All shards are written before the first is renamed; while they are renamed there is no index.
     """
     arrays = flatten(tree)
     shards: list[dict[str, Any]] = [{}]

@@ -1,4 +1,4 @@
-"""torch's storages: flat stretches of one dtype that tensors are views of."""
+"""torch's storages: flat memory of one dtype, of which tensors are views."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 
 from funcnet.weights.errors import shown
-from funcnet.weights.mapped import MappedFile, Place
+from funcnet.weights.mapped import FilePlace, MappedFile
 
 __all__ = ["DTYPES", "STORAGE_DTYPES", "UNTYPED", "Storage", "Storages", "Store", "Survey"]
 
@@ -44,7 +44,7 @@ class Storage:
     store: "Store"
     key: str
     dtype: np.dtype
-    place: Place
+    place: FilePlace
 
     def tensor(self, offset: int, size: tuple, stride: tuple, dtype: np.dtype | None = None) -> np.ndarray:
         """A view; `dtype` is for untyped storages. Offset and strides count elements of it."""
@@ -57,7 +57,7 @@ class Storage:
         start, size = (n * self.dtype.itemsize for n in view[1:])
         if start + size > self.place.size:
             raise ValueError(f"a view of {self.place.name} ends at byte {start + size}; it has {self.place.size}")
-        return replace(self, place=Place(self.place.name, self.place.start + start, size))
+        return replace(self, place=FilePlace(self.place.name, self.place.start + start, size))
 
 
 class Store(Protocol):
@@ -73,7 +73,7 @@ class Store(Protocol):
 class Storages:
     """The storages of one file, each at its place."""
 
-    def __init__(self, file: MappedFile, places: dict[str, Place], swapped: bool = False):
+    def __init__(self, file: MappedFile, places: dict[str, FilePlace], swapped: bool = False):
         self._file, self._places, self._swapped = file, places, swapped
 
     def storage(self, key: str, dtype: np.dtype, count: int) -> Storage:
@@ -101,7 +101,7 @@ class Storages:
 
 
 class Survey:
-    """Stands in for the storages while their places are unknown: notes how long each is, and makes empty arrays."""
+    """Replaces the storages while their positions are unknown: notes the length of each, and makes empty arrays."""
 
     def __init__(self) -> None:
         self.itemsize: dict[str, int] = {}
@@ -111,7 +111,7 @@ class Survey:
         """Notes it; the first mention of a key says what its elements are, as in torch."""
         self.itemsize.setdefault(key, dtype.itemsize)
         self.count.setdefault(key, count)
-        return Storage(self, key, dtype, Place(f"the storage {key!r:.80}", 0, count * dtype.itemsize))
+        return Storage(self, key, dtype, FilePlace(f"the storage {key!r:.80}", 0, count * dtype.itemsize))
 
     def tensor(self, storage: Storage, dtype: np.dtype, offset: int, size: tuple, stride: tuple) -> np.ndarray:
         """Nothing yet."""

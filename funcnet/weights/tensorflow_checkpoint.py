@@ -1,8 +1,9 @@
 """TensorFlow's checkpoints (its "V2" format), read without TensorFlow: `NAME.index` and `NAME.data-00000-of-00001`, ….
 
-The index is a sorted string table as LevelDB writes it: blocks of keys and values, each key told by what it shares with
-the one before, then a block that says where the blocks are, then a footer. Its values are small protocol buffers: under
-the empty key how many data files there are, under every other key one tensor's dtype, shape, place and checksum.
+The index is a sorted string table as LevelDB writes it: blocks of keys and values, each key shortened by what it
+shares with the one before, then a block that says where the blocks are, then a footer. Its values are small protocol
+buffers: under the empty key how many data files there are, under every other key one tensor's dtype, shape, place and
+checksum.
 
 The arrays are read-only views of the mapped data files, and a tensor's checksum is checked when it is looked at.
 
@@ -21,7 +22,7 @@ import ml_dtypes
 import numpy as np
 import pyarrow
 
-from funcnet.weights.mapped import MappedFile, Place
+from funcnet.weights.mapped import FilePlace, MappedFile
 
 __all__ = ["INDEX", "TensorFlowCheckpoint"]
 
@@ -60,7 +61,7 @@ class TensorFlowCheckpoint(Mapping[str, Any]):
         path: the checkpoint's name, or that of its `.index` file.
 
     Raises:
-        ValueError: when it is opened, an index that is none, is cut short or broken; when an array is looked up, a
+        ValueError: when it is opened, an index that is invalid, cut short or broken; when an array is looked up, a
             tensor that does not lie in its data file, whose bytes are not those that were written, that is in slices or
             of texts.
         FileNotFoundError: one of the files is not there.
@@ -110,7 +111,7 @@ class TensorFlowCheckpoint(Mapping[str, Any]):
             raise ValueError(f"{shown} has shape {entry.shape} of {dtype}; expected {size} bytes, got {entry.size}")
         if _masked(file.data, entry.offset, entry.size) != entry.checksum:
             raise ValueError(f"{shown} is not as it was written: its checksum differs. Fetch the data file again.")
-        return file.array(Place(shown, entry.offset, entry.size), dtype, entry.shape, swapped=self._swapped)
+        return file.array(FilePlace(shown, entry.offset, entry.size), dtype, entry.shape, swapped=self._swapped)
 
     def _file(self, shard: int) -> MappedFile:
         if shard >= self._count:
@@ -118,7 +119,7 @@ class TensorFlowCheckpoint(Mapping[str, Any]):
         if shard not in self._files:
             path = self._prefix.with_name(f"{self._prefix.name}.data-{shard:05}-of-{self._count:05}")
             if not path.is_file():
-                raise FileNotFoundError(f"weights.load: {path} is not there; its index names it. Fetch it.")
+                raise FileNotFoundError(f"weights.load: {path} does not exist; its index names it.")
             self._files[shard] = MappedFile(path)
         return self._files[shard]
 
@@ -148,7 +149,7 @@ def _text(key: bytes) -> str:
 
 
 class _Budget:
-    """Counts the bytes that names and unpacked blocks need: a small file must not become a large memory."""
+    """Counts the bytes that names and unpacked blocks need: a small file must not need large memory."""
 
     def __init__(self, size: int):
         self.left = _SPARE + _GROWTH * size
@@ -164,7 +165,7 @@ class _Budget:
 def _table(path: Path) -> Iterator[tuple[bytes, bytes]]:
     """(key, value) of a sorted string table, in order."""
     if not path.is_file():
-        raise FileNotFoundError(f"weights.load: {path} is not there; expected the checkpoint's index. Check the path.")
+        raise FileNotFoundError(f"weights.load: {path} does not exist; expected the checkpoint's index.")
     size = path.stat().st_size
     if size > _MAX_INDEX:
         raise ValueError(f"its index is too long; expected at most {_MAX_INDEX} bytes, got {size}")
@@ -181,7 +182,7 @@ def _table(path: Path) -> Iterator[tuple[bytes, bytes]]:
         reader = _Reader(handle, "the index of blocks")
         place = (reader.varint(), reader.varint())
         if place[0] < end:
-            raise ValueError("its blocks overlap; expected one behind the other")
+            raise ValueError("its blocks overlap; expected one after the other")
         end = sum(place)
         for key, value in _block(data, place, budget):
             if last is not None and key <= last:
@@ -233,7 +234,7 @@ def _unpacked(block: bytes, budget: _Budget) -> bytes:
 
 
 def _masked(data: Any, start: int, size: int) -> int:
-    """LevelDB's checksum of some bytes: CRC-32C, turned, since a checksum over checksums is weak."""
+    """LevelDB's checksum of some bytes: CRC-32C, rotated, because a checksum over checksums is weak."""
     crc = 0
     for at in range(start, start + size, _CHUNK):  # the library takes copies
         crc = google_crc32c.extend(crc, data[at : min(at + _CHUNK, start + size)])
@@ -250,7 +251,7 @@ class _Reader:
         self.data, self.where, self.position = data, where, 0
 
     def varint(self) -> int:
-        """A number in sevens of bits, the lowest first."""
+        """A number in groups of seven bits, the lowest first."""
         value = 0
         for shift in range(0, 70, 7):
             (byte,) = self.bytes(1)

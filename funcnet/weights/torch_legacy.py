@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from funcnet.weights.errors import shown
-from funcnet.weights.mapped import MappedFile, Place
+from funcnet.weights.mapped import FilePlace, MappedFile
 from funcnet.weights.storages import Storages, Survey
 from funcnet.weights.unpickle import Unpickler
 
@@ -17,7 +17,7 @@ _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 
 
 def read(path: Path) -> Any:
-    """The tree; see `weights.load`. Its pickle is read twice: the places of the storages stand behind it."""
+    """The tree; see `weights.load`. Its pickle is read twice: the positions of the storages follow it."""
     file = MappedFile(path)
     position = 0
     for what, expected in (("magic number", _MAGIC), ("protocol version", _PROTOCOL), ("system", None)):
@@ -34,8 +34,8 @@ def read(path: Path) -> Any:
     return Unpickler(file.data, position, Storages(file, places)).load()
 
 
-def _places(file: MappedFile, keys: Any, survey: Survey, position: int) -> dict[str, Place]:
-    """{key: where its bytes are}, and nothing behind the last."""
+def _places(file: MappedFile, keys: Any, survey: Survey, position: int) -> dict[str, FilePlace]:
+    """{key: where its bytes are}; nothing may follow the last."""
     if not isinstance(keys, list) or not all(type(key) is str for key in keys) or len(set(keys)) != len(keys):
         raise ValueError("its list of storages is broken; expected texts, each once")
     if set(keys) != set(survey.count):
@@ -57,7 +57,7 @@ def _places(file: MappedFile, keys: Any, survey: Survey, position: int) -> dict[
             raise ValueError(
                 f"it is cut short; expected the storage {key!r:.80} up to byte {position + size}, got {file.size}"
             )
-        places[key] = Place(f"the storage {key!r:.80}", position, size)
+        places[key] = FilePlace(f"the storage {key!r:.80}", position, size)
         position += size
     if position != file.size:
         raise ValueError(f"{file.size - position} bytes follow its last storage; expected none")

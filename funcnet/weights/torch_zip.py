@@ -1,7 +1,7 @@
-"""torch's files since 1.6: a zip archive of `data.pkl`, `byteorder`, `version` and a record a storage, uncompressed.
+"""torch's files since 1.6: a zip archive of `data.pkl`, `byteorder`, `version` and uncompressed storages.
 
-The archive is `<any name>/data.pkl`, `<any name>/data/0`, … Nothing is ever unpacked to the disk: a storage is a place
-in the file. Records begin at multiples of 64 bytes, so that arrays are aligned.
+The archive is `<any name>/data.pkl`, `<any name>/data/0`, … Nothing is ever unpacked to the disk: a storage is a range
+of the file. Records begin at multiples of 64 bytes, so that arrays are aligned.
 """
 
 import struct
@@ -14,7 +14,7 @@ import numpy as np
 
 from funcnet.files import replacing
 from funcnet.weights.errors import UnsafeFileError
-from funcnet.weights.mapped import MappedFile, Place
+from funcnet.weights.mapped import FilePlace, MappedFile
 from funcnet.weights.pickle_writer import Pickler
 from funcnet.weights.storages import Storages
 from funcnet.weights.unpickle import Unpickler
@@ -33,7 +33,7 @@ def read(path: Path) -> Any:
     roots = [name.removesuffix("data.pkl") for name in places if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(roots) != 1:
         raise ValueError(
-            f"it is no archive of torch.save; expected one record <name>/data.pkl, got {len(roots)} among "
+            f"it is not an archive of torch.save; expected one record <name>/data.pkl, got {len(roots)} among "
             f"{', '.join(list(places)[:5]) or 'no records'}"
         )
     root = roots[0]
@@ -47,12 +47,12 @@ def read(path: Path) -> Any:
     reader = Unpickler(pickle, store=Storages(file, storages, swapped=order == b"big"))
     tree = reader.load()
     if reader.end != len(pickle):
-        raise ValueError(f"the record {root}data.pkl goes on behind its pickle, by {len(pickle) - reader.end} bytes")
+        raise ValueError(f"the record {root}data.pkl continues after its pickle, by {len(pickle) - reader.end} bytes")
     return tree
 
 
-def _records(path: Path, file: MappedFile) -> dict[str, Place]:
-    """{name: where its bytes are}; every record is stored, whole, on its own and with an ordinary name."""
+def _records(path: Path, file: MappedFile) -> dict[str, FilePlace]:
+    """{name: where its bytes are}; every record is uncompressed, complete, without overlap and well named."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries, comment = archive.infolist(), archive.comment
@@ -86,7 +86,7 @@ def _records(path: Path, file: MappedFile) -> dict[str, Place]:
     return {name: place for name, place in places.items() if not name.endswith("/")}
 
 
-def _place(entry: zipfile.ZipInfo, file: MappedFile) -> Place:
+def _place(entry: zipfile.ZipInfo, file: MappedFile) -> FilePlace:
     """Where the bytes of a record lie."""
     name = entry.filename
     if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name or "\\" in name:
@@ -112,7 +112,7 @@ def _place(entry: zipfile.ZipInfo, file: MappedFile) -> Place:
         raise ValueError(
             f"the record {name!r:.120} is cut short; expected it up to byte {start + entry.file_size}, got {file.size}"
         )
-    return Place(f"the record {name!r:.120}", start, entry.file_size)
+    return FilePlace(f"the record {name!r:.120}", start, entry.file_size)
 
 
 def write(path: Path, tree: Any) -> None:

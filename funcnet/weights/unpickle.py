@@ -1,8 +1,8 @@
-"""A reader of pickles that can make plain data and nothing else.
+"""A reader of pickles that can make only plain data.
 
 Python's own unpickler looks up any name and calls what it finds. This one walks the opcodes itself: a name is looked up
 in `admitted.py`'s list, a call goes to a function of that list, and every other way to make, call or import is refused
-by its name. It takes all protocols (0 to 5), and its memory is bounded by the length of the file: no length is believed
+by its name. It takes all protocols (0 to 5), and its memory is bounded by the length of the file: no length is trusted
 before the bytes are seen, copies are counted, and shared parts are counted as often as they are shared.
 """
 
@@ -31,7 +31,7 @@ _BRANCHES = (list, tuple, dict, set, frozenset)
 
 
 class _Stop(Exception):
-    """The pickle has said that it is whole; carries what it made."""
+    """The end of the pickle; carries the result."""
 
 
 class Unpickler:
@@ -265,7 +265,7 @@ def _children(node: Any) -> list[Any]:
 
 
 def _require_plain(root: Any, most: int) -> None:
-    """Refuses what is no plain data, holds itself, is too deep, or unfolds what it shares past `most` nodes."""
+    """Refuses what is not plain data, contains itself, is too deep, or unfolds to more than `most` nodes."""
     sizes: dict[int, tuple[int, int]] = {}  # of a finished branch: its nodes, each as often as it is met; its depth
     open_branches: set[int] = set()
     todo: list[tuple[Any, list[Any] | None]] = [([root], None)]

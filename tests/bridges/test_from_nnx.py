@@ -188,7 +188,7 @@ def test_there_and_back():
 
 
 def test_refusals():
-    with pytest.raises(TypeError, match=r"Linear is made already; expected no arguments .*got 1"):
+    with pytest.raises(TypeError, match=r"Linear is an instance already; expected no arguments .*got 1"):
         bridges.FromNNX(nnx.Linear(2, 2, rngs=nnx.Rngs(0)), 3)
     with pytest.raises(TypeError, match=r"expected none among the arguments. Leave rngs out"):
         bridges.FromNNX(nnx.Linear, 2, 2, rngs=nnx.Rngs(0))

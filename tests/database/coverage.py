@@ -90,7 +90,7 @@ def page(folder: Path, speed: Path | None) -> str:
     parts.append(table(["entry", "error inputs refused"], rows))
 
     parts.append("## What is not here, and why\n")
-    rows = [[f"nn.{n}", why] for n, why in sorted(nn.absent.ABSENT.items())]
+    rows = [[f"nn.{n}", why] for n, why in sorted(nn.core.absent.ABSENT.items())]
     rows += [[f"F.{n}", why] for n, why in sorted(F.absent.ABSENT.items())]
     parts.append(table(["name", "instead"], rows))
     if speed:

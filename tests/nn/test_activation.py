@@ -62,7 +62,7 @@ def test_hardtanh_takes_its_old_names_and_says_so():
 REFUSALS = [
     (
         lambda: nn.Hardtanh(1.0, 1.0),
-        r"Hardtanh: the bounds are in disorder; expected min_val < max_val, got 1.0 and 1.0",
+        r"Hardtanh: the bounds are out of order; expected min_val < max_val, got 1.0 and 1.0",
     ),
     (lambda: nn.Softmax2d().apply({}, {}, jnp.ones((2, 3))), r"Softmax2d: input has the wrong rank; .* got \(2, 3\)"),
 ]

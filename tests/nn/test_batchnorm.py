@@ -267,7 +267,7 @@ def forward_too(self, input):
 
 
 class Checks:
-    def _check_input(self, input):
+    def check_input(self, input):
         pass
 
 
@@ -275,8 +275,8 @@ class Checks:
     ("bases", "own", "lost"),
     [
         ((nn.BatchNorm1d,), {"forward": forward_too}, "forward"),
-        ((nn.BatchNorm1d,), {"_check_input": lambda self, input: None}, "_check_input"),
-        ((Checks, nn.BatchNorm1d), {}, "_check_input"),
+        ((nn.BatchNorm1d,), {"check_input": lambda self, input: None}, "check_input"),
+        ((Checks, nn.BatchNorm1d), {}, "check_input"),
         ((nn.BatchNorm1d,), {"__call__": forward_too, "fold": forward_too}, "__call__, fold"),
         ((nn.BatchNorm1d,), {"scale": property(lambda self: 2.0)}, "scale"),
     ],

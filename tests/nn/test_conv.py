@@ -104,11 +104,16 @@ def test_transposed_padding_is_numbers():
         (("a", (2, 3)), (2, 6), TypeError, "Unflatten: dim is a name; expected an int, got 'a'"),
         ((1.0, (2, 3)), (2, 6), TypeError, "Unflatten: dim holds no integer"),
         ((2, (2, 3)), (2, 6), ValueError, "Unflatten: dimension out of range; expected -2 to 1, got 2"),
-        ((1, (4, 2)), (2, 6), ValueError, "the sizes do not multiply up to dimension 1; expected a product of 6"),
-        ((1, (-1, 4)), (2, 6), ValueError, "Unflatten: the sizes do not multiply up"),
-        ((1, (-1, -1)), (2, 6), ValueError, "Unflatten: the sizes do not multiply up"),
-        ((1, (-1, 0)), (2, 0), ValueError, "Unflatten: the sizes do not multiply up"),
-        ((1, ()), (2, 1), ValueError, "Unflatten: the sizes do not multiply up"),
+        (
+            (1, (4, 2)),
+            (2, 6),
+            ValueError,
+            "the product of the sizes is not that of dimension 1; expected a product of 6",
+        ),
+        ((1, (-1, 4)), (2, 6), ValueError, "Unflatten: the product of the sizes is not that of dimension"),
+        ((1, (-1, -1)), (2, 6), ValueError, "Unflatten: the product of the sizes is not that of dimension"),
+        ((1, (-1, 0)), (2, 0), ValueError, "Unflatten: the product of the sizes is not that of dimension"),
+        ((1, ()), (2, 1), ValueError, "Unflatten: the product of the sizes is not that of dimension"),
     ],
 )
 def test_unflatten_refuses(args, shape, error, text):

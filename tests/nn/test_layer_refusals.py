@@ -14,7 +14,11 @@ REFUSALS = [
     (lambda: nn.AlphaDropout(-0.1), ValueError, "AlphaDropout: dropout probability has to be between 0 and 1"),
     (lambda: nn.Embedding(3, 2, padding_idx=3), ValueError, "padding_idx must be within num_embeddings"),
     (lambda: nn.Embedding(3, 2, _weight=jnp.ones((2, 3))), ValueError, "shape of weight does not match"),
-    (lambda: nn.Embedding.from_pretrained(jnp.ones(3)), ValueError, "expected a table of 2 dimensions"),
+    (
+        lambda: nn.Embedding.from_pretrained(jnp.ones(3)),
+        ValueError,
+        "the table has the wrong rank; expected 2 dimensions",
+    ),
     (lambda: nn.Bilinear(0, 2, 3), ValueError, "in1_features must be > 0, got 0"),
     (lambda: nn.GroupNorm(4, 6), ValueError, "num_channels must be divisible by num_groups; got 6 channels in 4"),
     (lambda: nn.Conv1d(4, 4, 3, groups=0), ValueError, "groups must be a positive integer, got 0"),

@@ -13,7 +13,7 @@ import funcnet.parallel
 from funcnet import functional as F
 from funcnet import nn
 from funcnet.functional import absent as absent_functions
-from funcnet.nn import absent as absent_modules
+from funcnet.nn.core import absent as absent_modules
 
 # Python's own modules and torch itself, which torch/nn/functional.py imports.
 IMPORTED = {

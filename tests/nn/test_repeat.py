@@ -249,9 +249,12 @@ def test_what_runs_through_a_scan_varies_over_the_mesh_where_the_loops_does(spre
 @pytest.mark.parametrize(
     ("layer", "text"),
     [
-        (nn.Linear(2, 3), r"\* \(Linear\): what a layer .* expected float32\[4,2\], got float32\[4,3\]\. Keep"),
-        (Half(), r"\* \(Half\): what a layer .* expected float32\[4,2\], got bfloat16\[4,2\]"),
-        (nn.LSTM(2, 2), r"\* \(LSTM\): what a layer .* expected float32\[4,2\], got \('float32\[4,2\]', "),
+        (
+            nn.Linear(2, 3),
+            r"\* \(Linear\): the output of a layer .* expected float32\[4,2\], got float32\[4,3\]\. Keep",
+        ),
+        (Half(), r"\* \(Half\): the output of a layer .* expected float32\[4,2\], got bfloat16\[4,2\]"),
+        (nn.LSTM(2, 2), r"\* \(LSTM\): the output of a layer .* expected float32\[4,2\], got \('float32\[4,2\]', "),
     ],
 )
 def test_a_scanned_layer_gives_what_it_takes(layer, text):
@@ -281,7 +284,7 @@ def test_a_scan_starts_from_a_python_number_too():
 def test_layers_that_differ_cannot_be_stacked():
     net = nn.Repeat(nn.Linear(2, 2), 2)
     trainable, _ = tree.partition(net.init(KEY)[0], "0")
-    with pytest.raises(ValueError, match="hold different leaves and cannot be stacked"):
+    with pytest.raises(ValueError, match="have different leaves and cannot be stacked"):
         nn.Sequential(net).stack({"0": trainable})
 
 

@@ -226,8 +226,8 @@ def refusals():
             sgd, NAMES, state
         ),
         r"unequal counts of updates; expected one, got \[1, 2\]": lambda: load(uneven, NAMES, state),
-        r"remembers nothing of 'fc.bias'": lambda: load(partial, NAMES, state),
-        r"no place for what torch remembers of fc.bias": lambda: load(adam, NAMES, optax.sgd(0.1).init(params)),
+        r"torch has no state of 'fc.bias'": lambda: load(partial, NAMES, state),
+        r"no place for torch's state of fc.bias": lambda: load(adam, NAMES, optax.sgd(0.1).init(params)),
         r"exp_avg of 'fc.bias' has another shape; expected \(3,\), got \(3, 2\)": lambda: load(
             adam, ["fc.bias", "fc.weight", "head.weight"], state
         ),
@@ -235,7 +235,9 @@ def refusals():
         r"has 2 groups, and a net does not say": lambda: load(groups, net, state),
         r"torch's optimizer does not get: head.weight": lambda: dump(state, NAMES[:2], [{**group, "params": [0, 1]}]),
         r"got none of betas, eps. Add them": lambda: dump(state, NAMES, [{"lr": 1.0, "weight_decay": 0.0}]),
-        r"expected amsgrad=False, got True.*start anew": lambda: dump(state, NAMES, [{**group, "amsgrad": True}]),
+        r"expected amsgrad=False, got True.*start with a new state": lambda: dump(
+            state, NAMES, [{**group, "amsgrad": True}]
+        ),
     }
 
 

@@ -35,7 +35,7 @@ ONLY_ZIP: dict[str, tuple[bytes, str]] = {
         zipped(tensor(of=storage(count=2**62)) + b"."),
         "too short; expected 4611686018427387904 elements",
     ),
-    "more behind the pickle": (zipped(b"N.N."), "goes on behind its pickle, by 2 bytes"),
+    "more behind the pickle": (zipped(b"N.N."), "continues after its pickle, by 2 bytes"),
     "a compressed bomb": (
         zipped(b"N.", {"x/data/1": bytes(10**7)}, zipfile.ZIP_DEFLATED),
         "compressed; expected it stored",
@@ -179,7 +179,7 @@ CONTAINERS: dict[str, Case] = {
         ".safetensors", struct.pack("<Q", 2**39) + b"{}" + bytes(100), BROKEN, "header too large"
     ),
     "tensors: a header past the end": Case(
-        ".safetensors", struct.pack("<Q", 1000) + b"{}" + bytes(100), BROKEN, "no whole safetensors file"
+        ".safetensors", struct.pack("<Q", 1000) + b"{}" + bytes(100), BROKEN, "not a complete safetensors file"
     ),
     "tensors: no JSON": Case(".safetensors", tensors(b"{]"), BROKEN, "invalid JSON in header"),
     "tensors: deep JSON": Case(".safetensors", tensors(b'{"a":' * 10**5), BROKEN, "recursion limit"),
@@ -218,7 +218,7 @@ CONTAINERS: dict[str, Case] = {
         ".safetensors",
         tensors({"a": described("F4", (8,))}, bytes(4)),
         BROKEN,
-        "'a' has a dtype that numpy has not; .* got F4",
+        "'a' has a dtype that numpy does not have; .* got F4",
     ),
     "tensors: a hundred dimensions": Case(
         ".safetensors", tensors({"a": described(shape=(1,) * 100)}, bytes(4)), BROKEN, "expected at most 64, got 100"

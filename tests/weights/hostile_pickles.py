@@ -92,12 +92,12 @@ PICKLES: dict[str, tuple[bytes, type, str]] = {
     "a sparse tensor": (
         imported("torch._utils._rebuild_sparse_tensor"),
         UNSAFE,
-        "a sparse tensor, which numpy has not. Save x.to_dense",
+        "a sparse tensor, which numpy does not have. Save x.to_dense",
     ),
     "a quantized tensor": (
         imported("torch._utils._rebuild_qtensor"),
         UNSAFE,
-        "a quantized tensor, which numpy has not",
+        "a quantized tensor, which numpy does not have",
     ),
     "a nested tensor": (imported("torch._utils._rebuild_nested_tensor"), UNSAFE, "a nested tensor"),
     "a meta tensor": (imported("torch._utils._rebuild_meta_tensor_no_storage"), UNSAFE, "has no values"),
@@ -107,7 +107,7 @@ PICKLES: dict[str, tuple[bytes, type, str]] = {
         "a numpy object, which has a pickle of its own",
     ),
     "a dtype of half bytes": (b"\x80\x02ctorch\nbits4x2\n.", UNSAFE, "it asks for 'torch.bits4x2'"),
-    "complex halves": (b"\x80\x02ctorch\ncomplex32\n.", UNSAFE, "numpy has not. Save x.to"),
+    "complex halves": (b"\x80\x02ctorch\ncomplex32\n.", UNSAFE, "numpy does not have. Save x.to"),
     "a whole module": (b"\x80\x02c__main__\nNet\n)\x81}b.", UNSAFE, r"'__main__.Net'.*save its state_dict\(\)"),
     "STACK_GLOBAL": (b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x01x\x85R.", UNSAFE, "it asks for 'posix.system'"),
     "STACK_GLOBAL of an attribute": (

@@ -54,13 +54,13 @@ def test_other_suffixes_are_refused_by_name(tmp_path):
 
 
 def test_files_that_are_missing_or_broken(path):
-    with pytest.raises(FileNotFoundError, match="is not there"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         weights.load(path)
     weights.save(path, {"w": np.ones(100)})
     whole = path.read_bytes()
     for broken in (whole[:-1], whole[:50]):
         path.write_bytes(broken)
-        with pytest.raises(ValueError, match="no whole safetensors file"):
+        with pytest.raises(ValueError, match="not a complete safetensors file"):
             weights.load(path)
 
 
@@ -190,11 +190,11 @@ def test_what_a_torch_file_cannot_hold(tmp_path):
     itself = []
     itself.append(itself)
     for error, tree, text in (
-        (TypeError, {"a": [1, object()]}, r"the tree\['a'\]\[1\] is no plain data; .* got object. Leave it out"),
-        (TypeError, {"f": {1: frozenset({2})}}, r"the tree\['f'\]\[1\] is no plain data; .* got frozenset"),
-        (TypeError, {frozenset({1}): 1}, r"a key of the tree is no plain data"),
-        (TypeError, {"d": np.dtype("S3")}, r"is no plain data"),
-        (ValueError, {"a": np.array(["x"])}, r"a dtype that torch has not; .* got <U1. Cast it"),
+        (TypeError, {"a": [1, object()]}, r"the tree\['a'\]\[1\] is not plain data; .* got object. Leave it out"),
+        (TypeError, {"f": {1: frozenset({2})}}, r"the tree\['f'\]\[1\] is not plain data; .* got frozenset"),
+        (TypeError, {frozenset({1}): 1}, r"a key of the tree is not plain data"),
+        (TypeError, {"d": np.dtype("S3")}, r"is not plain data"),
+        (ValueError, {"a": np.array(["x"])}, r"a dtype that torch does not have; .* got <U1. Cast it"),
         (ValueError, {"a": itself}, r"nested deeper than 200 levels, or holds itself"),
         (ValueError, {"a": 2**4000}, r"an integer of 501 bytes; expected at most 255"),
     ):
@@ -257,13 +257,17 @@ def test_an_index_that_is_broken_or_leads_away(tmp_path):
     index = tmp_path / "model.safetensors.index.json"
     good = json.loads(index.read_text())["weight_map"]
     for error, text, content in (
-        (ValueError, "it is no JSON", "{"),
-        (ValueError, "it is no JSON", "[" * 100_000),
-        (ValueError, "it is no index of shards", "[]"),
-        (ValueError, "it is no index of shards", '{"weight_map": {"a": 1}}'),
+        (ValueError, "it is not JSON", "{"),
+        (ValueError, "it is not JSON", "[" * 100_000),
+        (ValueError, "it is not an index of shards", "[]"),
+        (ValueError, "it is not an index of shards", '{"weight_map": {"a": 1}}'),
         (weights.UnsafeFileError, "leads out of its folder", '{"weight_map": {"a": "../x.safetensors"}}'),
         (weights.UnsafeFileError, "leads out of its folder", '{"weight_map": {"a": "/etc/x.safetensors"}}'),
-        (FileNotFoundError, "lists it. Fetch it", '{"weight_map": {"a": "other.safetensors"}}'),
+        (
+            FileNotFoundError,
+            "does not exist; model.safetensors.index.json lists it",
+            '{"weight_map": {"a": "other.safetensors"}}',
+        ),
         (ValueError, r"lacks 'z'", json.dumps({"weight_map": good | {"z": good["a"]}})),
         (ValueError, r"suffix|is not what", '{"weight_map": {"a": "model.safetensors.index.json"}}'),
     ):

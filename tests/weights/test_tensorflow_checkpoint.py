@@ -122,7 +122,7 @@ def test_a_scalar_an_empty_tensor_and_what_is_not_read():
 
 
 def test_a_name_is_found_only_where_it_is(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.index is not there"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.index does not exist"):
         weights.load(tmp_path / "nowhere.index")
     with pytest.raises(KeyError):
         weights.load(FOLDER / NAME)["nothing"]
@@ -143,7 +143,7 @@ def test_packed_blocks_shared_beginnings_and_several_data_files(tmp_path):
         np.testing.assert_array_equal(file[name], value)
     path.with_name("made.ckpt.data-00001-of-00002").unlink()
     np.testing.assert_array_equal(file["layer/bias"], values[0])
-    with pytest.raises(FileNotFoundError, match=r"data-00001-of-00002 is not there; its index names it"):
+    with pytest.raises(FileNotFoundError, match=r"data-00001-of-00002 does not exist; its index names it"):
         weights.load(path)["layer/kernel"]
 
 

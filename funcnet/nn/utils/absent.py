@@ -1,4 +1,4 @@
-"""What torch.nn.utils has and `funcnet.nn.utils` has not: why, and what to use. `nn.utils.skip_init` says so."""
+"""What torch.nn.utils has and `funcnet.nn.utils` does not, why, and what to use: the text of the AttributeErrors."""
 
 __all__ = ["ABSENT", "ABSENT_PARAMETRIZE", "ABSENT_PRUNE"]
 

@@ -1,4 +1,4 @@
-"""Clipping of gradients, as in torch/nn/utils/clip_grad.py: what changes in place there is returned here.
+"""Clipping of gradients, as in torch/nn/utils/clip_grad.py: these functions return what torch changes in place.
 
 `optim.clip_by_global_norm(max_norm, eps=1e-6)` is `clip_grad_norm` as a link in a chain of optax.
 """
@@ -21,7 +21,7 @@ def clip_grad_norm(
 
     Args:
         grads: a tree of floating arrays, or an array.
-        max_norm: the largest norm that stays.
+        max_norm: the largest norm that is not clipped.
         norm_type: the p of the norm; inf for the largest entry.
         error_if_nonfinite: whether a norm that is not finite is an error; not under `jit`.
 
@@ -45,7 +45,7 @@ def clip_grad_norm(
 
 
 def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> jax.Array:
-    """‖(‖g₁‖, ‖g₂‖, …)‖: the norm of all arrays together, by way of the norm of each.
+    """‖(‖g₁‖, ‖g₂‖, …)‖: the norm of all arrays together, computed from the norm of each.
 
     Args:
         tensors: a tree of floating arrays, or an array.
@@ -53,7 +53,7 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
         error_if_nonfinite: whether a norm that is not finite is an error; not under `jit`.
 
     Returns:
-        A scalar in the widest dtype given; 0 of nothing.
+        A scalar in the widest dtype given; 0 for an empty tree.
 
     Raises:
         ValueError: the norm is not finite, or not known and `error_if_nonfinite`.
@@ -70,23 +70,23 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
     if error_if_nonfinite and not checks.known(norm):
         raise ValueError(
             "utils.get_total_norm: whether the norm is finite is not known under jit; expected "
-            "error_if_nonfinite=False there, got True. Look at the norm that is returned."
+            "error_if_nonfinite=False there, got True. Check the returned norm instead."
         )
     if error_if_nonfinite and not bool(jnp.isfinite(norm)):
         raise ValueError(
             f"utils.get_total_norm: no gradient can be clipped by a norm that is not finite; expected a finite norm of "
-            f"order {float(norm_type)}, got {norm}. Clip by it all the same with error_if_nonfinite=False."
+            f"order {float(norm_type)}, got {norm}. Set error_if_nonfinite=False to clip anyway."
         )
     return norm
 
 
 def clip_grads_with_norm(grads: Any, max_norm: float, total_norm: jax.Array) -> Any:
-    """g · min(1, max_norm / (total_norm + 1e-6)), for a norm that is known already.
+    """g · min(1, max_norm / (total_norm + 1e-6)), for a given norm.
 
     Args:
         grads: a tree of floating arrays, or an array.
-        max_norm: the largest norm that stays.
-        total_norm: as `get_total_norm` gives it.
+        max_norm: the largest norm that is not clipped.
+        total_norm: as `get_total_norm` returns it.
 
     Returns:
         As `grads`.

@@ -1,7 +1,7 @@
 """Parameters as one vector and back, as in torch/nn/utils/convert_parameters.py.
 
 The order is torch's, that of `net.named_parameters()` with the layers of a stack one after the other, and a shared
-parameter comes once. It is asked of the net, for JAX sorts the keys of a dict whenever it rebuilds one.
+parameter comes once. The order comes from the net, because JAX sorts the keys of a dict whenever it rebuilds one.
 """
 
 import functools
@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import tree
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
-from funcnet.nn.state_dict import entries_of
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.core.state_dict import entries_of
 
 Tree = dict[str, Any]
 
@@ -30,7 +30,7 @@ def parameters_to_vector(net: Module, params: Tree) -> jax.Array:
         params: its params, or another tree of their structure, such as gradients.
 
     Returns:
-        (number of parameters,), in the dtype that holds them all.
+        (number of parameters,), in their common dtype.
 
     Raises:
         ValueError: params lack a parameter of the net.
@@ -60,7 +60,7 @@ def vector_to_parameters(net: Module, vec: jax.Array, params: Tree) -> Tree:
     Args:
         net: the description.
         vec: (number of parameters,).
-        params: what gives the shapes and dtypes; its numbers do not count.
+        params: a tree with the shapes and dtypes; its values are not used.
 
     Returns:
         A tree as `params`.

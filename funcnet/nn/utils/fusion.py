@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from funcnet.functional import checks
 from funcnet.nn import init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Parameter
 
 Tree = dict[str, Any]
 Fused = tuple[jax.Array, jax.Array]
@@ -20,7 +20,7 @@ __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "
 def fuse_conv_bn_eval(
     conv: Module, bn: Module, conv_params: Tree, bn_params: Tree, bn_state: Tree, transpose: bool = False
 ) -> tuple[Any, Tree]:
-    """(conv, params) of one convolution that gives what the convolution and the BatchNorm behind it give in eval.
+    """(conv, params) of one convolution that computes what the convolution and the BatchNorm after it compute in eval.
 
     Args:
         conv: the description of a convolution; it stays as it is.
@@ -35,7 +35,7 @@ def fuse_conv_bn_eval(
     Raises:
         ValueError: no running statistics, a leaf that is computed or borrowed, or groups in a transposed convolution.
 
-    Differs from torch: takes and gives params. A description is in no mode, so none is refused for being in training.
+    Differs from torch: takes and returns params. A description has no mode, so none is refused for being in training.
 
     Example:
         >>> from funcnet import nn
@@ -52,7 +52,7 @@ def fuse_conv_bn_eval(
     if transpose and conv.groups != 1:
         raise ValueError(
             f"{where}: the outputs of a grouped transposed convolution are not one dimension of its weight; expected "
-            f"groups=1, got {conv.groups}. Leave the two apart."
+            f"groups=1, got {conv.groups}. Such a pair cannot be fused."
         )
     return _fuse(where, fuse_conv_bn_weights, conv, bn, conv_params, bn_params, bn_state, transpose)
 
@@ -78,7 +78,7 @@ def fuse_conv_bn_weights(
         transpose: whether the outputs are dimension 1 of the weight.
 
     Returns:
-        (weight, bias), computed in at least float32 and given in the convolution's dtypes.
+        (weight, bias), computed in at least float32 and returned in the convolution's dtypes.
 
     Example:
         >>> one = jnp.ones(1)
@@ -94,11 +94,11 @@ def fuse_conv_bn_weights(
 def fuse_linear_bn_eval(
     linear: Module, bn: Module, linear_params: Tree, bn_params: Tree, bn_state: Tree
 ) -> tuple[Any, Tree]:
-    """(linear, params) of one layer that gives what the linear layer and the BatchNorm behind it give in eval.
+    """(linear, params) of one layer that computes what the linear layer and the BatchNorm after it compute in eval.
 
     Args:
         linear: the description of a linear layer; it stays as it is.
-        bn: the description of the BatchNorm, over as many features as the layer gives, or over one.
+        bn: the description of the BatchNorm, over as many features as the layer has outputs, or over one.
         linear_params, bn_params: the params of the two.
         bn_state: the running statistics.
 
@@ -123,8 +123,8 @@ def fuse_linear_bn_eval(
     where = "utils.fuse_linear_bn_eval"
     if bn.num_features not in (linear.out_features, 1):
         raise ValueError(
-            f"{where}: the BatchNorm is over other features; expected {linear.out_features}, or 1 for all, got "
-            f"{bn.num_features}. Fuse the layers that stand one behind the other."
+            f"{where}: the BatchNorm has another number of features; expected {linear.out_features}, or 1 for all, got "
+            f"{bn.num_features}."
         )
     return _fuse(where, fuse_linear_bn_weights, linear, bn, linear_params, bn_params, bn_state)
 
@@ -148,7 +148,7 @@ def fuse_linear_bn_weights(
         bn_w, bn_b: as these, scale and shift, or None: 1 and 0.
 
     Returns:
-        (weight, bias), computed in at least float32 and given in the layer's dtypes.
+        (weight, bias), computed in at least float32 and returned in the layer's dtypes.
 
     Example:
         >>> one = jnp.ones(1)
@@ -170,7 +170,7 @@ def _fused(w: Any, b: Any, mean: Any, var: Any, eps: float, scale: Any, shift: A
 
 
 def _own(where: str, module: Module, given: Tree, name: str) -> Any:
-    """The array of a leaf, None where the module has none. One that lives elsewhere must not count as none."""
+    """The array of a leaf, or None if the module has no such leaf. A leaf that lives elsewhere is an error."""
     leaf = getattr(module, name)
     if leaf is None or (name in given and isinstance(leaf, Parameter | Buffer)):
         return given.get(name)
@@ -188,7 +188,7 @@ def _fuse(
     if mean is None or var is None:
         raise ValueError(
             f"{where}: the BatchNorm keeps no running statistics; expected running_mean and running_var in bn_state, "
-            f"got {sorted(bn_state)}. Only what eval normalises by fixed numbers can be folded."
+            f"got {sorted(bn_state)}. Only a BatchNorm with fixed statistics in eval can be folded."
         )
     scale, shift = (_own(where, bn, bn_params, name) for name in ("weight", "bias"))
     weight, bias = weights(_own(where, layer, params, "weight"), old_bias, mean, var, bn.eps, scale, shift, *rest)

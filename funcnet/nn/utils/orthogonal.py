@@ -1,6 +1,6 @@
 """The orthogonal parametrization of torch/nn/utils/parametrizations.py.
 
-Letters: `n ≥ k` are the sizes of a matrix, the tall way round.
+Letters: `n ≥ k` are the sizes of a tall matrix.
 """
 
 from typing import Any
@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from funcnet.functional import checks
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer
 from funcnet.nn.utils.parametrize import parametrizable, register_parametrization
 
 __all__ = ["orthogonal"]
@@ -23,17 +23,18 @@ def orthogonal(
 ) -> Module:
     """An orthogonal matrix, or a batch of them: Qᵀ Q = I for a tall weight (…, n, k), Q Qᵀ = I for a wide one.
 
-    With A skew-symmetric, made of the lower triangle of the original:
+    With A skew-symmetric, formed from the lower triangle of the original:
 
     - 'matrix_exp': Q = exp(A);  'cayley': Q = (I + A/2)(I - A/2)⁻¹; of both the first k columns;
     - 'householder': Q = H₁ H₂ … H_k, the reflections at the columns below the diagonal, times the diagonal's signs.
 
     Args:
-        module: the description; it is changed, and given back.
+        module: the description; it is changed in place and returned.
         name: of its parameter.
         orthogonal_map: one of the three; by default 'matrix_exp' for square weights, else 'householder'.
-        use_trivialization: whether Q is multiplied by a fixed orthogonal `base`, so that it starts as the weight made
-            orthogonal, at the point where the map is best conditioned. Without it only 'householder' starts there.
+        use_trivialization: whether Q is multiplied by a fixed orthogonal `base`, so that it starts as the
+            orthogonalised weight, at the point where the map is best conditioned. Without it only 'householder'
+            starts there.
 
     Params: `parametrizations.<name>.original` (…, n, k). State: `parametrizations.<name>.0.base` (…, n, n) with
     trivialization; (…, n, k) turned where the weight is wide.
@@ -64,13 +65,11 @@ def orthogonal(
     if orthogonal_map is None:
         orthogonal_map = "matrix_exp" if weight.shape[-2] == weight.shape[-1] or complex_weight else "householder"
     if orthogonal_map not in MAPS:
-        raise ValueError(
-            f"{where}: unknown orthogonal_map; expected one of {MAPS}, got {orthogonal_map!r}. Choose one."
-        )
+        raise ValueError(f"{where}: unknown orthogonal_map; expected one of {MAPS}, got {orthogonal_map!r}.")
     if complex_weight and orthogonal_map == "householder":
         raise ValueError(
             f"{where}: reflections do not parametrize complex matrices; expected 'matrix_exp' or 'cayley', got "
-            "'householder'. Choose one of the two."
+            "'householder'."
         )
     made = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
     return register_parametrization(module, name, made, unsafe=True)

@@ -1,4 +1,4 @@
-"""`PackedSequence`, and what its layout says; `rnn.py` makes them."""
+"""`PackedSequence` and functions of its layout; `rnn.py` creates them."""
 
 from typing import Any, NamedTuple
 
@@ -17,15 +17,15 @@ class _Fields(NamedTuple):
 
 
 class PackedSequence(_Fields):
-    """A packed batch, as the functions of `nn.utils.rnn` make it: all recurrent layers take it and give it back.
+    """A packed batch, as the functions of `nn.utils.rnn` make it: all recurrent layers take and return it.
 
     Args:
         data: (N, *), the steps of all sequences.
         batch_sizes: (T,), how many sequences have a step t; numpy's int64, as torch keeps them on the CPU.
-        sorted_indices: (B,), the sequence that each sorted place holds; None if they were sorted.
-        unsorted_indices: (B,), the sorted place of each sequence; from `sorted_indices` unless told.
+        sorted_indices: (B,), the sequence at each sorted position; None if they were sorted.
+        unsorted_indices: (B,), the sorted position of each sequence; computed from `sorted_indices` by default.
 
-    For JAX `data` is the only leaf; all else is layout and static. So `jax.grad` and `jax.tree.map` see floating data
+    For JAX `data` is the only leaf; all else is static layout. So `jax.grad` and `jax.tree.map` see floating data
     alone, and under `jit` another layout is another program. To change the data, write
     `packed._replace(data=f(packed.data))`.
 
@@ -53,7 +53,7 @@ class PackedSequence(_Fields):
         if batch_sizes is None:  # torch's old form: both in one pair
             if not isinstance(data, (tuple, list)) or len(data) != 2:
                 raise TypeError(
-                    "PackedSequence: there are no batch_sizes; expected them beside the data, got none. Make it with "
+                    "PackedSequence: batch_sizes are missing; expected them with the data, got None. Make it with "
                     "pack_sequence or pack_padded_sequence."
                 )
             data, batch_sizes = data
@@ -64,7 +64,7 @@ class PackedSequence(_Fields):
             back = known_integers("PackedSequence", "unsorted_indices", unsorted_indices)
         if sizes.ndim != 1 or sizes.size == 0 or sizes[-1] < 1 or (np.diff(sizes) > 0).any():
             raise ValueError(
-                "PackedSequence: batch_sizes are none; expected numbers of at least 1 that never grow, "
+                "PackedSequence: batch_sizes are invalid; expected numbers of at least 1 that never grow, "
                 f"got {sizes.tolist()}. Make it with pack_sequence or pack_padded_sequence."
             )
         if np.ndim(data) == 0 or data.shape[0] != sizes.sum():
@@ -126,9 +126,7 @@ def known_integers(where: str, name: str, array: Any) -> np.ndarray:
         )
     known = np.asarray(array)
     if known.size and not np.issubdtype(known.dtype, np.integer):
-        raise TypeError(
-            f"{where}: {name} must hold integers; expected int64 or the like, got {known.dtype}. Convert it."
-        )
+        raise TypeError(f"{where}: {name} must hold integers; expected int64 or the like, got {known.dtype}.")
     return known.astype(np.int64)
 
 

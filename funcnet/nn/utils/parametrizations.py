@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.nn.conv_transpose import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer
 from funcnet.nn.utils.orthogonal import orthogonal
 from funcnet.nn.utils.parametrize import parametrizable, register_parametrization
 
@@ -23,14 +23,15 @@ __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """w = g · v / ‖v‖, the norm over all dimensions but `dim`: magnitude and direction learn apart.
+    """w = g · v / ‖v‖, the norm over all dimensions but `dim`: magnitude and direction are learned separately.
 
     Args:
-        module: the description; it is changed, and given back.
+        module: the description; it is changed in place and returned.
         name: of its parameter.
         dim: the dimension that keeps its own norms; None, and -1 as in torch: one norm for all.
 
-    Params: `parametrizations.<name>.original0` (g) and `original1` (v). Files with `<name>_g` and `<name>_v` load.
+    Params: `parametrizations.<name>.original0` (g) and `original1` (v). Files with `<name>_g` and `<name>_v` can be
+        loaded.
 
     Raises:
         ValueError: no such parameter, or it has no dimension `dim`.
@@ -78,9 +79,7 @@ def norm_dim(dim: int | None, ndim: int) -> int:
     if dim is None or dim == -1:
         return -1
     if not -ndim <= dim < ndim:
-        raise ValueError(
-            f"weight_norm: dim is out of range; expected {-ndim} to {ndim - 1}, got {dim}. Name a dimension."
-        )
+        raise ValueError(f"weight_norm: dim is out of range; expected {-ndim} to {ndim - 1}, got {dim}.")
     return dim % ndim
 
 
@@ -110,14 +109,14 @@ def spectral_norm(
     with 15 steps on the starting weight. A weight of one dimension is divided by its norm, and has no u and v.
 
     Args:
-        module: the description; it is changed, and given back.
+        module: the description; it is changed in place and returned.
         name: of its parameter.
         n_power_iterations: steps for each call in training.
         eps: the least norm to divide by.
         dim: the dimension of the outputs, which becomes the rows: 0, for transposed convolutions 1.
 
     Params: `parametrizations.<name>.original`. State: `parametrizations.<name>.0._u` (h,) and `._v` (w,). Checkpoints
-    with `<name>_orig`, `<name>_u` and `<name>_v` load.
+    with `<name>_orig`, `<name>_u` and `<name>_v` can be loaded.
 
     Raises:
         ValueError: no such parameter, or no such dimension, or no step.
@@ -156,8 +155,7 @@ class _SpectralNorm(Module):
         super().__init__()
         if not -weight.ndim <= dim < weight.ndim:
             raise ValueError(
-                f"spectral_norm: dim is out of range; expected {-weight.ndim} to {weight.ndim - 1}, got {dim}. "
-                "Name a dimension of the weight."
+                f"spectral_norm: dim is out of range; expected {-weight.ndim} to {weight.ndim - 1}, got {dim}."
             )
         check_steps(n_power_iterations)
         self.dim, self.eps, self.n_power_iterations = dim % weight.ndim, eps, n_power_iterations
@@ -193,11 +191,9 @@ class _SpectralNorm(Module):
 
 
 def check_steps(n_power_iterations: int) -> None:
-    """ValueError unless there is a step to make."""
+    """Raises ValueError unless the number of steps is positive."""
     if n_power_iterations <= 0:
-        raise ValueError(
-            f"spectral_norm: n_power_iterations; expected a positive number, got {n_power_iterations}. 1 is enough."
-        )
+        raise ValueError(f"spectral_norm: n_power_iterations; expected a positive number, got {n_power_iterations}.")
 
 
 def as_matrix(weight: jax.Array, dim: int) -> jax.Array:
@@ -222,7 +218,7 @@ def unit_vector(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array
 
 
 class _OldNames:
-    """A load pre-hook: what an older kind of the same net called `fc.weight_g` goes by its name of today."""
+    """A load pre-hook: renames the leaves of the older normalisation (`fc.weight_g`) to those of the new one."""
 
     def __init__(self, tensor_name: str, beneath: dict[str, str]):
         self.tensor_name, self.beneath = tensor_name, beneath
@@ -236,7 +232,7 @@ class _OldNames:
 
 def _reads(module: Module, name: str, beneath: dict[str, str]) -> Module:
     if beneath and len(module.parametrizations[name]) == 1:
-        vars(module)[name].old_names = module.register_load_state_dict_pre_hook(_OldNames(name, beneath))
+        getattr(module, name).old_names = module.register_load_state_dict_pre_hook(_OldNames(name, beneath))
     return module
 
 

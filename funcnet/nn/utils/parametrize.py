@@ -1,6 +1,6 @@
 """Weights that are functions of other arrays, as in torch/nn/utils/parametrize.py.
 
-A parametrized attribute leaves its module's parts; what it is computed from is beneath `parametrizations`, a child of
+A parametrized attribute is no longer a part of its module; it is computed from leaves of `parametrizations`, a child of
 the module: `original` (or `original0`, `original1`, …) and the parametrizations, numbered. So params and state_dict
 have torch's names: `fc.parametrizations.weight.original`, `fc.parametrizations.weight.0._u`.
 """
@@ -11,10 +11,12 @@ import jax
 
 from funcnet import tree
 from funcnet.functional.absent import refusal
-from funcnet.nn import binding, computed
 from funcnet.nn.container import ModuleDict
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core import computed
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parts import computed_of, join, walk
+from funcnet.nn.core.start import start
 from funcnet.nn.utils.absent import ABSENT_PARAMETRIZE
 from funcnet.nn.utils.parametrized import ParametrizationList, Parametrized, abstract, described_dtype, require_same
 from funcnet.nn.utils.renamed import own_leaf
@@ -33,25 +35,25 @@ __all__ = [
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Makes `module.tensor_name` a function of what was there: forward reads ``parametrization(original)``.
+    """Makes `module.tensor_name` a function of the original leaf: forward reads ``parametrization(original)``.
 
-    The parametrization is a module with ``forward(original)``. Two methods more are optional:
+    The parametrization is a module with ``forward(original)``. Two more methods are optional:
 
-    - ``right_inverse(value)``: the original for a value. The first parametrization's gives the start: the original
-      starts as the right inverse of what the weight would have started as. Several arrays become `original0`,
+    - ``right_inverse(value)``: the original for a value. That of the first parametrization defines the start: the
+      original starts as the right inverse of the weight's own start. Several arrays become `original0`,
       `original1`, … and the arguments of forward. It may assign to buffers, and draw with `self.make_rng()`.
     - ``begin(weight)``: called at the start with the weight as it is before this parametrization; for its buffers.
 
-    ``module.weight = array`` makes the weight start as that array, by the `right_inverse` of all, the last first.
-    Further parametrizations of the same name are applied one after the other. The weight is computed once for each call
-    of its module, so a buffer that the parametrization updates in training moves once a call; where another module
-    reads the weight, it is computed there, at each reading.
+    ``module.weight = array`` makes the weight start as that array, by the `right_inverse` of all parametrizations,
+    the last first. Further parametrizations of the same name are applied one after the other. The weight is computed
+    once for each call of its module, so a buffer that the parametrization updates in training moves once a call;
+    where another module reads the weight, it is computed there, at each reading.
 
     Args:
-        module: the description; it is changed, and given back. The same in a constructor or afterwards.
+        module: the description; it is changed in place and returned. This works in a constructor and afterwards.
         tensor_name: its parameter or buffer; a tie of it to others stays, on the original.
-        parametrization: of the class that you wrote.
-        unsafe: whether it may change shape and dtype, unchecked.
+        parametrization: an instance of your class.
+        unsafe: whether it may change shape and dtype; True turns the checks off.
 
     Returns:
         The module.
@@ -87,10 +89,10 @@ def register_parametrization(
     if is_parametrized(module, tensor_name):
         made_of = module.parametrizations[tensor_name]
         if not unsafe:
-            _check_further(where, vars(module)[tensor_name], parametrization)
+            _check_further(where, getattr(module, tensor_name), parametrization)
         made_of.append(parametrization)
         made_of.unsafe |= unsafe
-        one = vars(module)[tensor_name]
+        one = getattr(module, tensor_name)
         result = made_of.result()
         one.shape, one.dtype = tuple(result.shape), described_dtype(result.dtype, one.dtype)
         return module
@@ -104,7 +106,7 @@ def register_parametrization(
     result = made_of.result()
     dtype = described_dtype(result.dtype, original.dtype)
     one = Parametrized(tensor_name, original, tuple(result.shape), dtype, made_of.originals())
-    vars(module)[tensor_name] = one
+    computed.place(module, one)
     return module
 
 
@@ -116,7 +118,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     >>> is_parametrized(layer), is_parametrized(layer, "weight"), is_parametrized(layer, "bias")
     (True, True, False)
     """
-    held = vars(module).get("parametrizations")
+    held = getattr(module, "parametrizations", None)
     if not isinstance(held, ModuleDict) or len(held) == 0:
         return False
     return tensor_name is None or tensor_name in held
@@ -134,7 +136,7 @@ def remove_parametrizations(
         leave_parametrized: whether the leaf takes the computed value, as in eval; else the original's.
 
     Raises:
-        ValueError: it is not parametrized; False, and it is made of several arrays.
+        ValueError: it is not parametrized; `leave_parametrized` is False and it is made of several arrays.
 
     Differs from torch: pure. There it is (module, tensor_name, leave_parametrized), and a spectral norm in training
     makes one more step at removal.
@@ -179,7 +181,7 @@ def carry_over(net: Module, params: Tree, state: Tree, rng: jax.Array) -> tuple[
     Raises:
         ValueError: a leaf of `net` is not in the trees, or they hold one that is not in `net`.
 
-    Differs from torch: there, registering does this.
+    Differs from torch: torch does this when registering.
 
     Example:
         >>> from funcnet import nn
@@ -192,36 +194,35 @@ def carry_over(net: Module, params: Tree, state: Tree, rng: jax.Array) -> tuple[
     """
     where = "parametrize.carry_over"
     given = {**tree.flatten(params), **tree.flatten(state)}
-    places = [(path, one) for path, module in net.named_modules() for one in computed.of(module).values()]
-    known = {binding.join(path, one.name) for path, one in places}
-    tied = {id(one.source): name for path, one in places if (name := binding.join(path, one.name)) in given}
-    for kind in (Parameter, Buffer):
-        for name, leaf in net._named_leaves(kind, None, "", True, True):
-            plain = leaf.key_name(name)
-            known.add(plain)
-            if plain not in given and id(leaf) in tied:  # it lived there, and has its own name now
-                given[plain] = given[tied[id(leaf)]]
-            if plain not in given and "parametrizations" not in name.split("."):
-                raise ValueError(
-                    f"{where}: the trees have no {plain!r}; expected those of the plain net, got {sorted(given)}. Give "
-                    "what its init or load_state_dict made before it was parametrized."
-                )
+    places = [(path, one) for path, module in net.named_modules() for one in computed_of(module).values()]
+    known = {join(path, one.name) for path, one in places}
+    tied = {id(one.source): name for path, one in places if (name := join(path, one.name)) in given}
+    for place in (*walk(net, Parameter), *walk(net, Buffer)):
+        plain = place.leaf.key_name(place.path)
+        known.add(plain)
+        if plain not in given and id(place.leaf) in tied:  # it lived there, and has its own name now
+            given[plain] = given[tied[id(place.leaf)]]
+        if plain not in given and "parametrizations" not in place.path.split("."):
+            raise ValueError(
+                f"{where}: the trees have no {plain!r}; expected those of the plain net, got {sorted(given)}. Give "
+                "what its init or load_state_dict made before it was parametrized."
+            )
     if set(given) - known:
         raise ValueError(
-            f"{where}: the trees hold what the net does not; expected {sorted(known)}, got "
+            f"{where}: the trees have leaves that the net does not have; expected {sorted(known)}, got "
             f"{sorted(set(given) - known)} besides. Give the params and state of this net."
         )
-    return net._start(rng, {}, given)
+    return start(net, rng, {}, given)
 
 
 def parametrizable(where: str, module: Module, tensor_name: str) -> Any:
-    """A parameter, a buffer, or what is parametrized already; else ValueError."""
-    held = vars(module).get(tensor_name)
+    """The parameter, buffer or parametrized attribute of that name; else ValueError."""
+    held = getattr(module, tensor_name, None)
     return held if isinstance(held, Parametrized) else own_leaf(where, module, tensor_name)
 
 
 def _check_further(where: str, one: Computed, parametrization: Module) -> None:
-    """A parametrization behind others takes and gives arrays of one shape and dtype."""
+    """Checks that a parametrization after others keeps shape and dtype."""
     given = jax.ShapeDtypeStruct(one.shape, one.dtype)
     out = abstract(parametrization, "forward", given)
     require_same("the parametrized tensor", "dtype", one.dtype, out.dtype)
@@ -230,7 +231,7 @@ def _check_further(where: str, one: Computed, parametrization: Module) -> None:
     if isinstance(back, list):
         raise ValueError(
             f"{where}: only the first parametrization may be made of several arrays; expected one array from "
-            f"{type(parametrization).__name__}.right_inverse, got {len(back)}. Register it first."
+            f"{type(parametrization).__name__}.right_inverse, got {len(back)}. Register that one first."
         )
     require_same("right_inverse", "dtype", one.dtype, back.dtype)
     require_same("right_inverse", "shape", one.shape, tuple(back.shape))

@@ -5,11 +5,13 @@ from typing import Any
 
 import jax
 
-from funcnet.nn import binding, init
+from funcnet.nn import init
 from funcnet.nn.container import ModuleList
-from funcnet.nn.hooks import RemovableHandle
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core import binding
+from funcnet.nn.core.call import Call
+from funcnet.nn.core.hooks import RemovableHandle
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 
 __all__ = ["ParametrizationList", "Parametrized", "abstract", "described_dtype", "require_same"]
 
@@ -37,9 +39,7 @@ class ParametrizationList(ModuleList):
 
     def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False):
         if len(modules) == 0:
-            raise ValueError(
-                "ParametrizationList: expected one parametrization or more, got none. Register a parametrization."
-            )
+            raise ValueError("ParametrizationList: expected one parametrization or more, got none.")
         super().__init__(modules)
         self.unsafe = unsafe
         new: Any = jax.ShapeDtypeStruct(original.shape, original.dtype)
@@ -61,7 +61,7 @@ class ParametrizationList(ModuleList):
 
     def forward(self) -> jax.Array:
         value = self[0](*self.originals())
-        for module in self._list()[1:]:
+        for module in list(self)[1:]:
             value = module(value)
         return value
 
@@ -77,13 +77,13 @@ class ParametrizationList(ModuleList):
             if not hasattr(given[0], "shape"):
                 raise ValueError(
                     f"A parametrization gives one array; expected an array, got {type(given[0]).__name__} from the "
-                    f"forward of {type(module).__name__}. Return the array alone."
+                    f"forward of {type(module).__name__}."
                 )
         return given[0]
 
 
 class Parametrized(Computed):
-    """A parametrized attribute. Where it is made of several arrays, its source is no part of the module any more."""
+    """A parametrized attribute. Where it is made of several arrays, its source is not a part of the module."""
 
     mark = "Parametrized"
     old_names: RemovableHandle | None = None  # of the load pre-hook that reads older files
@@ -97,7 +97,7 @@ class Parametrized(Computed):
         weight = made_of.original if made_of.is_tensor else draw(self.source)
         originals: Any = weight
         if self.assigned:
-            for module in reversed(made_of._list()):
+            for module in reversed(list(made_of)):
                 originals = module.right_inverse(originals)
         else:
             originals = _inverse(made_of[0], originals)
@@ -105,7 +105,7 @@ class Parametrized(Computed):
         for i, original in enumerate(originals):
             binding.put(made_of, "original" if made_of.is_tensor else f"original{i}", original)
         last = max((i for i, module in enumerate(made_of) if hasattr(module, "begin")), default=-1)
-        for i, module in enumerate(made_of._list()[: last + 1]):
+        for i, module in enumerate(list(made_of)[: last + 1]):
             if hasattr(module, "begin"):
                 module.begin(weight)
             weight = module(*originals) if i == 0 else module(weight)
@@ -115,7 +115,7 @@ class Parametrized(Computed):
             if not hasattr(one, "right_inverse"):
                 raise ValueError(
                     f"{type(module).__name__}.{self.name}: {type(one).__name__} does not implement right_inverse; "
-                    "expected one in every parametrization, to assign a value. Define it."
+                    "assigning a value needs one in every parametrization."
                 )
         if not hasattr(value, "shape") or isinstance(value, (Module, Parameter, Buffer, Computed)):
             raise TypeError(
@@ -143,12 +143,12 @@ def _beside(original: Any, struct: Any) -> Any:
 
 
 def abstract(module: Module, method: str, *given: Any) -> Any:
-    """Shapes and dtypes of what a method of a parametrization gives; of `right_inverse` none is its input."""
+    """Shapes and dtypes of the result of a parametrization's method; without `right_inverse` it is the input."""
     kinds = []
 
     def run(key: jax.Array, *given: Any) -> Any:
         params, state = module.init(key)
-        bound = binding.bind(module, params, state, binding.Call(rng=key))
+        bound = binding.bind(module, params, state, Call(rng=key))
         out = _inverse(bound, *given) if method == "right_inverse" else bound(*given)
         kinds.append(type(out).__name__)
         several = isinstance(out, tuple | list) and method == "right_inverse"
@@ -156,7 +156,7 @@ def abstract(module: Module, method: str, *given: Any) -> Any:
             if not isinstance(one, jax.Array):
                 raise ValueError(
                     f"{type(module).__name__}.{method}: expected an array{' or several' * (method != 'forward')}, got "
-                    f"{type(one).__name__}. Return arrays."
+                    f"{type(one).__name__}."
                 )
         return list(out) if several else out
 
@@ -164,7 +164,7 @@ def abstract(module: Module, method: str, *given: Any) -> Any:
 
 
 def _inverse(module: Any, value: Any) -> Any:
-    """`module.right_inverse(value)`; without one, or where it says NotImplementedError, the value."""
+    """`module.right_inverse(value)`; the value itself if there is none or it raises NotImplementedError."""
     if not hasattr(module, "right_inverse"):
         return value
     try:
@@ -174,7 +174,7 @@ def _inverse(module: Any, value: Any) -> Any:
 
 
 def described_dtype(dtype: Any, original: Any) -> Any:
-    """The original's dtype where only the lack of x64 tells the two apart: descriptions say float64 all the same."""
+    """The original's dtype if the two differ only for lack of x64: descriptions keep float64."""
     return original if jax.dtypes.canonicalize_dtype(original) == dtype else dtype
 
 
@@ -185,5 +185,5 @@ def require_same(what: str, quality: str, expected: Any, got: Any) -> None:
     if expected != got:
         raise ValueError(
             f"parametrize.register_parametrization: {what} changes the {quality}; expected {expected}, got {got}. "
-            "Keep it, or say unsafe=True."
+            "Keep it, or set unsafe=True."
         )

@@ -1,4 +1,4 @@
-"""Names in a state_dict that a wrapper has put its own in front of."""
+"""Names in a state_dict that have a wrapper's prefix."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -8,14 +8,14 @@ __all__ = ["consume_prefix_in_state_dict_if_present"]
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: Mapping[str, Any], prefix: str) -> "OrderedDict[str, Any]":
-    """The state_dict of what was wrapped: names that begin with `prefix` lose it, the others stay.
+    """The state_dict of the wrapped module: `prefix` is removed from the names that begin with it.
 
     Args:
-        state_dict: {name: array}; `_metadata`, if it has that, loses the prefix too.
+        state_dict: {name: array}; the prefix is removed from its `_metadata` too.
         prefix: "module." of DataParallel, "_orig_mod." of torch.compile.
 
     Returns:
-        A new dict; torch changes the one that it is given.
+        A new dict; torch changes its argument.
 
     Example:
         >>> dict(consume_prefix_in_state_dict_if_present({"module.weight": 1, "step": 2}, "module."))

@@ -1,8 +1,8 @@
 """Pruning by masks, as in torch/nn/utils/prune.py, as pure functions of a description, its params and its state.
 
 A pruned weight is ``weight_orig * weight_mask``: a parameter and a buffer of its module, computed at every call. The
-mask is a value, so it lives in the state, and pruning takes params and state and gives new ones; `init` alone makes
-masks of ones. Masks are chosen outside `jit`. The layers of a stack (`*`) are pruned each by itself, to the same
+mask is a value, so it lives in the state, and pruning takes params and state and returns new ones; `init` makes
+masks of ones. Masks are chosen outside `jit`. The layers of a stack (`*`) are pruned separately, by the same
 amount.
 """
 
@@ -13,8 +13,9 @@ import jax
 import numpy as np
 
 from funcnet.functional.absent import refusal
-from funcnet.nn import binding, computed
-from funcnet.nn.module import Module
+from funcnet.nn.core import binding, computed
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parts import computed_of
 from funcnet.nn.utils.absent import ABSENT_PRUNE
 from funcnet.nn.utils.prune_methods import (
     BasePruningMethod,
@@ -53,10 +54,10 @@ __all__ = [
 
 
 def identity(net: Module, name: str, params: Tree, state: Tree) -> Pruned:
-    """(net, params, state) in which the weight is masked by ones: the form that a file of a pruned net loads into.
+    """(net, params, state) with the weight masked by ones: the form into which the file of a pruned net is loaded.
 
     Args:
-        net: the description; it stays as it is, and comes back unless it was pruned there before.
+        net: the description; it is not changed.
         name: the dotted name of a parameter, as in "encoder.fc.weight".
         params, state: of `net`.
 
@@ -84,7 +85,7 @@ def random_unstructured(
 
     Args:
         net, name, params, state: as in `identity`.
-        amount: how many, an int, or which share of those left, a float in [0, 1].
+        amount: how many, an int, or the fraction of those left, a float in [0, 1].
         rng: a key.
 
     Example:
@@ -106,10 +107,10 @@ def l1_unstructured(
 
     Args:
         net, name, params, state: as in `identity`.
-        amount: how many, an int, or which share of those left, a float in [0, 1].
-        importance_scores: what is compared in place of the weight, of its shape.
+        amount: how many, an int, or the fraction of those left, a float in [0, 1].
+        importance_scores: an array of the weight's shape to compare in its place.
 
-    Differs from torch: among equal sizes the first ones go; torch does not say which.
+    Differs from torch: among equal magnitudes the first are pruned; torch does not specify which.
 
     Example:
         >>> import jax.numpy as jnp
@@ -131,7 +132,7 @@ def random_structured(
 
     Args:
         net, name, params, state: as in `identity`.
-        amount: how many, an int, or which share of those left, a float in [0, 1].
+        amount: how many, an int, or the fraction of those left, a float in [0, 1].
         dim: the dimension whose entries are the channels.
         rng: a key.
 
@@ -161,12 +162,12 @@ def ln_structured(
 
     Args:
         net, name, params, state: as in `identity`.
-        amount: how many, an int, or which share of those left, a float in [0, 1].
+        amount: how many, an int, or the fraction of those left, a float in [0, 1].
         n: the norm: any number, inf, -inf, 'fro' or 'nuc'.
         dim: the dimension whose entries are the channels.
-        importance_scores: what is compared in place of the weight, of its shape.
+        importance_scores: an array of the weight's shape to compare in its place.
 
-    Differs from torch: among equal norms the first ones go; torch does not say which.
+    Differs from torch: among equal norms the first are pruned; torch does not specify which.
 
     Example:
         >>> import jax.numpy as jnp
@@ -183,11 +184,11 @@ def ln_structured(
 
 
 def custom_from_mask(net: Module, name: str, params: Tree, state: Tree, mask: Any) -> Pruned:
-    """Prunes what a mask says, beside what is pruned already.
+    """Prunes where a mask is zero, in addition to what is pruned already.
 
     Args:
         net, name, params, state: as in `identity`.
-        mask: 0 or False for what goes, of the weight's shape.
+        mask: 0 or False where to prune, of the weight's shape.
 
     Raises:
         ValueError: the mask has another shape.
@@ -218,7 +219,7 @@ def global_unstructured(
     importance_scores: Mapping[str, jax.Array] | None = None,
     **kwargs: Any,
 ) -> Pruned:
-    """Prunes several parameters as if they were one: few entries in one, many in another.
+    """Prunes several parameters as if they were one, so some lose more entries than others.
 
     Args:
         net, params, state: as in `identity`.
@@ -245,28 +246,28 @@ def global_unstructured(
     where = "prune.global_unstructured"
     if isinstance(parameters, str) or not isinstance(parameters, Iterable):
         raise TypeError(
-            f"{where}: parameters; expected several dotted names, got {type(parameters).__name__}. Give a list."
+            f"{where}: parameters is not a list; expected several dotted names, got {type(parameters).__name__}."
         )
     if importance_scores is not None and not isinstance(importance_scores, Mapping):
         raise TypeError(
-            f"{where}: importance_scores; expected {{name: array}}, got {type(importance_scores).__name__}. "
-            "Give a dict."
+            f"{where}: importance_scores is not a dict; expected {{name: array}}, got "
+            f"{type(importance_scores).__name__}."
         )
     method = pruning_method(**kwargs)
     if method.PRUNING_TYPE != "unstructured":
         raise TypeError(
-            f"{where}: channels of different parameters do not compare; expected a method of type 'unstructured', got "
-            f"{pruning_method.__name__} of type {method.PRUNING_TYPE!r}. Prune channels parameter by parameter."
+            f"{where}: channels of different parameters cannot be compared; expected a method of type 'unstructured', "
+            f"got {pruning_method.__name__} of type {method.PRUNING_TYPE!r}. Prune channels parameter by parameter."
         )
     names = list(parameters)
     for name in names:
         net, params, state = identity(net, name, params, state)
-    bound = binding.bind(net, params, state, binding.Call())
+    bound = binding.bind(net, params, state)
     weights, masks, scores = {}, {}, importance_scores or {}
     for name in names:
         path, _, attribute = name.rpartition(".")
         weights[name], masks[name] = (
-            np.asarray(vars(bound.get_submodule(path))[f"{attribute}_{kind}"]) for kind in ("orig", "mask")
+            np.asarray(getattr(bound.get_submodule(path), f"{attribute}_{kind}")) for kind in ("orig", "mask")
         )
     vector = np.concatenate([comparable(name, scores.get(name), weights[name]).reshape(-1) for name in names])
     mask = method.combined(vector, np.concatenate([masks[name].reshape(-1) for name in names]))
@@ -278,7 +279,7 @@ def global_unstructured(
 
 
 def remove(net: Module, name: str, params: Tree, state: Tree) -> Pruned:
-    """(net, params, state) with the pruned weight, its zeros for good, in place of original and mask.
+    """(net, params, state) with the pruned weight itself in place of original and mask.
 
     Args:
         net, name, params, state: as in `identity`.
@@ -306,7 +307,7 @@ def is_pruned(module: Module) -> bool:
     >>> is_pruned(nn.Linear(2, 2))
     False
     """
-    return any(isinstance(one, PrunedWeight) for inner in module.modules() for one in computed.of(inner).values())
+    return any(isinstance(one, PrunedWeight) for inner in module.modules() for one in computed_of(inner).values())
 
 
 if not TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""How masks are chosen and where they are kept: the classes behind `prune.py`.
+"""The pruning methods of `prune.py`: how masks are chosen and where they are kept.
 
-A method sees numpy arrays, outside `jit`: what is compared, and the mask so far, 1 for what is there. One's own is a
-subclass of `BasePruningMethod` with `PRUNING_TYPE` and `compute_mask`, as in torch.
+A method sees numpy arrays, outside `jit`: the values to compare, and the mask so far, 1 for what is left. A new
+method is a subclass of `BasePruningMethod` with `PRUNING_TYPE` and `compute_mask`, as in torch.
 """
 
 import functools
@@ -16,9 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet.functional import checks
-from funcnet.nn import binding, computed, init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn import init
+from funcnet.nn.core import binding, computed
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.nn.core.parts import values
 from funcnet.nn.utils.renamed import Renamed, own_leaf, rename
 
 Tree = dict[str, Any]
@@ -40,10 +42,10 @@ __all__ = [
 
 
 class BasePruningMethod(ABC):
-    """A way to choose what is pruned; `PRUNING_TYPE` says of what.
+    """A way to choose what is pruned; `PRUNING_TYPE` says among what.
 
     - 'unstructured': `compute_mask` sees the entries that are not pruned yet, in a row once there are pruned ones;
-    - 'structured': the channels of dimension `self.dim` that are not pruned whole;
+    - 'structured': the channels of dimension `self.dim` that are not pruned entirely;
     - 'global': everything.
 
     Example:
@@ -98,7 +100,7 @@ class BasePruningMethod(ABC):
         else:
             raise ValueError(
                 f"{type(self).__name__}: PRUNING_TYPE is unknown; expected 'unstructured', 'structured' or 'global', "
-                f"got {self.PRUNING_TYPE!r}. Choose one."
+                f"got {self.PRUNING_TYPE!r}."
             )
         new = mask.copy()
         new[chosen] = self.compute_mask(t[chosen], mask[chosen])
@@ -113,7 +115,7 @@ class Identity(BasePruningMethod):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes what `mask` says."""
+    """Prunes where `mask` is zero."""
 
     PRUNING_TYPE = "global"
 
@@ -210,8 +212,8 @@ class LnStructured(_Structured):
         if self.n == "nuc":
             if channels.ndim != 3:
                 raise ValueError(
-                    f"prune.LnStructured: the nuclear norm is of matrices; expected 2 dimensions beside dim, got "
-                    f"{channels.ndim - 1}. Choose another n."
+                    f"prune.LnStructured: the nuclear norm needs matrices; expected 2 dimensions besides dim, got "
+                    f"{channels.ndim - 1}."
                 )
             return np.linalg.norm(channels, "nuc", axis=(1, 2))
         p = 2.0 if self.n == "fro" else float(self.n)
@@ -231,7 +233,7 @@ class PrunedWeight(Renamed):
     """``weight_orig * weight_mask``."""
 
     def value(self, bound: Any) -> jax.Array:
-        original, mask = (vars(bound)[name] for name in self.names)
+        original, mask = (getattr(bound, name) for name in self.names)
         return mask.astype(original.dtype) * original
 
 
@@ -245,22 +247,22 @@ def apply_mask(
 ) -> Result:
     """(net, params, state) with the mask that ``make(layer of the stack)`` leaves."""
     path, _, attribute = name.rpartition(".")
-    before = isinstance(vars(net.get_submodule(path)).get(attribute), PrunedWeight)
+    before = isinstance(getattr(net.get_submodule(path), attribute, None), PrunedWeight)
     if not before:
         net, params, state = computed.put_in(net, name, params, state, _give_mask)
-    whole = binding.bind(net, params, state, binding.Call())
-    original = vars(whole.get_submodule(path))[f"{attribute}_orig"]
+    whole = binding.bind(net, params, state)
+    original = getattr(whole.get_submodule(path), f"{attribute}_orig")
     scores = None if importance_scores is None else comparable(name, importance_scores, original)
 
     def change(bound: Any, index: tuple[int, ...]) -> None:
-        original, mask = (np.asarray(vars(bound)[f"{attribute}_{kind}"]) for kind in ("orig", "mask"))
+        original, mask = (np.asarray(getattr(bound, f"{attribute}_{kind}")) for kind in ("orig", "mask"))
         method = make(index)
         t = comparable(name, None, original * mask) if scores is None else scores[index]
         new = method.combined(t, mask) if before else method.compute_mask(t, mask)
         binding.put(bound, f"{attribute}_mask", jnp.asarray(new, mask.dtype))
 
     computed.each_layer(whole, path, change)
-    return net, whole._values(Parameter), whole._values(Buffer)
+    return net, *values(whole)
 
 
 def _give_mask(module: Module, attribute: str) -> None:
@@ -273,7 +275,7 @@ def _give_mask(module: Module, attribute: str) -> None:
     one = PrunedWeight(attribute, rename(module, attribute, f"{attribute}_orig"), leaf.size(), leaf.dtype)
     one.names = (f"{attribute}_orig", f"{attribute}_mask")
     module.register_buffer(one.names[1], Buffer(leaf.shape, init.ones(), dtype=leaf.dtype))
-    vars(module)[attribute] = one
+    computed.place(module, one)
 
 
 def comparable(name: str, importance_scores: Any, t: Any) -> np.ndarray:
@@ -289,11 +291,11 @@ def comparable(name: str, importance_scores: Any, t: Any) -> np.ndarray:
 
 def _check_amount(amount: Any) -> None:
     if not isinstance(amount, numbers.Real):
-        raise TypeError(f"prune: amount; expected int or float, got {type(amount).__name__}. Give a count or a share.")
+        raise TypeError(f"prune: amount has the wrong type; expected int or float, got {type(amount).__name__}.")
     if float(amount) < 0 or (not isinstance(amount, numbers.Integral) and float(amount) > 1):
         raise ValueError(
-            f"prune: amount; expected a count that is not negative, or a share in [0, 1], got {amount}. A count is an "
-            "int, a share is a float."
+            f"prune: amount is out of range; expected a count of at least 0, or a fraction in [0, 1], got {amount}. A "
+            "count is an int, a fraction is a float."
         )
 
 
@@ -301,13 +303,11 @@ def _count(amount: Any, size: int) -> int:
     """How many go, of `size` that are left."""
     count = int(amount) if isinstance(amount, numbers.Integral) else round(float(amount) * size)
     if count > size:
-        raise ValueError(f"prune: amount; expected at most the {size} that are left, got {amount}. Prune fewer.")
+        raise ValueError(f"prune: amount is too large; expected at most the {size} that are left, got {amount}.")
     return count
 
 
 def _dimension(dim: int, t: np.ndarray) -> int:
     if not -t.ndim <= dim < t.ndim:
-        raise ValueError(
-            f"prune: dim is out of range; expected {-t.ndim} to {t.ndim - 1}, got {dim}. Name a dimension."
-        )
+        raise ValueError(f"prune: dim is out of range; expected {-t.ndim} to {t.ndim - 1}, got {dim}.")
     return dim % t.ndim

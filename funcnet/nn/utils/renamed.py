@@ -1,12 +1,13 @@
-"""What computes an attribute from leaves of its own module: `weight` from `weight_g` and `weight_v`, or `weight_orig`.
+"""Attributes that are computed from leaves of their own module, such as `weight` from `weight_g` and `weight_v`.
 
-torch's older normalisations and its pruning are made so; their names stand in the state_dict beside the module's own.
+torch's older normalisations and its pruning are of this kind: the names are in the state_dict beside the module's own.
 """
 
 from typing import Any
 
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parts import leaves
 
 __all__ = ["Renamed", "own_leaf", "rename"]
 
@@ -18,13 +19,13 @@ class Renamed(Computed):
 
     def take_out(self, module: Any) -> Any:
         for name in self.names:
-            del vars(module)[name]
+            delattr(module, name)
         return super().take_out(module)
 
 
 def rename(module: Any, old: str, new: str) -> Any:
-    """The module's leaf `old` goes by `new`, behind the others, and draws its start as ever; gives the leaf."""
-    leaf = vars(module)[old]
+    """Renames the module's leaf `old` to `new`, after the others, and returns it; its start stays the same."""
+    leaf = getattr(module, old)
     delattr(module, old)
     setattr(module, new, leaf)
     leaf.formerly = (new, old)
@@ -33,12 +34,12 @@ def rename(module: Any, old: str, new: str) -> Any:
 
 def own_leaf(where: str, module: Module, tensor_name: str) -> Any:
     """The parameter or buffer of that name, of known shape; else ValueError."""
-    leaf = vars(module).get(tensor_name)
+    leaf = getattr(module, tensor_name, None)
     if not isinstance(leaf, (Parameter, Buffer)):
-        names = [name for kind in (Parameter, Buffer) for name, _ in module._leaves(kind)]
+        names = [name for name, _ in leaves(module)]
         raise ValueError(
             f"{where}: {type(module).__name__} has no parameter or buffer {tensor_name!r}; expected one of {names}, "
-            f"got {type(leaf).__name__}. Name one of its own."
+            f"got {type(leaf).__name__}."
         )
     if leaf.shape is None:
         raise ValueError(

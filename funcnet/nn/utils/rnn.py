@@ -1,10 +1,10 @@
 """Sequences of different lengths in one array, padded or packed, as in torch/nn/utils/rnn.py.
 
-Letters: `B sequences, T the longest one's length, N all lengths together`. Packed, the steps of all sequences lie one
-after the other, longest sequence first: all first steps, then all second steps, and so on.
+Letters: `B sequences, T the longest one's length, N all lengths together`. Packed, the steps of all sequences follow
+each other, longest sequence first: all first steps, then all second steps, and so on.
 
 A packed batch's shape follows from its lengths, so under `jit` these are part of the program: every new set of lengths
-compiles anew. Where batches of all lengths are to share one program, keep them padded and give the recurrent layers
+is compiled again. Where batches of all lengths are to share one program, keep them padded and give the recurrent layers
 `lengths=`, which may be traced.
 """
 
@@ -33,7 +33,7 @@ __all__ = [
 def pack_padded_sequence(
     input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Packs a padded batch: what lies behind a sequence's length is left out.
+    """Packs a padded batch: the steps after a sequence's length are left out.
 
     Args:
         input: (T, B, *), or (B, T, *) with batch_first; any dtype.
@@ -85,7 +85,7 @@ def pack_padded_sequence(
 
 
 def repack(sequence: PackedSequence, padded: Any, batch_first: bool = False) -> PackedSequence:
-    """Packs a padded batch (T, B, *) as another one was packed. Ours alone: the recurrent layers give back by it."""
+    """Packs a padded batch (T, B, *) as another one was packed; used by the recurrent layers, not in torch."""
     time, place = places_of(sequence)
     return sequence._replace(data=jnp.asarray(padded[(place, time) if batch_first else (time, place)]))
 
@@ -98,15 +98,15 @@ def pad_packed_sequence(
     Args:
         sequence: packed, data (N, *).
         batch_first: whether batch comes before time in the result.
-        padding_value: what stands behind the end of a sequence.
-        total_length: T, at least the longest length; that unless told.
+        padding_value: the value after the end of a sequence.
+        total_length: T, at least the longest length, which is the default.
 
     Returns:
         (padded, lengths): (T, B, *) or with batch_first (B, T, *), in the data's dtype; and (B,), numpy's int64, known
         under `jit` too.
 
     Raises:
-        TypeError: no PackedSequence.
+        TypeError: not a PackedSequence.
         ValueError: a `total_length` below the longest length.
 
     Example:
@@ -141,8 +141,8 @@ def pad_sequence(
     Args:
         sequences: arrays (length, *), of one dtype and equal but for their lengths.
         batch_first: whether batch comes before time in the result.
-        padding_value: what fills up.
-        padding_side: 'right', behind the end, or 'left', before the start.
+        padding_value: the value of the padding.
+        padding_side: 'right', after the end, or 'left', before the start.
 
     Returns:
         (T, B, *), or with batch_first (B, T, *).
@@ -162,9 +162,7 @@ def pad_sequence(
     """
     arrays, lengths = _listed("pad_sequence", sequences)
     if padding_side not in ("right", "left"):
-        raise ValueError(
-            f"pad_sequence: padding_side is unknown; expected 'right' or 'left', got {padding_side!r}. Choose one."
-        )
+        raise ValueError(f"pad_sequence: padding_side is unknown; expected 'right' or 'left', got {padding_side!r}.")
     steps = np.arange(lengths.max())
     steps = steps if padding_side == "right" else steps - (lengths.max() - lengths)[:, None]
     starts = np.cumsum(lengths) - lengths
@@ -243,7 +241,7 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[jax.Array]:
         B arrays (length, *).
 
     Raises:
-        TypeError: no PackedSequence.
+        TypeError: not a PackedSequence.
 
     Example:
         >>> packed = pack_sequence([jnp.array([4]), jnp.array([1, 2, 3])], enforce_sorted=False)
@@ -285,7 +283,7 @@ def _packed(where: str, sequence: Any) -> None:
 
 
 def _array(array: Any) -> Any:
-    """numpy's arrays stay so: on the host a new shape costs no compilation."""
+    """numpy's arrays stay numpy's: on the host a new shape needs no compilation."""
     return array if isinstance(array, np.ndarray) else jnp.asarray(array)
 
 
@@ -297,7 +295,7 @@ def _listed(where: str, sequences: Any) -> tuple[list[Any], np.ndarray]:
     if not arrays or any(a.ndim == 0 or a.shape[1:] != arrays[0].shape[1:] for a in arrays):
         raise ValueError(
             f"{where}: sequences do not fit together; expected at least one, all of shape (length, *) and equal but "
-            f"for their lengths, got {[a.shape for a in arrays]}. Check them."
+            f"for their lengths, got {[a.shape for a in arrays]}."
         )
     checks.one_dtype(where, **{f"sequence {i}": a for i, a in enumerate(arrays)})
     return arrays, np.array([a.shape[0] for a in arrays])

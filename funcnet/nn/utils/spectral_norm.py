@@ -1,6 +1,6 @@
 """Spectral norm under its old names, as in torch/nn/utils/spectral_norm.py: for nets whose checkpoints say `weight_u`.
 
-The mathematics is that of `parametrizations.spectral_norm`, which reads such checkpoints too, but for the order of a
+The mathematics is that of `parametrizations.spectral_norm`, which reads such checkpoints too, except for the order of a
 step (v before u) and the start of u and v (random directions, no steps).
 """
 
@@ -10,10 +10,10 @@ from typing import Any
 import jax
 
 from funcnet import functional as F
-from funcnet.nn import computed
-from funcnet.nn.hooks import RemovableHandle
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer
+from funcnet.nn.core import computed
+from funcnet.nn.core.hooks import RemovableHandle
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer
 from funcnet.nn.utils.parametrizations import as_matrix, check_steps, divided_by_sigma, rows_dim, unit_vector
 from funcnet.nn.utils.renamed import Renamed, own_leaf, rename
 
@@ -31,7 +31,7 @@ def spectral_norm(
     eval none. For the gradient u and v are constants.
 
     Args:
-        module: the description; it is changed, and given back.
+        module: the description; it is changed in place and returned.
         name: of its parameter.
         n_power_iterations: steps for each call in training.
         eps: the least norm to divide by.
@@ -58,7 +58,7 @@ def spectral_norm(
     module.register_buffer(one.names[1], Buffer(height, unit_vector, dtype=leaf.dtype))
     module.register_buffer(one.names[2], Buffer(math.prod(leaf.shape) // max(height, 1), unit_vector, dtype=leaf.dtype))
     one.version = module.register_state_dict_post_hook(_Version(name))
-    vars(module)[name] = one
+    computed.place(module, one)
     return module
 
 
@@ -92,7 +92,7 @@ class _SpectralNorm(Renamed):
     version: RemovableHandle
 
     def value(self, bound: Any) -> jax.Array:
-        weight, u, v = (vars(bound)[name] for name in self.names)
+        weight, u, v = (getattr(bound, name) for name in self.names)
         if bound.training:
             matrix = jax.lax.stop_gradient(as_matrix(weight, self.rows))
             u = u.astype(matrix.dtype)

@@ -1,4 +1,4 @@
-"""BatchNorm's statistics for weights that no step was taken with, as in torch/optim/swa_utils.py."""
+"""BatchNorm's statistics for weights that were not trained with, as in torch/optim/swa_utils.py."""
 
 import copy
 from collections.abc import Iterable
@@ -7,10 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from funcnet.nn import binding
-from funcnet.nn.batchnorm import _BatchNorm
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Buffer
+from funcnet.nn.batchnorm import BatchNorm
+from funcnet.nn.core import binding
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Buffer
+from funcnet.nn.core.parts import values, walk
 
 Tree = dict[str, Any]
 
@@ -18,7 +19,7 @@ __all__ = ["update_bn"]
 
 
 def update_bn(loader: Iterable[Any], net: Module, params: Tree, state: Tree, rng: jax.Array | None = None) -> Tree:
-    """The state with running means and variances of BatchNorm taken anew: their plain averages over the batches.
+    """The state with recomputed running means and variances of BatchNorm: their plain averages over the batches.
 
     Args:
         loader: batches: an array, or a list or tuple whose first entry is the input.
@@ -29,7 +30,7 @@ def update_bn(loader: Iterable[Any], net: Module, params: Tree, state: Tree, rng
     Returns:
         The state after the last batch. Without BatchNorm in the net it is the state given, and no batch is read.
 
-    Differs from torch: lives in nn, gives the state back, and compiles one program for each shape of a batch.
+    Differs from torch: is in nn, returns the state, and compiles one program for each shape of a batch.
 
     Example:
         >>> from funcnet import nn
@@ -43,16 +44,16 @@ def update_bn(loader: Iterable[Any], net: Module, params: Tree, state: Tree, rng
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.optim.swa_utils.update_bn.html
     """
     net = copy.deepcopy(net)
-    norms = [module for module in net.modules() if isinstance(module, _BatchNorm)]
+    norms = [module for module in net.modules() if isinstance(module, BatchNorm)]
     if not norms:
         return state
     for module in norms:
-        module.momentum = None  # each batch counts alike
-    bound = binding.bind(net, params, state, binding.Call())
-    for module in bound.modules():
-        for name, _ in module._leaves(Buffer) if isinstance(module, _BatchNorm) else ():
-            binding.put(module, name, jnp.full_like(vars(module)[name], name == "running_var"))
-    state = bound._values(Buffer)
+        module.momentum = None  # each batch has the same weight
+    bound = binding.bind(net, params, state)
+    for place in walk(bound, Buffer):
+        if isinstance(place.module, BatchNorm):
+            binding.put(place.module, place.name, jnp.full_like(place.value, place.name == "running_var"))
+    _, state = values(bound)
     step = jax.jit(lambda params, state, x, key: net.apply(params, state, x, training=True, rng=key)[1])
     for number, batch in enumerate(loader):
         x = batch[0] if isinstance(batch, list | tuple) else batch

@@ -8,9 +8,10 @@ from typing import Any
 
 import jax
 
-from funcnet.nn import binding, computed, init
-from funcnet.nn.module import Module
-from funcnet.nn.parameter import Parameter
+from funcnet.nn import init
+from funcnet.nn.core import binding, computed
+from funcnet.nn.core.module import Module
+from funcnet.nn.core.parameter import Parameter
 from funcnet.nn.utils.parametrizations import norm_dim, norm_except_dim, weight_of
 from funcnet.nn.utils.renamed import Renamed, own_leaf
 
@@ -23,14 +24,14 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     """w = g · v / ‖v‖, with g and v beside the module's other parameters as `<name>_g` and `<name>_v`.
 
     Args:
-        module: the description; it is changed, and given back.
+        module: the description; it is changed in place and returned.
         name: of its parameter.
         dim: the dimension that keeps its own norms; None, and -1 as in torch: one norm for all.
 
     Raises:
         ValueError: no such parameter, or it has no dimension `dim`.
 
-    Differs from torch: no warning that it is old. Write `parametrizations.weight_norm` where no file asks for this.
+    Differs from torch: no deprecation warning. Use `parametrizations.weight_norm` unless a file needs these names.
 
     Example:
         >>> from funcnet import nn
@@ -51,7 +52,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     delattr(module, name)
     for part_name, part in zip(one.names, parts, strict=True):
         module.register_parameter(part_name, part)
-    vars(module)[name] = one
+    computed.place(module, one)
     return module
 
 
@@ -82,7 +83,7 @@ class _WeightNorm(Renamed):
     kept = 0  # the dimension that keeps its own norms
 
     def value(self, bound: Any) -> jax.Array:
-        magnitude, direction = (vars(bound)[name] for name in self.names)
+        magnitude, direction = (getattr(bound, name) for name in self.names)
         return weight_of(magnitude, direction, self.kept)
 
     def begin(self, bound: Any, draw: Callable[[Any], jax.Array]) -> None:

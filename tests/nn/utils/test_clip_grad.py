@@ -68,7 +68,7 @@ def test_what_is_not_finite(bad, norm_type):
     np.testing.assert_array_equal(norm, torch.nn.utils.clip_grad_norm_(theirs, 1.0, norm_type))
     same(clipped, theirs)
     with pytest.raises(
-        ValueError, match=f"expected a finite norm of order {norm_type}, got {norm}. Clip by it all the"
+        ValueError, match=f"expected a finite norm of order {norm_type}, got {norm}. Set error_if_nonfinite=False"
     ):
         utils.clip_grad_norm(grads, 1.0, norm_type, error_if_nonfinite=True)
     with pytest.raises(ValueError, match="whether the norm is finite is not known under jit; expected error_if"):

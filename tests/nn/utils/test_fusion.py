@@ -95,7 +95,9 @@ def test_refusals_say_why():
         bare = nn.BatchNorm1d(6, track_running_stats=False)
         utils.fuse_conv_bn_eval(conv, bare, blank(conv)[0], *blank(bare))
     linear = nn.Linear(3, 4)
-    with pytest.raises(ValueError, match="the BatchNorm is over other features; expected 4, or 1 for all, got 6"):
+    with pytest.raises(
+        ValueError, match="the BatchNorm has another number of features; expected 4, or 1 for all, got 6"
+    ):
         utils.fuse_linear_bn_eval(linear, bn, blank(linear)[0], *blank(bn))
     normed = utils.parametrizations.weight_norm(conv)
     with pytest.raises(ValueError, match="the Conv1d has no weight of its own; expected 'weight' in what is given"):

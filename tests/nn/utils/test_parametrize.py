@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from funcnet import nn, tree
+from funcnet.nn.core import state_dict_hooks
+from funcnet.nn.core.parts import description_of
 from funcnet.nn.utils import parametrizations, parametrize
 from tests.nn.utils.training import close, double, same_state_dict, train_alike
 
@@ -197,7 +199,7 @@ def test_once_for_each_call_and_at_each_reading_from_outside():
     assert runs(lambda self, x: self.child(self.child(x))) == [1, 2]
     assert runs(lambda self, x: x @ self.child.weight @ self.child.weight) == [1, 2]
     assert runs(lambda self, x: jax.lax.scan(lambda h, _: (h @ self.weight, None), x, None, 3)[0]) == [1, 0]
-    assert runs(lambda self, x: nn.remat(self._frame.description.child).apply(*self.subtree("child"), x)[0]) == [1, 0]
+    assert runs(lambda self, x: nn.remat(description_of(self).child).apply(*self.subtree("child"), x)[0]) == [1, 0]
 
 
 def test_a_method_reads_it_too():
@@ -376,7 +378,7 @@ def test_removed_as_torch_removes():
             close(net.apply(params, state, inputs)[0], before)
         assert repr(plain) == repr(theirs) and not parametrize.is_parametrized(plain[0])
         assert plain.init(KEY)[0]["0"]["weight"].shape == (3, 3)
-        assert not vars(plain[0])["_state_dict_hooks"]._hooks
+        assert not state_dict_hooks.registered(plain[0])
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
@@ -441,9 +443,9 @@ def test_the_old_ones_are_removed_too():
             getattr(torch.nn.utils, f"remove_{kind}")(theirs)
             same_state_dict(plain, trees, after, theirs)
         assert repr(plain) == repr(theirs)
-        assert kind == "weight_norm" or not vars(plain)["_state_dict_hooks"]._hooks
+        assert kind == "weight_norm" or not state_dict_hooks.registered(plain)
     with pytest.raises(
-        ValueError, match=r"utils.remove_weight_norm: 'weight' is not computed so; expected one of none"
+        ValueError, match=r"utils.remove_weight_norm: 'weight' is not such a computed attribute; expected one of none"
     ):
         nn.utils.remove_weight_norm(plain, "weight", trees, after)
 
@@ -555,7 +557,8 @@ REFUSALS = [
     (lambda: parametrize.ParametrizationList([], nn.Parameter(2)), "expected one parametrization or more, got none"),
     (
         lambda: parametrize.remove_parametrizations(nn.Linear(2, 2), "bias", *nn.Linear(2, 2).init(KEY)),
-        "remove_parametrizations: 'bias' is not computed so; expected one of none: there are none, got Parameter",
+        "remove_parametrizations: 'bias' is not such a computed attribute; expected one of none: there are none, got "
+        "Parameter",
     ),
 ]
 
@@ -576,7 +579,9 @@ def test_what_computes_it_must_go_before_the_attribute():
         TypeError, match=r"Linear.weight: is computed from other leaves; expected no assignment, got nd"
     ):
         nn.utils.weight_norm(nn.Linear(2, 2)).weight = np.eye(2)
-    with pytest.raises(ValueError, match=r"Linear.weight: Own does not implement right_inverse; expected one in every"):
+    with pytest.raises(
+        ValueError, match=r"Linear.weight: Own does not implement right_inverse; assigning a value needs one in every"
+    ):
         register(parametrization(lambda x: x)).weight = np.eye(2)
     with pytest.raises(TypeError, match=r"expected a Parameter or None, got Parametrized"):
         nn.Linear(2, 2).weight = made.weight

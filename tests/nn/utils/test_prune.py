@@ -272,10 +272,14 @@ def twice_unknown():
 
 glob = functools.partial(prune.global_unstructured, nn.Linear(3, 2))
 REFUSALS = [
-    (lambda: linear("l1_unstructured", 7), ValueError, "amount; expected at most the 6 that are left, got 7"),
-    (lambda: linear("l1_unstructured", -1), ValueError, "a count that is not negative, or a share in .* got -1"),
-    (lambda: linear("l1_unstructured", 1.5), ValueError, "a share in .0, 1., got 1.5"),
-    (lambda: linear("l1_unstructured", "1"), TypeError, "amount; expected int or float, got str"),
+    (
+        lambda: linear("l1_unstructured", 7),
+        ValueError,
+        "amount is too large; expected at most the 6 that are left, got 7",
+    ),
+    (lambda: linear("l1_unstructured", -1), ValueError, "a count of at least 0, or a fraction in .* got -1"),
+    (lambda: linear("l1_unstructured", 1.5), ValueError, "a fraction in .0, 1., got 1.5"),
+    (lambda: linear("l1_unstructured", "1"), TypeError, "amount has the wrong type; expected int or float, got str"),
     (lambda: linear("l1_unstructured", 1, name="w"), ValueError, "prune: Linear has no parameter or buffer 'w'"),
     (lambda: linear("identity", name="running_var", layer=nn.BatchNorm1d(2)), ValueError, "is a buffer; expected a"),
     (
@@ -285,20 +289,24 @@ REFUSALS = [
     ),
     (lambda: linear("ln_structured", 1, 2, 2), ValueError, "dim is out of range; expected -2 to 1, got 2"),
     (lambda: linear("ln_structured", 1, 2, 0, name="bias"), ValueError, "LnStructured: a vector has no channels"),
-    (lambda: linear("ln_structured", 1, "nuc", 0), ValueError, "the nuclear norm is of matrices; expected 2 dim"),
+    (lambda: linear("ln_structured", 1, "nuc", 0), ValueError, "the nuclear norm needs matrices; expected 2 dim"),
     (lambda: linear("random_structured", 3, 0, rng=KEY), ValueError, "expected at most the 2 that are left, got 3"),
     (lambda: linear("random_structured", 1, 0), ValueError, "prune.RandomStructured: needs randomness"),
     (lambda: linear("random_unstructured", 1), ValueError, "prune.RandomUnstructured: needs randomness"),
     (lambda: linear("custom_from_mask", jnp.ones(2)), ValueError, "the mask has the wrong shape; expected .2, 3., got"),
     (lambda: linear("custom_from_mask", 1.0), ValueError, "expected that of 'weight', got a scalar"),
-    (lambda: linear("remove"), ValueError, "prune.remove: 'weight' is not computed so; expected one of none"),
+    (
+        lambda: linear("remove"),
+        ValueError,
+        "prune.remove: 'weight' is not such a computed attribute; expected one of none",
+    ),
     (twice_unknown, ValueError, "Unknown: PRUNING_TYPE is unknown; expected 'unstructured', .* got 'some'"),
     (lambda: glob("weight", {}, {}, prune.L1Unstructured), TypeError, "expected several dotted names, got str"),
     (lambda: glob([], {}, {}, prune.L1Unstructured, [1], amount=1), TypeError, "expected {name: array}, got list"),
     (
         lambda: glob(["weight"], {}, {}, prune.LnStructured, amount=1, n=2),
         TypeError,
-        "channels of different parameters do not compare; expected .* got LnStructured of type 'structured'",
+        "channels of different parameters cannot be compared; expected .* got LnStructured of type 'structured'",
     ),
 ]
 

@@ -84,7 +84,7 @@ def test_what_set_submodule_refuses():
     with pytest.raises(TypeError, match=r"Sequential\.set_submodule: expected a Module, got int"):
         nn.Sequential().set_submodule("0", 3)
     with pytest.raises(
-        AttributeError, match=r"Sequential\.set_submodule: '0' is no module; expected one to replace, got N"
+        AttributeError, match=r"Sequential\.set_submodule: '0' is not a module; expected one to replace, got N"
     ):
         nn.Sequential().set_submodule("0", nn.Tanh(), strict=True)
 

@@ -1,8 +1,8 @@
 """Hooks: torch's kinds, order and return values, as an argument of `apply` in place of hidden state.
 
-A `Hooks` is a pytree without leaves: give it to a jitted function as an ordinary argument, and a changed set traces
-anew. Hooks run when JAX traces, on what it traces with; a value they keep is a tracer, so look with `nn.capture` and
-change with hooks. Backward hooks are identities around a module's inputs and outputs with a backward rule of their own.
+A `Hooks` is a pytree without leaves: give it to a jitted function as an ordinary argument, and a changed set is traced
+again. Hooks run when JAX traces and see tracers, so use `nn.capture` to look at values and hooks to change them.
+Backward hooks are identities around a module's inputs and outputs with a backward rule of their own.
 """
 
 import dataclasses
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from funcnet import tree
+from funcnet.nn.core.parts import description_of
 
 __all__ = ["Hooks", "RemovableHandle"]
 
@@ -37,14 +38,14 @@ class _Hook:
 
 
 class RemovableHandle:
-    """Takes a hook out of its set, by `remove()` or at the end of a `with` block."""
+    """Removes a hook from its set, by `remove()` or at the end of a `with` block."""
 
-    def __init__(self, hooks: Any, hook: Any):  # `hooks._hooks` is the tuple of what is registered
+    def __init__(self, hooks: Any, hook: Any):  # `hooks.registered` is a tuple of hooks
         self._hooks, self._hook = hooks, hook
 
     def remove(self) -> None:
-        """Takes the hook out; a second time does nothing."""
-        self._hooks._hooks = tuple(h for h in self._hooks._hooks if h is not self._hook)
+        """Removes the hook; a second call does nothing."""
+        self._hooks.registered = tuple(h for h in self._hooks.registered if h is not self._hook)
 
     def __enter__(self) -> "RemovableHandle":
         return self
@@ -56,7 +57,7 @@ class RemovableHandle:
 class Hooks:
     """A set of hooks for `net.apply(…, hooks=hooks)`.
 
-    A pattern takes the modules that it names and not what lies beneath them ("" is the root). The hook's first argument
+    A pattern selects the modules that it names, not those beneath them ("" is the root). The hook's first argument
     is the module: in forward hooks the bound one, whose attributes are arrays; in backward hooks its description.
 
     - forward pre: ``fn(module, args)`` may return new args, or one argument; with kwargs ``fn(module, args, kwargs)``
@@ -65,14 +66,14 @@ class Hooks:
     - full backward pre: ``fn(module, grad_output)`` may return a new grad_output;
     - full backward: ``fn(module, grad_input, grad_output)`` may return a new grad_input.
 
-    grad_input and grad_output are tuples, one entry a positional argument or output; None where it is no floating array
-    or nothing is differentiated by it or uses it. Global hooks come first, then the order of registration.
+    grad_input and grad_output are tuples with one entry per positional argument or output; None where it is not a
+    floating array, is not used, or is not differentiated. Global hooks run first, then the order of registration.
 
-    Differs from torch: a name pattern says which modules; a hook that breaks a rule raises ValueError or TypeError.
-    Backward hooks make reverse mode the only one; without them forward mode works.
+    Differs from torch: a name pattern selects the modules; a hook that breaks a rule is a ValueError or TypeError.
+    With backward hooks only reverse-mode differentiation works; without them forward mode works too.
 
-    Under `jit`, hand it over: ``jax.jit(net.apply)(params, state, x, hooks=hooks)`` traces anew when the set changes. A
-    function that closes over it keeps the set that it was traced with.
+    Under `jit`, pass it as an argument: ``jax.jit(net.apply)(params, state, x, hooks=hooks)`` is traced again when the
+    set changes. A function that closes over it keeps the set with which it was traced.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -90,18 +91,18 @@ class Hooks:
     """
 
     def __init__(self) -> None:
-        self._hooks: tuple[_Hook, ...] = ()
+        self.registered: tuple[_Hook, ...] = ()
 
     def __hash__(self) -> int:
         raise TypeError(
             "Hooks: a set of hooks changes, so it cannot be a static argument. Give it to the jitted function as an "
-            "ordinary one: it is a pytree without leaves, and a changed set traces anew."
+            "ordinary one: it is a pytree without leaves, and a changed set is traced again."
         )
 
     def _add(self, hook: _Hook, prepend: bool = False) -> RemovableHandle:
         if not callable(hook.fn):
             raise TypeError(f"Hooks: expected a function as {hook.kind} hook, got {type(hook.fn).__name__}.")
-        self._hooks = (hook, *self._hooks) if prepend else (*self._hooks, hook)
+        self.registered = (hook, *self.registered) if prepend else (*self.registered, hook)
         return RemovableHandle(self, hook)
 
     def register_forward_pre_hook(
@@ -155,9 +156,9 @@ class Hooks:
     def bound(self, names: Iterable[str], where: str) -> "_BoundHooks":
         """The hooks of every name. Raises ValueError for a pattern that names no module, or one layer of a stack."""
         names = list(names)
-        everywhere = [hook for hook in self._hooks if hook.pattern is None]
+        everywhere = [hook for hook in self.registered if hook.pattern is None]
         own = {name: list(everywhere) for name in names}
-        for hook in self._hooks:
+        for hook in self.registered:
             if hook.pattern is not None:
                 for name in tree.select(hook.pattern, names, covers=False, where=where):
                     own[name].append(hook)
@@ -166,15 +167,15 @@ class Hooks:
 
 def _unflatten(hooks: tuple[_Hook, ...], _: Any) -> Hooks:
     new = Hooks()
-    new._hooks = hooks
+    new.registered = hooks
     return new
 
 
-jax.tree_util.register_pytree_node(Hooks, lambda hooks: ((), hooks._hooks), _unflatten)
+jax.tree_util.register_pytree_node(Hooks, lambda hooks: ((), hooks.registered), _unflatten)
 
 
 class _BoundHooks:
-    """A set of hooks resolved to names: what a `Call` carries."""
+    """A set of hooks resolved to names, as a `Call` carries it."""
 
     def __init__(self, own: dict[str, list[_Hook]], everywhere: list[_Hook]):
         self.own, self.everywhere = own, everywhere
@@ -189,7 +190,7 @@ class _BoundHooks:
             for hook in hooks:
                 if hook.kind == _FORWARD_PRE:
                     args, kwargs = _before(hook, module, args, kwargs)
-            barrier = _Barrier(module._description(), name, hooks)
+            barrier = _Barrier(description_of(module), name, hooks)
             args = barrier.inputs(args)
             result = forward(*args, **kwargs)
             for hook in after:
@@ -225,8 +226,8 @@ def _after(hook: _Hook, module: Any, args: Any, kwargs: Any, result: Any) -> Any
 
 
 class _Barrier:
-    """Identities around one call of a module. The backward rule of the outputs runs first and tells the inputs' what it
-    saw; both run in one trace, so what is told is a value of that trace."""
+    """Identities around one call of a module. The backward rule of the outputs runs first and leaves what it saw for
+    that of the inputs; both run in one trace, so this is a value of that trace."""
 
     def __init__(self, module: Any, name: str, hooks: list[_Hook]):
         self.module, self.name = module, name
@@ -237,7 +238,7 @@ class _Barrier:
         self.grad_output: tuple[Any, ...] | None = None
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments behind their identity."""
+        """The arguments after their identity."""
         self.n_inputs = len(args)
         floating = _floating(args)
         if not self.after or not floating:
@@ -263,7 +264,7 @@ class _Barrier:
         return _put(args, floating, identity(*(args[i] for i in floating)))
 
     def outputs(self, result: Any) -> Any:
-        """The outputs behind their identity."""
+        """The outputs after their identity."""
         if not self.before and not self.after:
             return result
         if not isinstance(result, jax.Array | tuple):

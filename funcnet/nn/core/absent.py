@@ -1,4 +1,4 @@
-"""What torch.nn and its Module have and ours lack: why, and what to use. `nn.DataParallel` and `net.train` say so."""
+"""What torch.nn and its Module have and ours lack, why, and what to use: the text of the AttributeErrors."""
 
 __all__ = ["ABSENT", "METHODS"]
 

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import tree
-from funcnet.nn.binding import call_name
+from funcnet.nn.core import binding
+from funcnet.nn.core.call import Taps, call_name, outermost
 
 __all__ = ["capture", "capture_gradients"]
 
@@ -23,19 +24,19 @@ def _capturing(net: Any, pattern: tree.Patterns, where: str) -> Callable[..., An
         kwargs = dict(kwargs)
         method = kwargs.pop("method", None)
         how = {name: kwargs.pop(name, default) for name, default in _HOW.items()}
-        call = net._call("apply", inputs, method, **how, capture=chosen, taps=taps)
-        return net._run(params, state, inputs, kwargs, call, method)
+        call = outermost(net, "apply", inputs, method, **how, capture=chosen, taps=taps)
+        return binding.run(net, params, state, inputs, kwargs, call, method)
 
     return run
 
 
-def _by_name(values: dict[tuple[str, int], Any], where: str) -> dict[str, Any]:
+def _by_name(values: Taps, where: str) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for key, value in values.items():
         if call_name(*key) in named:
             raise ValueError(
-                f"{where}: two calls have the name {call_name(*key)!r}: a module's own, and another's later call; "
-                "expected one. Rename the module."
+                f"{where}: two calls have the name {call_name(*key)!r}: the first call of one module, and a later call "
+                "of another; expected one. Rename the module."
             )
         named[call_name(*key)] = value
     return named
@@ -45,11 +46,11 @@ _HOW = {"training": False, "rng": None, "hooks": None}
 
 
 def capture(net: Any, pattern: tree.Patterns) -> Run:
-    """`apply` that also gives the outputs of the modules that `pattern` names.
+    """`apply` that also returns the outputs of the modules that `pattern` names.
 
     Args:
         net: a description.
-        pattern: one name pattern or several; they take the modules that they name, not those beneath.
+        pattern: one name pattern or several; they select the modules that they name, not those beneath.
 
     Returns:
         ``run(params, state, *inputs, **kwargs) -> (out, state, {name: output})`` with `apply`'s arguments. A module's

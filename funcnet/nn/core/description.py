@@ -1,7 +1,7 @@
-"""The tree of a description: how parts are registered, and how torch's traversals walk them.
+"""The tree of a description: how parts are registered, and torch's traversals.
 
 The `Parameter`s, `Buffer`s and modules among an object's attributes are its parts: its `__dict__` is the registry.
-A name that holds None but was registered, or held a part, stays reserved for that kind of part, as in torch.
+A name that is None but was registered, or had a part before, stays reserved for that kind of part, as in torch.
 """
 
 import difflib
@@ -9,15 +9,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from funcnet import tree
-from funcnet.nn import binding
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core import binding, owners
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parts import Node, children, frame_of, join, leaves, reserve, reserved, walk
 
 Tree = dict[str, Any]
 
 __all__ = ["Description", "is_torchs"]
 
 
-class Description:
+class Description(Node):
     """Registration and traversal; `Module` adds what makes it run."""
 
     if TYPE_CHECKING:  # a part is a description outside forward and an array (or a callable) in it: any type
@@ -27,7 +28,7 @@ class Description:
     # ------------------------------------------------------------------------------------------- registering parts
 
     def __setattr__(self, name: str, value: Any) -> None:
-        frame = vars(self).get("_frame")
+        frame = frame_of(self)
         if frame is not None:
             binding.assign_buffer(self, frame, name, value)
             return
@@ -41,12 +42,15 @@ class Description:
         if isinstance(value, _TAKES[kind]):
             if name in _TAKEN and not (name == tree.STACKED and getattr(self, "repeats", False)):
                 raise KeyError(
-                    f"{type(self).__name__}: a part is not called {name!r}, which {_TAKEN[name]}. Choose another name."
+                    f"{type(self).__name__}: no part may have the name {name!r}, which {_TAKEN[name]}. Choose another "
+                    "name."
                 )
             if kind is None or not isinstance(value, kind):
-                vars(self).pop(name, None)  # as in torch, what becomes a part stands behind the parts before it
+                vars(self).pop(name, None)  # as in torch, a new part comes after the parts before it
+            if vars(self).get(name) is not value:
+                owners.note(value, self, name)
             vars(self)[name] = value
-            self._reserve(name, None)
+            reserve(self, name, None)
         elif kind is None:
             if is_torchs(value):
                 raise TypeError(
@@ -56,7 +60,7 @@ class Description:
             object.__setattr__(self, name, value)
         elif value is None:
             vars(self)[name] = None
-            self._reserve(name, (kind, persistent))
+            reserve(self, name, (kind, persistent))
         else:
             leaf_advice: dict[type, str] = {Parameter: "Wrap an array in nn.Parameter", Buffer: "Give an array"}
             advice = leaf_advice.get(kind, "Give a module")
@@ -66,38 +70,40 @@ class Description:
             )
 
     def __delattr__(self, name: str) -> None:
-        frame = vars(self).get("_frame")
+        frame = frame_of(self)
         if frame is not None:
             raise ValueError(f"{frame.where()}: forward deleted {name!r}. A description changes outside forward alone.")
         if isinstance(vars(self).get(name), Computed):
             raise ValueError(
                 f"{type(self).__name__}.{name}: is computed from other leaves; expected a part or a plain attribute to "
-                "delete. Remove what computes it: parametrize.remove_parametrizations, prune.remove and their kin."
+                "delete. Remove the computation first: parametrize.remove_parametrizations, prune.remove and the like."
             )
         object.__delattr__(self, name)
-        self._reserve(name, None)
+        reserve(self, name, None)
 
     def _slot(self, name: str) -> tuple[type | None, bool]:
-        """(the kind of part that `name` holds or is reserved for, whether it is persistent)."""
+        """(the kind of part that `name` has or is reserved for, whether it is persistent)."""
         old = vars(self).get(name)
         for kind in (Parameter, Buffer, Description):
             if isinstance(old, kind):
                 return kind, getattr(old, "persistent", True)
-        return vars(self).get("_reserved", {}).get(name, (None, True))
+        return reserved(self).get(name, (None, True))
 
-    def _reserve(self, name: str, slot: tuple[type, bool] | None) -> None:
-        reserved = {**vars(self).get("_reserved", {}), name: slot}
-        reserved = {name: slot for name, slot in reserved.items() if slot is not None}
-        if reserved:
-            vars(self)["_reserved"] = reserved
-        else:
-            vars(self).pop("_reserved", None)
+    def __setstate__(self, values: Any) -> None:
+        """What copying and unpickling call: the parts of the copy note that it holds them."""
+        values, slots = values if isinstance(values, tuple) else (values, None)
+        for name, value in (slots or {}).items():
+            object.__setattr__(self, name, value)
+        vars(self).update(values or {})
+        for name, value in vars(self).items():
+            if isinstance(value, (Node, Parameter, Buffer)):
+                owners.note(value, self, name)
 
     def _register(self, name: str, value: Any, kind: type, persistent: bool = True) -> None:
         if not isinstance(name, str):
             raise TypeError(f"{type(self).__name__}: expected a string as name, got {type(name).__name__}.")
         if "." in name or name == "":
-            raise KeyError(f"{type(self).__name__}: a part's name holds no dot and is not empty, got {name!r}.")
+            raise KeyError(f"{type(self).__name__}: a part's name has no dot and is not empty; got {name!r}.")
         if hasattr(self, name) and self._slot(name)[0] is not kind:
             raise KeyError(f"{type(self).__name__}: the attribute {name!r} is taken. Choose another name.")
         if value is not None and not isinstance(value, kind):
@@ -105,7 +111,7 @@ class Description:
                 f"{type(self).__name__}.{name}: expected a {_label(kind)} or None, got {type(value).__name__}."
             )
         if value is None:
-            self._reserve(name, (kind, persistent))
+            reserve(self, name, (kind, persistent))
         setattr(self, name, value)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
@@ -131,7 +137,7 @@ class Description:
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Marks every parameter beneath as frozen (False) or trained; frozen ones get zero gradients at no cost.
 
-        An optimizer that decays weights moves them all the same: give it what `tree.partition(params, pattern)` leaves.
+        An optimizer with weight decay still moves them: give it only the trained part, `net.partition(params)[0]`.
         """
         for parameter in self.parameters():
             parameter.requires_grad = requires_grad
@@ -139,23 +145,10 @@ class Description:
 
     # --------------------------------------------------------------------------------------------- walking the tree
 
-    def _description(self) -> Any:
-        frame = vars(self).get("_frame")
-        return self if frame is None else frame.description
-
-    def _leaves(self, kind: type) -> list[tuple[str, Any]]:
-        """(name, description) of this module's own leaves of one kind."""
-        return [(name, item) for name, item in vars(self._description()).items() if isinstance(item, kind)]
-
-    def _children(self) -> list[tuple[str, Any]]:
-        """(name, child), a child under two names twice; bound children of a bound module."""
-        own = vars(self)
-        return [(name, own[name]) for name, _ in self._leaves(Description)]
-
     def named_children(self) -> Iterator[tuple[str, Any]]:
         """(name, child), each child once."""
         seen: set[int] = set()
-        for name, child in self._children():
+        for name, child in children(self):
             if id(child) not in seen:
                 seen.add(id(child))
                 yield name, child
@@ -173,8 +166,8 @@ class Description:
             return
         memo.add(id(self))
         yield prefix, self
-        for name, child in self._children():
-            yield from child.named_modules(memo, binding.join(prefix, name), remove_duplicate)
+        for name, child in children(self):
+            yield from child.named_modules(memo, join(prefix, name), remove_duplicate)
 
     def modules(self) -> Iterator[Any]:
         """This module and all beneath it, parents first, each once."""
@@ -187,18 +180,14 @@ class Description:
                 f"{type(values).__name__}. Name the others: prefix=…, recurse=…"
             )
         flat = None if values is None else tree.flatten(values)
-        first: dict[int, str] = {}
-        for path, module in self.named_modules(remove_duplicate=once) if recurse else [("", self)]:
-            for name, leaf in module._leaves(kind):
-                dotted = binding.join(path, name)
-                if once and id(leaf) in first:
-                    continue
-                owner = first.setdefault(id(leaf), dotted)
-                if flat is not None and owner not in flat:
-                    raise ValueError(
-                        f"{type(self).__name__}: the tree given has no {owner!r}. Give the one of this net."
-                    )
-                yield binding.join(prefix, dotted), vars(module)[name] if flat is None else flat[owner]
+        home: dict[int, str] = {}
+        for place in walk(self, kind, once=once):
+            if not recurse and place.module is not self:
+                break
+            owner = home.setdefault(id(place.leaf), place.path)
+            if flat is not None and owner not in flat:
+                raise ValueError(f"{type(self).__name__}: the tree has no {owner!r}; expected the tree of this net.")
+            yield join(prefix, place.path), place.value if flat is None else flat[owner]
 
     def named_parameters(
         self, params: Tree | None = None, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -207,7 +196,7 @@ class Description:
         return self._named_leaves(Parameter, params, prefix, recurse, remove_duplicate)
 
     def parameters(self, params: Tree | None = None, recurse: bool = True) -> Iterator[Any]:
-        """What `named_parameters` gives, without the names."""
+        """The values of `named_parameters`, without the names."""
         return (leaf for _, leaf in self.named_parameters(params, recurse=recurse))
 
     def named_buffers(
@@ -217,7 +206,7 @@ class Description:
         return self._named_leaves(Buffer, state, prefix, recurse, remove_duplicate)
 
     def buffers(self, state: Tree | None = None, recurse: bool = True) -> Iterator[Any]:
-        """What `named_buffers` gives, without the names."""
+        """The values of `named_buffers`, without the names."""
         return (leaf for _, leaf in self.named_buffers(state, recurse=recurse))
 
     def get_submodule(self, target: str) -> Any:
@@ -233,26 +222,26 @@ class Description:
         return module
 
     def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
-        """Puts a module at that dotted name; with `strict` only where one is."""
+        """Puts a module at that dotted name; with `strict`, only in place of another module."""
         where = f"{type(self).__name__}.set_submodule"
         if not target:
-            raise ValueError(f"{where}: the target is empty; expected the name of a part, got ''. Name it.")
+            raise ValueError(f"{where}: the target is empty; expected the name of a part, got ''.")
         if not isinstance(module, Description):
-            raise TypeError(f"{where}: expected a Module, got {type(module).__name__}. Make a module of it.")
+            raise TypeError(f"{where}: expected a Module, got {type(module).__name__}. Wrap it in a module.")
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
         old = getattr(parent, name, None)
         if (strict or hasattr(parent, name)) and not isinstance(old, Description):
             raise AttributeError(
-                f"{where}: {target!r} is no module; expected one to replace, got {type(old).__name__}. Choose another "
-                "name, or delete what is there."
+                f"{where}: {target!r} is not a module; expected one to replace, got {type(old).__name__}. Choose "
+                "another name, or delete the attribute first."
             )
         setattr(parent, name, module)
 
     def _get_leaf(self, target: str, kind: type) -> Any:
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
-        names = [name for name, _ in module._leaves(kind)]
+        names = [name for name, _ in leaves(module, kind)]
         if name not in names:
             near = ", ".join(map(repr, difflib.get_close_matches(name, names, n=3, cutoff=0.0))) or "none"
             raise AttributeError(f"{type(module).__name__}: no {kind.__name__.lower()} {target!r}. It has {near}.")
@@ -268,11 +257,12 @@ class Description:
 
 
 def is_torchs(value: Any) -> bool:
-    """Whether it is a module of torch, which is not imported for the question."""
+    """Whether it is a module of torch. torch is not imported for this."""
     return any(f"{kind.__module__}.{kind.__name__}" == "torch.nn.modules.module.Module" for kind in type(value).__mro__)
 
 
-_TAKES: dict[type | None, Any] = {  # what an attribute takes that is none of the parts, or one of these, as in torch
+# Which values a name takes as its part, by the kind of part that it has or is reserved for, as in torch.
+_TAKES: dict[type | None, Any] = {
     None: (Description, Parameter, Buffer),
     Parameter: Parameter,
     Buffer: (Description, Parameter, Buffer),

@@ -1,8 +1,8 @@
-"""`net.summary(…)`: what a net is made of and what it costs, from shapes alone. Nothing is allocated or computed.
+"""`net.summary(…)`: the modules of a net and their costs, from shapes only. Nothing is allocated or computed.
 
-FLOPs are those of matrix products and convolutions, two for each multiplication and addition, which is how
-`torch.utils.flop_counter` counts. They are read off the traced program, whose operations carry the names of the modules
-that they stand in.
+FLOPs are those of matrix products and convolutions, two for each multiplication and addition, as
+`torch.utils.flop_counter` counts. They are read from the traced program, whose operations are in a named scope for
+each call of a module.
 """
 
 import math
@@ -15,22 +15,24 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from funcnet import table, tree
 from funcnet.functional import convolve, platforms
-from funcnet.nn import binding
-from funcnet.nn.parameter import Buffer, Parameter
+from funcnet.nn.core import binding
+from funcnet.nn.core.call import outermost
+from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.nn.core.parts import walk
 
-__all__ = ["Row", "Summary", "summarize"]
+__all__ = ["ModuleRow", "Summary", "summarize"]
 
 _SCOPE = "module:"  # marks our scopes, "module:3:", among those that a forward may open itself
 
 
 @dataclass(frozen=True)
-class Row:
-    """A module's own part: what its children have is in their rows, so that every column adds up to the net's."""
+class ModuleRow:
+    """One module without its children, which have rows of their own: each column sums up to the whole net."""
 
     name: str
     kind: str
-    output: str  # of the last call: dtype[shape], as JAX writes it; "" if it was not called
-    parameters: int  # numbers, shared ones under their first name alone
+    output: str  # of the last call: dtype[shape], in JAX's form; "" if it was not called
+    parameters: int  # how many numbers; shared ones only under their first name
     buffers: int
     flops: int
     bytes: int  # of parameters and buffers
@@ -39,23 +41,23 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `net.summary` gives: prints as a table, shows as one in a notebook, and is rows for a program."""
+    """The result of `net.summary`: a table for a terminal or a notebook, and rows for a program."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ModuleRow, ...]
 
-    def total(self) -> Row:
+    def total(self) -> ModuleRow:
         """The sums, under the root's class."""
-        sums = {f.name: sum(getattr(row, f.name) for row in self.rows) for f in fields(Row)[3:]}
-        return Row("total", self.rows[0].kind, self.rows[0].output, **sums)
+        sums = {f.name: sum(getattr(row, f.name) for row in self.rows) for f in fields(ModuleRow)[3:]}
+        return ModuleRow("total", self.rows[0].kind, self.rows[0].output, **sums)
 
     def to_dataframe(self) -> Any:
-        """A pandas.DataFrame, a row a module."""
+        """A pandas.DataFrame with one row per module."""
         return table.dataframe(self.rows, "Summary.to_dataframe")
 
     def _cells(self) -> list[list[str]]:
-        return [[f.name for f in fields(Row)]] + [
+        return [[f.name for f in fields(ModuleRow)]] + [
             ["(root)" if row.name == "" else row.name, row.kind, row.output]
-            + [f"{getattr(row, f.name):,}" for f in fields(Row)[3:]]
+            + [f"{getattr(row, f.name):,}" for f in fields(ModuleRow)[3:]]
             for row in (*self.rows, self.total())
         ]
 
@@ -83,53 +85,51 @@ def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], trainin
 
     def run(params: Any, state: Any, key: Any, arrays: list[Any]) -> Any:
         args, kwargs = join(arrays)
-        call = net._call("summary", args, None, training, key, None)
+        call = outermost(net, "summary", args, None, training, key, None, scope=watch.scope)
         call.hooks = watch
-        return net._run(params, state, args, kwargs, call)[0]
+        return binding.run(net, params, state, args, kwargs, call)[0]
 
     program = jax.make_jaxpr(run)(params, state, key, arrays).jaxpr
     flops = _flops(program, watch.calls)
-    sizes = {kind: tree.flatten(values) for kind, values in ((Parameter, params), (Buffer, state))}
+    shapes = {**tree.flatten(params), **tree.flatten(state)}
+    own: dict[int, list[tuple[Any, Any]]] = {}  # by id of the module: [(leaf, its shape and dtype)]
+    for place in walk(net):
+        own.setdefault(id(place.module), []).append((place.leaf, shapes[place.path]))
     rows = []
     for name, module in net.named_modules():
-        own = {kind: _own(module, name, kind, sizes[kind]) for kind in (Parameter, Buffer)}
-        every = [leaf for pairs in own.values() for _, leaf in pairs]
+        leaves = own.get(id(module), [])
+        sizes = {kind: [a.size for leaf, a in leaves if isinstance(leaf, kind)] for kind in (Parameter, Buffer)}
         rows.append(
-            Row(
+            ModuleRow(
                 name,
                 type(module).__name__,
                 watch.outputs.get(name, ""),
-                parameters=sum(leaf.size for _, leaf in own[Parameter]),
-                buffers=sum(leaf.size for _, leaf in own[Buffer]),
+                parameters=sum(sizes[Parameter]),
+                buffers=sum(sizes[Buffer]),
                 flops=flops.get(name, 0),
-                bytes=sum(leaf.size * leaf.dtype.itemsize for leaf in every),
-                frozen=sum(leaf.size for told, leaf in own[Parameter] if not told.requires_grad),
+                bytes=sum(a.size * a.dtype.itemsize for _, a in leaves),
+                frozen=sum(a.size for leaf, a in leaves if not getattr(leaf, "requires_grad", True)),
             )
         )
     return Summary(tuple(rows))
 
 
-def _own(module: Any, name: str, kind: type, sizes: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """[(leaf, its shape and dtype)] of what lives under this module's name."""
-    paths = [(leaf, binding.join(name, attribute)) for attribute, leaf in module._leaves(kind)]
-    return [(leaf, sizes[path]) for leaf, path in paths if path in sizes]
-
-
 class _Watch:
-    """Stands where hooks stand: opens a scope with the number of the call, and notes what comes out."""
+    """Numbers the calls in their named scopes, and takes the place of hooks to note the output of each."""
 
     def __init__(self) -> None:
         self.outputs: dict[str, str] = {}
-        self.calls: list[str] = []  # the module's name, which may hold any mark
+        self.calls: list[str] = []  # the modules' names, which may hold any character
+
+    def scope(self, name: str, outer: str) -> str:
+        """The scope of a call: its number, by which its operations are counted as the module's."""
+        self.calls.append(name)
+        return f"{_SCOPE}{len(self.calls) - 1}:"
 
     def run(self, module: Any, name: str, forward: Any, args: Any, kwargs: Any) -> Any:
-        self.calls.append(name)
-        with jax.named_scope(f"{_SCOPE}{len(self.calls) - 1}:"):
-            out = forward(*args, **kwargs)
-        shapes = [
-            jax.typeof(leaf).str_short(short_dtypes=True) for leaf in jax.tree.leaves(out) if hasattr(leaf, "dtype")
-        ]
-        self.outputs[name] = ", ".join(shapes)
+        out = forward(*args, **kwargs)
+        arrays = [leaf for leaf in jax.tree.leaves(out) if hasattr(leaf, "dtype")]
+        self.outputs[name] = ", ".join(jax.typeof(leaf).str_short(short_dtypes=True) for leaf in arrays)
         return out
 
 
@@ -142,7 +142,7 @@ def _flops(jaxpr: Jaxpr, calls: list[str]) -> dict[str, int]:
 
 
 def _operations(jaxpr: Jaxpr, outer: int, times: int) -> Iterator[tuple[int, int]]:
-    """(number of the call, FLOPs) of every operation; what stands in no scope is the root's, call 0."""
+    """(number of the call, FLOPs) of every operation; an operation in no scope is the root's, call 0."""
     for equation in jaxpr.eqns:
         stack = str(equation.source_info.name_stack)
         call = int(stack.rsplit(_SCOPE, 1)[1].split(":")[0]) if _SCOPE in stack else outer
@@ -156,7 +156,7 @@ def _operations(jaxpr: Jaxpr, outer: int, times: int) -> Iterator[tuple[int, int
 
 
 def _inner(equation: Any) -> list[Jaxpr]:
-    """The programs within an operation. Only one branch of `cond` runs: the last stands for them."""
+    """The programs inside an operation; one of `cond`'s branches runs, and the last represents them."""
     if (product := platforms.default_program(equation)) is not None:
         return [product.jaxpr]
     out = []
@@ -176,7 +176,7 @@ def _dot(equation: Any) -> int:
 
 
 def _convolution(equation: Any) -> int:
-    """The kernel for every pixel of the output; of the input where it is a transposed one, as torch counts."""
+    """One kernel for each pixel of the output, or of the input if transposed, as torch counts."""
     x, kernel = (variable.aval.shape for variable in equation.invars)
     numbers, out = equation.params["dimension_numbers"], equation.outvars[0].aval.shape
     transposed = convolve.TRANSPOSED in str(equation.source_info.name_stack)

@@ -1,11 +1,11 @@
-"""How a module looks: torch's `repr` in a terminal, a tree that folds in a notebook."""
+"""How a module is shown: torch's `repr` in a terminal, a collapsible tree in a notebook."""
 
 import html as escape
 import itertools
 from typing import Any
 
-from funcnet import tree
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parameter import Buffer
+from funcnet.nn.core.parts import children, computed_of, is_stack, leaves, slots
 
 __all__ = ["html", "text"]
 
@@ -16,12 +16,12 @@ def _indent(block: str) -> str:
 
 
 def _name(module: Any) -> str:
-    marks = {value.mark for value in vars(module).values() if isinstance(value, Computed)}
+    marks = {one.mark for one in computed_of(module).values()}
     return "".join(marks) + getattr(module, "_get_name", lambda: type(module).__name__)()
 
 
 def text(module: Any) -> str:
-    """torch's `repr`: the class, what `extra_repr` says, then the children, each indented on lines of its own."""
+    """torch's `repr`: the class, the text of `extra_repr`, then the children, each indented on lines of its own."""
     extra = module.extra_repr()
     rows = [_indent(f"({label}): {block}") for label, block in _rows(module)]
     if not rows and "\n" not in extra:
@@ -31,24 +31,21 @@ def text(module: Any) -> str:
 
 
 def _rows(module: Any) -> list[tuple[str, str]]:
-    """(label, text) of the children; a list draws equal neighbours as one row, "(0-2): 3 x Linear(…)"."""
-    parts = dict(module._children())
-    parts |= {k: None for k in vars(module).get("_reserved", {}) if module._slot(k)[0] not in (Parameter, Buffer)}
-    order = [name for name in vars(module) if name in parts]  # a reserved name keeps its place, as in torch
-    children = [(name, "None" if parts[name] is None else text(parts[name])) for name in order]
+    """(label, text) of the children; a list shows equal neighbours as one row, "(0-2): 3 x Linear(…)"."""
+    blocks = [(name, "None" if child is None else text(child)) for name, child in slots(module)]
     if not getattr(module, "merges_equal_rows", False):
-        return children
-    if len(children) == 1 and children[0][0] == tree.STACKED:
-        children = [(str(i), children[0][1]) for i in range(module.n)]
+        return blocks
+    if is_stack(module):
+        blocks = [(str(i), blocks[0][1]) for i in range(module.n)]
     rows = []
-    for block, run in itertools.groupby(children, key=lambda child: child[1]):
+    for block, run in itertools.groupby(blocks, key=lambda row: row[1]):
         names = [name for name, _ in run]
         rows.append((names[0], block) if len(names) == 1 else (f"{names[0]}-{names[-1]}", f"{len(names)} x {block}"))
     return rows
 
 
 def html(module: Any) -> str:
-    """Nested <details>: one a module, its leaves with their shapes, frozen ones marked."""
+    """Nested <details>, one per module, with its leaves and their shapes; frozen ones are marked."""
     return f'<div style="font-family:monospace">{_details("", module, True)}</div>'
 
 
@@ -56,10 +53,10 @@ def _details(name: str, module: Any, is_open: bool) -> str:
     title = escape.escape(f"{_name(module)}({module.extra_repr()})")
     label = f"<b>{escape.escape(name)}</b>: {title}" if name else title
     rows = []
-    for leaf_name, leaf in (*module._leaves(Parameter), *module._leaves(Buffer)):
+    for leaf_name, leaf in leaves(module):
         kind = "buffer" if isinstance(leaf, Buffer) else "parameter" if leaf.requires_grad else "frozen parameter"
         rows.append(f"<div><b>{escape.escape(leaf_name)}</b> {escape.escape(str(leaf.shape))} <i>{kind}</i></div>")
-    rows += [_details(child_name, child, False) for child_name, child in module._children()]
+    rows += [_details(child_name, child, False) for child_name, child in children(module)]
     if not rows:
         return f'<div style="margin-left:1.2em">{label}</div>'
     opened = " open" if is_open else ""

@@ -1,7 +1,7 @@
-"""Names on the outside: a module's leaves as torch's state_dict lists them, and back.
+"""A module's leaves under the names of torch's state_dict, and back.
 
-A leaf has one *home* in params or state (its first name) and as many entries in the state_dict as it has names: ties
-and modules under two names come several times, the layers of a stack (`*`) once each.
+A leaf has one *home* in params or state (its first name) and one entry in the state_dict for each of its names: ties
+and modules under two names have several, and so has a stack (`*`), one for each layer.
 """
 
 import difflib
@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import tree
-from funcnet.nn import state_dict_hooks as hooks
-from funcnet.nn.parameter import Buffer, Parameter, held
+from funcnet.nn.core import state_dict_hooks as hooks
+from funcnet.nn.core.parameter import Buffer, Parameter, copied
+from funcnet.nn.core.parts import LeafPlace, build, children, description_of, is_stack, join, leaves, walk
 
 Tree = dict[str, Any]
 
@@ -24,7 +25,7 @@ __all__ = ["Entry", "Match", "dump", "entries_of", "fresh", "indexed", "load", "
 
 
 class Match(NamedTuple):
-    """What `match_state_dict` finds: three lists of names."""
+    """The result of `match_state_dict`: three lists of names."""
 
     missing: list[str]
     unexpected: list[str]
@@ -32,7 +33,9 @@ class Match(NamedTuple):
 
 
 class Entry(NamedTuple):
-    name: str  # in the state_dict
+    """A name of the state_dict, and where its array lives."""
+
+    name: str
     home: str  # in params or state, '*' for the layers of a stack
     layer: tuple[int, ...]  # which one of the stack
     leaf: Any  # Parameter or Buffer
@@ -52,25 +55,16 @@ def indexed(path: str, index: tuple[int, ...]) -> str:
 
 def entries_of(module: Any) -> Iterator[Entry]:
     """Every name in torch's order: own parameters, own persistent buffers, then children, duplicates included."""
-    homes: dict[int, str] = {}
-    for path, inner in module.named_modules():  # parents first: the order that decides who owns a shared leaf
-        for kind in (Parameter, Buffer):
-            for name, leaf in inner._leaves(kind):
-                homes.setdefault(id(leaf), f"{path}.{name}" if path else name)
+    homes = {id(place.leaf): place.path for place in walk(module)}
 
-    def walk(inner: Any, path: str, index: tuple[int, ...]) -> Iterator[Entry]:
-        for kind in (Parameter, Buffer):
-            for name, leaf in inner._leaves(kind):
-                if kind is Parameter or leaf.persistent:
-                    dotted = f"{path}.{name}" if path else name
-                    yield Entry(indexed(dotted, index), homes[id(leaf)], index, leaf, inner, name)
-        for name, child in inner._children():
-            below = f"{path}.{name}" if path else name
-            layers = [(*index, i) for i in range(inner.n)] if name == tree.STACKED else [index]
-            for one in layers:
-                yield from walk(child, below, one)
+    def visit(inner: Any, path: str, layer: tuple[int, ...]) -> Iterator[Entry]:
+        for name, leaf in leaves(inner):
+            if getattr(leaf, "persistent", True):
+                yield Entry(join(path, name), homes[id(leaf)], layer, leaf, inner, name)
+        for name, child in children(inner, layers=True):
+            yield from visit(child, join(path, name), (*layer, int(name)) if is_stack(inner) else layer)
 
-    return walk(module, "", ())
+    return visit(module, "", ())
 
 
 def _widen(value: Any, leaf: Any) -> Any:
@@ -86,23 +80,18 @@ def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
     metadata: OrderedDict[str, Any] = OrderedDict()
     values._metadata = metadata  # type: ignore[attr-defined]
 
-    def visit(module: Any, path: str, index: tuple[int, ...]) -> None:
-        about = metadata[path[:-1]] = {"version": module._version}
-        description = module._description()
+    def visit(module: Any, path: str, layer: tuple[int, ...]) -> None:
+        about = metadata[path[:-1]] = {"version": module._version}  # torch's name
+        description = description_of(module)
         hooks.run(description, hooks.PRE, path, False)
-        for kind in (Parameter, Buffer):
-            for name, leaf in description._leaves(kind):
-                if kind is Parameter or leaf.persistent:
-                    value = vars(module)[name]
-                    values[f"{path}{name}"] = _widen(value[index] if index else value, leaf)
+        for name, leaf in leaves(module):
+            if getattr(leaf, "persistent", True):
+                value = vars(module)[name]
+                values[f"{path}{name}"] = _widen(value[layer] if layer else value, leaf)
         if hooks.has_extra_state(module):
             values[f"{path}{hooks.EXTRA}"] = module.get_extra_state()
-        for name, child in module._children():
-            if name == tree.STACKED:
-                for i in range(module.n):
-                    visit(child, f"{path}{i}.", (*index, i))
-            else:
-                visit(child, f"{path}{name}.", index)
+        for name, child in children(module, layers=True):
+            visit(child, f"{path}{name}.", (*layer, int(name)) if is_stack(module) else layer)
         hooks.run(description, hooks.POST, values, path, about)
 
     visit(bound, prefix, ())
@@ -110,11 +99,11 @@ def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
 
 
 def match(module: Any, sd: Mapping[str, Any]) -> Match:
-    """Which names `sd` lacks, has beyond, or has in another shape."""
+    """The names that `sd` lacks, has in addition, or has in another shape."""
     return _match(module, hooks.before_load(module, sd, True))
 
 
-def _match(module: Any, prepared: hooks.Prepared) -> Match:
+def _match(module: Any, prepared: hooks.PreparedStateDict) -> Match:
     sd = prepared.sd
     entries = list(entries_of(module))
     extra = _extra_states(module)
@@ -139,14 +128,14 @@ def _fits(value: Any, shape: tuple[int, ...] | None) -> bool:
 
 
 def _extra_states(module: Any) -> dict[str, Any]:
-    """{name: description} of the modules that keep extra state."""
+    """{name: description} of the modules with extra state."""
     out: dict[str, Any] = {}
 
     def visit(inner: Any, prefix: str) -> None:
         if hooks.has_extra_state(inner):
             out[f"{prefix}{hooks.EXTRA}"] = inner
-        for below, child in hooks.places(inner, prefix):
-            visit(child, below)
+        for name, child in children(inner, layers=True):
+            visit(child, f"{prefix}{name}.")
 
     visit(module, "")
     return out
@@ -162,8 +151,8 @@ def _to_numpy(where: str, name: str, value: Any) -> Any:
         return (value.float() if narrow else value).numpy()
     except (TypeError, RuntimeError) as error:
         raise ValueError(
-            f"{where}: {name!r} is no array that numpy has; expected a dense tensor with values, got {value.dtype}, "
-            f"{getattr(value, 'layout', '')} on {value.device} ({str(error)[:80]}). Make one: x.to_dense(), "
+            f"{where}: {name!r} has no equivalent in numpy; expected a dense tensor with values, got {value.dtype}, "
+            f"{getattr(value, 'layout', '')} on {value.device} ({str(error)[:80]}). Convert it: x.to_dense(), "
             "x.dequantize()."
         ) from None
 
@@ -183,13 +172,13 @@ def _complain(module: Any, sd: Mapping[str, Any], found: Match, strict: bool, er
         shapes = [f"{n} expected {expected[n]}, got {_shape(sd[n])}" for n in found.mis_shaped]
         lines.append(f"mis-shaped: {'; '.join(shapes)}")
     if lines:
-        advice = "Reshape or drop what is mis-shaped: strict=False does not excuse it. " if found.mis_shaped else ""
+        advice = "Reshape or drop mis-shaped entries: strict=False does not accept them. " if found.mis_shaped else ""
         if strict and (found.missing or found.unexpected):
-            advice += "Rename them, or take what fits: strict=False, into=(params, state)."
+            advice += "Rename them, or load what fits: strict=False, into=(params, state)."
         prefix = found.unexpected[0].split(".")[0] + "." if found.unexpected else ""
         inner = [name for name, value in sd.items() if isinstance(value, Mapping) and set(value) & set(expected)]
         if inner:
-            advice = f"The names are in sd[{inner[0]!r}]: load that."
+            advice = f"The names are in sd[{inner[0]!r}]: load that entry."
         elif prefix and all(
             name.startswith(prefix) and name.removeprefix(prefix) in expected for name in found.unexpected
         ):
@@ -208,7 +197,6 @@ def _shape(value: Any) -> Any:
 
 def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tree] | None) -> tuple[Tree, Tree]:
     """(params, state) of `module` from `sd`; see `Module.load_state_dict`."""
-    module._note_ties()
     where = f"{type(module).__name__}.load_state_dict"
     if not isinstance(sd, Mapping):
         advice = "Read it: funcnet.weights.load(path)." if isinstance(sd, str | Path) else "Give its .state_dict()."
@@ -219,7 +207,7 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
     _complain(module, sd, found, strict, prepared.errors)
     lacking = [name for name in found.missing if name not in prepared.missing]
     if lacking and into is None:
-        raise ValueError(f"{where}: sd lacks {', '.join(lacking)}. Give what fills them: into=net.init(key).")
+        raise ValueError(f"{where}: sd lacks {', '.join(lacking)}. Give values for them: into=net.init(key).")
     for name, owner in _extra_states(module).items():
         if name in sd:
             owner.set_extra_state(sd[name])
@@ -229,48 +217,50 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
             value = _to_numpy(where, entry.name, sd[entry.name])
             if entry.leaf.shape == ():
                 value = value.reshape(())
-            values.setdefault(entry.home, {})[entry.layer] = value  # of a tie the last wins
+            values.setdefault(entry.home, {})[entry.layer] = value  # the last name of a tie wins
 
     def leaf_value(which: int) -> Any:
         given: dict[str, Any] = tree.flatten(into[which]) if into is not None else {}
 
-        def one(owner: Any, name: str, path: str, leaf: Any, stacks: tuple[int, ...]) -> jax.Array:
+        def one(place: LeafPlace) -> jax.Array:
+            _, _, _, leaf, stacks = place
+            path = place.path
             old: Any = given.get(path)
             same = old is None or old.dtype == jax.dtypes.canonicalize_dtype(leaf.dtype)
             dtype = leaf.dtype if same else old.dtype
             layers, indices = values.get(path, {}), list(np.ndindex(*stacks))
             if len(layers) < len(indices):
-                old = fresh(leaf, path, stacks) if old is None else jnp.array(old)
+                old = fresh(place) if old is None else jnp.array(old)
             if not layers:
                 return old
-            try:  # a copy, as copy_ makes: torch may train on in the other
-                whole = [held(layers[i], dtype) if i in layers else old[i] for i in indices]
+            try:  # a copy, like copy_: torch may keep training with the other
+                whole = [copied(layers[i], dtype) if i in layers else old[i] for i in indices]
             except OverflowError as error:
                 raise ValueError(f"{where}: {path!r} {error}") from None
             return jnp.stack(whole).reshape(*stacks, *whole[0].shape) if stacks else whole[0]
 
         return one
 
-    return module._build(Parameter, leaf_value(0)), module._build(Buffer, leaf_value(1))
+    return build(module, Parameter, leaf_value(0)), build(module, Buffer, leaf_value(1))
 
 
-def fresh(leaf: Any, path: str, stacks: tuple[int, ...]) -> jax.Array:
-    """What no file holds (a buffer that is not persistent) starts anew."""
-    value = leaf.start(jax.random.key(0), path)
-    return jnp.broadcast_to(value, (*stacks, *value.shape))
+def fresh(place: LeafPlace) -> jax.Array:
+    """The start of a leaf that no file holds: a buffer that is not persistent."""
+    value = place.leaf.start(jax.random.key(0), place.path)
+    return jnp.broadcast_to(value, (*place.stacks, *value.shape))
 
 
 def restack(module: Any, values: Tree, stacked: bool) -> Tree:
-    """`values` with the layers of every Repeat stacked under `*`, or each under its number."""
+    """`values` with the layers of every Repeat stacked under `*`, or separate under their numbers."""
 
     def one(inner: Any, node: Tree, path: str) -> Tree:
-        children = dict(inner._children())
+        beneath = dict(children(inner))
         if not getattr(type(inner), "repeats", False):
             return {
-                k: one(children[k], v, f"{path}{k}.") if k in children and isinstance(v, dict) else v
+                k: one(beneath[k], v, f"{path}{k}.") if k in beneath and isinstance(v, dict) else v
                 for k, v in node.items()
             }
-        template = next(iter(children.values()))
+        template = next(iter(beneath.values()))
         if tree.STACKED in node:
             whole = node[tree.STACKED]
             layers = [jax.tree.map(lambda a, i=i: a[i], whole) for i in range(inner.n)]
@@ -282,7 +272,7 @@ def restack(module: Any, values: Tree, stacked: bool) -> Tree:
         structures: list[Any] = [jax.tree.structure(layer) for layer in layers]
         if any(structure != structures[0] for structure in structures):
             raise ValueError(
-                f"{type(module).__name__}.stack: the layers of {path[:-1]!r} hold different leaves and cannot be "
+                f"{type(module).__name__}.stack: the layers of {path[:-1]!r} have different leaves and cannot be "
                 "stacked. Stack before you partition, or choose the same leaves of every layer."
             )
         return {tree.STACKED: jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)}

@@ -1,30 +1,39 @@
-"""A net that says where it goes wrong, under `jit` too: ids out of range, and the first module that makes a NaN.
+"""A net that reports where it goes wrong, under `jit` too: ids out of range, and the first module that makes a NaN.
 
-Compiled code cannot raise: an id that names no row reads NaN, a row of attention that may see nothing is NaN, and both
-come out as a loss of NaN many layers later. Here every module is looked at, by hooks, and `checkify` carries what was
-seen out of the compiled function.
+Compiled code cannot raise: an id out of range reads NaN, a row of attention with everything masked is NaN, and both
+show as a loss of NaN many layers later. Here hooks check every module, and `checkify` carries the result out of the
+compiled function.
 """
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import checkify
 
-from funcnet.nn.adaptive import AdaptiveLogSoftmaxWithLoss
-from funcnet.nn.hooks import Hooks
-from funcnet.nn.loss import CrossEntropyLoss, MultiMarginLoss, NLLLoss
-from funcnet.nn.parameter import Buffer, Parameter
-from funcnet.nn.sparse import Embedding, EmbeddingBag
+from funcnet.nn.core.hooks import Hooks
+from funcnet.nn.core.parts import frame_of, values
 
-__all__ = ["checked", "checking_hooks"]
+__all__ = ["IndexRange", "checked", "checking_hooks"]
+
+
+class IndexRange(NamedTuple):
+    """The indices among a module's arguments, which must be from 0 to `size` - 1.
+
+    A layer that takes indices has a method ``index_range(*inputs) -> IndexRange | None``.
+    """
+
+    what: str  # "ids" or "target"
+    indices: Any
+    size: int
+    ignored: int | None = None  # an index that may stand there and counts nothing
 
 
 def checked(net: Any) -> Callable[..., Any]:
-    """`net.apply`, compiled, that raises where it goes wrong. For finding a mistake: it is slower.
+    """`net.apply`, compiled, that raises where it goes wrong. It is slower, and meant for debugging.
 
     Args:
         net: a description.
@@ -100,24 +109,25 @@ def checking_hooks() -> Hooks:
 
 
 def _look(module: Any, args: Any, kwargs: Any, output: Any) -> None:
-    where = module._frame.where().replace("{", "{{").replace("}", "}}")
-    for name, ids, size, ignored in _ids(module, args, kwargs):
-        wrong = (ids < 0) | (ids >= size)
-        if ignored is not None:
-            wrong &= ids != ignored
-        if ids.size:
-            checkify.check(
-                ~wrong.any(),
-                f"{where}: {name} out of range; expected 0 to {size - 1}, got {{low}} to {{high}}. "
-                "Check the vocabulary or the number of classes; negative ids do not count from the end.",
-                low=ids.min(),
-                high=ids.max(),
-            )
-    before = _nan((args, kwargs, module._values(Parameter), module._values(Buffer)))
+    where = frame_of(module).where().replace("{", "{{").replace("}", "}}")
+    found = _index_range(module, args, kwargs)
+    if found is not None and found.indices.size:
+        indices, last = found.indices, found.size - 1
+        wrong = (indices < 0) | (indices > last)
+        if found.ignored is not None:
+            wrong &= indices != found.ignored
+        checkify.check(
+            ~wrong.any(),
+            f"{where}: {found.what} out of range; expected 0 to {last}, got {{low}} to {{high}}. "
+            "Check the vocabulary or the number of classes; negative ids do not count from the end.",
+            low=indices.min(),
+            high=indices.max(),
+        )
+    before = _nan((args, kwargs, values(module)))
     checkify.check(
         before | ~_nan(output),
-        f"{where}: makes NaN of inputs, parameters and buffers that hold none; expected numbers. Look at what it was "
-        "given: a row that may attend to nothing, a logarithm or root of a negative number, an overflow before it.",
+        f"{where}: makes NaN of inputs, parameters and buffers that hold none; expected numbers. Check its inputs: "
+        "a row with everything masked, a logarithm or root of a negative number, an overflow before it.",
     )
 
 
@@ -130,23 +140,10 @@ def _nan(values: Any) -> jax.Array:
     return found
 
 
-def _ids(module: Any, args: Any, kwargs: Any) -> list[tuple[str, jax.Array, int, int | None]]:
-    """[(what, integers, how many there are, the one that counts nothing)] among a module's arguments."""
-    lookups, losses = (
-        (Embedding, EmbeddingBag),
-        (AdaptiveLogSoftmaxWithLoss, CrossEntropyLoss, NLLLoss, MultiMarginLoss),
-    )
-    if not isinstance(module, lookups + losses):
-        return []
-    given = inspect.signature(module.forward).bind(*args, **kwargs).args
-    if len(given) < (1 if isinstance(module, lookups) else 2):  # a subclass with arguments of its own
-        return []
-    if isinstance(module, lookups):
-        return [("ids", jnp.asarray(given[0]), module.num_embeddings, None)]
-    input, target = map(jnp.asarray, given[:2])
-    if isinstance(module, AdaptiveLogSoftmaxWithLoss):
-        return [("target", target, module.n_classes, None)]
-    if jnp.issubdtype(target.dtype, jnp.integer):
-        classes = input.shape[0 if input.ndim == 1 else 1]
-        return [("target", target, classes, getattr(module, "ignore_index", None))]
-    return []
+def _index_range(module: Any, args: Any, kwargs: Any) -> IndexRange | None:
+    """What the module says of the indices among its arguments, if it says anything."""
+    if not hasattr(module, "index_range"):
+        return None
+    inputs = inspect.signature(module.forward).bind(*args, **kwargs).args  # keyword-only ones are left out
+    found = module.index_range(*inputs)
+    return None if found is None else found._replace(indices=jnp.asarray(found.indices))

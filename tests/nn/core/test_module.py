@@ -62,24 +62,24 @@ def refuses(text, attempt, error=ValueError):
         (lambda m: setattr(m, "scale", nn.ReLU()), TypeError, "scale: expected a Parameter or None, got ReLU. Wrap an"),
         (lambda m: setattr(m, "scale", nn.Buffer(2)), TypeError, "scale: expected a Parameter or None, got Buffer."),
         (lambda m: setattr(m, "fc", nn.Buffer(2)), TypeError, "fc: expected a Module or None, got Buffer. Give a"),
-        (lambda m: setattr(m, "init", nn.ReLU()), KeyError, "Whole: a part is not called 'init', which is the method"),
-        (lambda m: setattr(m, "apply", nn.ReLU()), KeyError, "Whole: a part is not called 'apply', which is the met"),
+        (lambda m: setattr(m, "init", nn.ReLU()), KeyError, "no part may have the name 'init', which is the method"),
+        (lambda m: setattr(m, "apply", nn.ReLU()), KeyError, "no part may have the name 'apply', which is the met"),
         (lambda m: setattr(m, "count", 3), TypeError, "Whole.count: expected a Buffer or None, got int. Give an array"),
         (lambda m: m.register_parameter("p", np.ones(2)), TypeError, "Whole.p: expected a Parameter or None, got"),
         (lambda m: m.register_buffer("b", 3.0), TypeError, "Whole.b: expected a Buffer or None, got float"),
         (lambda m: m.add_module("m", 3), TypeError, "Whole.m: expected a Module or None, got int"),
-        (lambda m: m.add_module("a.b", nn.Tanh()), KeyError, "a part's name holds no dot and is not empty, got 'a.b'"),
-        (lambda m: m.add_module("", nn.Tanh()), KeyError, "a part's name holds no dot and is not empty, got ''"),
-        (lambda m: setattr(m, "*", nn.Tanh()), KeyError, "Whole: a part is not called '*', which stands for the"),
+        (lambda m: m.add_module("a.b", nn.Tanh()), KeyError, "a part's name has no dot and is not empty; got 'a.b'"),
+        (lambda m: m.add_module("", nn.Tanh()), KeyError, "a part's name has no dot and is not empty; got ''"),
+        (lambda m: setattr(m, "*", nn.Tanh()), KeyError, "no part may have the name '*', which stands for the"),
         (lambda m: m.add_module(3, nn.Tanh()), TypeError, "Whole: expected a string as name, got int"),
         (lambda m: m.register_buffer("fc", None), KeyError, "Whole: the attribute 'fc' is taken. Choose another name"),
         (lambda m: m.add_module("forward", nn.Tanh()), KeyError, "the attribute 'forward' is taken"),
         (lambda m: m.add_module("training", nn.Tanh()), KeyError, "the attribute 'training' is taken"),
         (lambda m: nn.Parameter("x"), TypeError, "Parameter: expected a shape (a tuple of ints) or an array, got 'x'"),
-        (lambda m: nn.Parameter(4, 4), TypeError, "Parameter: init is none; expected a function of"),
-        (lambda m: nn.Linear(-2, 2), ValueError, "Parameter: sizes are at least 0, got (2, -2)"),
+        (lambda m: nn.Parameter(4, 4), TypeError, "Parameter: init is not a function; expected a function of"),
+        (lambda m: nn.Linear(-2, 2), ValueError, "a size is negative; expected sizes of at least 0, got (2, -2)"),
         (lambda m: m.load_state_dict("x.pt"), TypeError, "names and arrays, got str. Read it: funcnet.weights.load"),
-        (lambda m: nn.Parameter(np.ones(2), nn.init.ones()), TypeError, "Parameter: an array is its own start"),
+        (lambda m: nn.Parameter(np.ones(2), nn.init.ones()), TypeError, "Parameter: an array is a start by itself"),
         (lambda m: m.get_submodule("fd"), AttributeError, "Whole: no module 'fd'. Nearest names: 'fc'"),
         (lambda m: m.get_parameter("fc.wait"), AttributeError, "Linear: no parameter 'fc.wait'. It has 'weight', "),
         (lambda m: m.get_buffer("scale"), AttributeError, "Whole: no buffer 'scale'. It has 'count'"),
@@ -297,7 +297,7 @@ def changed(tree_, name, value):
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("fc.bias", None, "fc (Linear): params has no 'bias'. Give apply what this very module's init made."),
+        ("fc.bias", None, "fc (Linear): params has no 'bias'. Give apply what this module's own init made."),
         ("fc.more", 1.0, "fc (Linear): params holds 'more', which is not a part of it."),
         ("more", 1.0, "the root (Whole): params holds 'more', which is not a part of it."),
         ("fc.weight", jnp.ones((3, 2)), "fc (Linear): params 'weight': expected shape (2, 2), got (3, 2)."),
@@ -454,9 +454,9 @@ def test_a_property_that_fails_fails_as_ever():
 def test_descriptions_alone_do_not_run(whole):
     net, params, _ = whole
     refuses("Whole: a description holds no arrays and cannot be called by itself", lambda: net(X), TypeError)
-    refuses("Whole.make_rng: only inside forward, on the copy that apply binds", net.make_rng, TypeError)
+    refuses("Whole.make_rng: can only be called inside forward", net.make_rng, TypeError)
     refuses("Whole.subtree: a description holds no arrays. Give params and state", lambda: net.subtree("fc"), TypeError)
-    refuses("the tree given has no 'scale'. Give the one of this net", lambda: list(net.named_parameters({})))
+    refuses("the tree has no 'scale'; expected the tree of this net", lambda: list(net.named_parameters({})))
     text = "Whole: params or state come first; expected a dict as `init` gives it, got "
     refuses(f"{text}bool. Name the others: prefix=…, recurse=…", lambda: list(net.parameters(False)), TypeError)
     refuses(f"{text}str. Name the others: prefix=…, recurse=…", lambda: list(net.named_buffers("p")), TypeError)
@@ -628,6 +628,6 @@ def test_an_argument_that_apply_keeps_for_itself_is_told():
             TypeError, match=r"Net.apply: forward has an argument 'training', .* Give it as input 2, or"
         ):
             run({}, {}, x, training=True)
-    with pytest.raises(TypeError, match=r"Net.summary: forward has an argument 'training', which summary keeps for"):
+    with pytest.raises(TypeError, match=r"Net.summary: forward has an argument 'training', which summary needs for"):
         net.summary(x, training=True)
     assert net.apply({}, {}, x, True)[0][0] == 1 and net.apply({}, {}, x, training=True, method="plain")[0][0] == 0

@@ -9,6 +9,7 @@ import pytest
 from jax.sharding import AxisType, PartitionSpec
 
 from funcnet import nn, tree
+from funcnet.nn.utils import parametrizations
 from tests.nn.nested import IDS, KEY, ours
 from tests.tracing import traced
 
@@ -42,6 +43,51 @@ def test_same_in_same_out_and_the_inputs_are_left_alone():
     same(first, second, 0)
     same(before, (params, state), 0)
     assert different(first[1], state)
+
+
+def picture(thing, seen):
+    """All attributes of a description and of what is beneath it, in order, down to the identity of what is plain."""
+    if id(thing) in seen:
+        return "seen"
+    if isinstance(thing, (nn.Module, nn.Parameter, nn.Buffer)) or type(thing).__module__.startswith("funcnet."):
+        seen.add(id(thing))
+        return id(thing), [(name, picture(value, seen)) for name, value in vars(thing).items()]
+    if isinstance(thing, dict):
+        return [(key, picture(value, seen)) for key, value in thing.items()]
+    if isinstance(thing, (list, tuple)):
+        return [picture(value, seen) for value in thing]
+    return id(thing)
+
+
+@pytest.mark.parametrize(
+    ("make", "x"),
+    [
+        (ours, IDS),
+        (functools.partial(ours, scan=True), IDS),
+        (lambda: nn.Sequential(nn.LazyLinear(4), parametrizations.spectral_norm(nn.Linear(4, 4))), jnp.ones((2, 4))),
+        (lambda: nn.Sequential(nn.LazyConv1d(4, 1), nn.utils.weight_norm(nn.Conv1d(4, 4, 1))), jnp.ones((2, 4, 3))),
+    ],
+    ids=["nested", "stacked", "parametrized", "normalised"],
+)
+def test_a_description_is_left_alone(make, x):
+    """Every attribute of every module and leaf is the very object that it was, after all that reads a description."""
+    net = make()
+    before = picture(net, set())
+    params, state = net.init(KEY, x)
+    assert picture(net, set()) == before
+    sd = net.state_dict(params, state)
+    net.load_state_dict(sd)
+    net.match_state_dict(sd)
+    for training in (False, True):
+        net.apply(params, state, x, training=training, rng=RNG)
+        jax.jit(functools.partial(net.apply, training=training))(params, state, x, rng=RNG)
+        nn.capture(net, "**")(params, state, x, training=training, rng=RNG)
+    net.summary(x)
+    repr(net)
+    net.stack(net.unstack(params))
+    for name, _ in net.named_children():
+        net.subtree(name, params, state)
+    assert picture(net, set()) == before
 
 
 @both

@@ -1,7 +1,7 @@
-"""Methods that JAX's caches tell apart when the description they belong to has changed.
+"""Methods that JAX's caches distinguish after their description has changed.
 
 `jax.jit(net.apply)` looks for an earlier program of an equal function, and Python's methods of one object are always
-equal. Those marked here are equal as long as the description is what it was: the same modules, leaves and attributes,
+equal. Those marked here are equal only while the description is unchanged: the same modules, leaves and attributes,
 and the same items in its plain lists, dicts and sets.
 """
 
@@ -10,8 +10,8 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from funcnet.nn.description import Description
-from funcnet.nn.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parts import Node, description_of
 
 __all__ = ["compared_by_description"]
 
@@ -42,7 +42,7 @@ class _Descriptor:
 
 
 class _Function:
-    """The function beneath a method: equal to one whose description held the very same things when first compared."""
+    """The function of a method: equal to one whose description had the same contents when first compared."""
 
     def __init__(self, function: Callable[..., Any], module: Any):
         functools.update_wrapper(self, function)
@@ -52,13 +52,13 @@ class _Function:
         return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
 
     @functools.cached_property
-    def held(self) -> list[Any]:
-        """Kept, not only numbered: the memory of what is swapped out may go to what is swapped in."""
-        return _held(self.module._description())
+    def contents(self) -> list[Any]:
+        """Kept alive, because an id may be reused for a new object once the old one is gone."""
+        return _contents(description_of(self.module))
 
     @functools.cached_property
     def key(self) -> tuple[int, tuple[int, ...]]:
-        ids = tuple(map(id, self.held))
+        ids = tuple(map(id, self.contents))
         return hash(ids), ids
 
     def __hash__(self) -> int:
@@ -68,33 +68,33 @@ class _Function:
         return isinstance(other, _Function) and self.__wrapped__ is other.__wrapped__ and self.key == other.key  # type: ignore[attr-defined]
 
 
-def _held(module: Any) -> list[Any]:
+def _contents(module: Any) -> list[Any]:
     """The names and values of all attributes of the modules and leaves, in the order of a walk."""
-    held: list[Any] = []
+    found: list[Any] = []
     seen = {id(module)}
     todo = [module]
     while todo:
         own = vars(todo.pop())
-        held += own
-        held += own.values()
+        found += own
+        found += own.values()
         for value in own.values():
             if type(value) in _SIMPLE:
                 continue
             if isinstance(value, (Parameter, Buffer)):
-                held += vars(value).values()
+                found += vars(value).values()
             elif isinstance(value, Computed):
-                held += vars(value).values()
-                held += vars(value.source).values()
-            elif isinstance(value, Description):
+                found += vars(value).values()
+                found += vars(value.source).values()
+            elif isinstance(value, Node):
                 if id(value) not in seen:
                     seen.add(id(value))
                     todo.append(value)
             elif isinstance(value, (list, set)):
-                held += value
+                found += value
             elif isinstance(value, dict):
-                held += value
-                held += value.values()
-    return held
+                found += value
+                found += value.values()
+    return found
 
 
-_SIMPLE = {bool, int, float, str, tuple, types.NoneType}  # most values by far: passed over first
+_SIMPLE = {bool, int, float, str, tuple, types.NoneType}  # by far the most values: skipped first

@@ -1,8 +1,8 @@
-"""What a module says about its own state_dict: hooks, extra state, versions. torch's rules, on descriptions.
+"""A module's own part in its state_dict: hooks, extra state, versions. The rules are torch's.
 
-Hooks of this kind belong to the description (torch's constructors register them) and run outside `jit`, when a
-state_dict is made or read. What they change, they change in the dict and the lists that they are given: each module
-sees its own part of a shallow copy, as in torch.
+These hooks belong to the description (torch's constructors register them) and run outside `jit`, when a state_dict is
+made or read. They change the dict and the lists that they are given, in place; each module sees its own part of a
+shallow copy, as in torch.
 """
 
 from collections import OrderedDict
@@ -10,17 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from funcnet import tree
-from funcnet.nn.hooks import RemovableHandle
+from funcnet.nn.core.hooks import RemovableHandle
+from funcnet.nn.core.parts import children
 
 __all__ = [
     "EXTRA",
     "IncompatibleKeys",
-    "Prepared",
+    "PreparedStateDict",
     "after_load",
     "before_load",
     "has_extra_state",
     "register",
+    "registered",
     "run",
 ]
 
@@ -29,7 +30,7 @@ PRE, POST, LOAD_PRE, LOAD_POST = "state_dict_pre", "state_dict_post", "load_stat
 
 
 class IncompatibleKeys(NamedTuple):
-    """What a load post-hook sees, and may edit: the names that are still missing or unexpected."""
+    """The argument of load post-hooks, which they may edit: the names that are still missing or unexpected."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -46,13 +47,18 @@ class _Hook:
 class _Hooks:
     """A module's hooks, in their order."""
 
-    _hooks: tuple[_Hook, ...] = ()
+    registered: tuple[_Hook, ...] = ()
+
+
+def registered(module: Any) -> tuple[Any, ...]:
+    """The hooks of a module's own, in their order."""
+    return vars(module).get("_state_dict_hooks", _Hooks).registered
 
 
 def register(module: Any, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
-    """Puts `hook` behind the module's others of this kind."""
+    """Adds `hook` after the module's others of this kind."""
     own, one = vars(module).setdefault("_state_dict_hooks", _Hooks()), _Hook(kind, hook)
-    own._hooks = (*own._hooks, one)
+    own.registered = (*own.registered, one)
     return RemovableHandle(own, one)
 
 
@@ -60,9 +66,9 @@ def run(module: Any, kind: str, *args: Any) -> None:
     """The module's hooks of this kind, in their order.
 
     Raises:
-        ValueError: a post-hook gives something back, which torch refuses too; a pre-hook may.
+        ValueError: a post-hook returns a value, which torch refuses too; a pre-hook may.
     """
-    for hook in vars(module).get("_state_dict_hooks", _Hooks)._hooks:
+    for hook in registered(module):
         if hook.kind == kind and hook.fn(module, *args) is not None and kind in (POST, LOAD_POST):
             raise ValueError(
                 f"{type(module).__name__}: a {kind} hook returned a value; expected None, got one from "
@@ -75,17 +81,17 @@ def has_extra_state(module: Any) -> bool:
     return hasattr(module, "get_extra_state")
 
 
-class Prepared(NamedTuple):
-    """A state_dict as the modules' load pre-hooks make it."""
+class PreparedStateDict(NamedTuple):
+    """A state_dict after the modules' load pre-hooks."""
 
     sd: "OrderedDict[str, Any]"
-    optional: set[str]  # names that files of its version lack
-    missing: list[str]  # what the hooks noted
+    optional: set[str]  # names that files of its version do not have
+    missing: list[str]  # as noted by the hooks
     unexpected: list[str]
     errors: list[str]
 
 
-def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> Prepared:
+def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> PreparedStateDict:
     """Runs the load pre-hooks on a copy of `sd`.
 
     Raises:
@@ -101,15 +107,16 @@ def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> Prepared:
         about = dict(metadata.get(prefix[:-1], {}))
         run(inner, LOAD_PRE, local, prefix, about, strict, missing, unexpected, errors)
         optional.update(f"{prefix}{name}" for name in inner.absent_before(about.get("version") or 0))
-        for below, child in places(inner, prefix):
-            part = OrderedDict((name, local.pop(name)) for name in list(local) if name.startswith(below))
+        for name, child in children(inner, layers=True):
+            below = f"{prefix}{name}."
+            part = OrderedDict((key, local.pop(key)) for key in list(local) if key.startswith(below))
             local.update(visit(child, below, part))
         return local
 
     changed = visit(module, "", OrderedDict(sd))
     order = {name: place for place, name in enumerate(sd)}
     in_order = sorted(changed.items(), key=lambda item: order.get(item[0], len(order)))
-    return Prepared(OrderedDict(in_order), optional, missing, unexpected, errors)
+    return PreparedStateDict(OrderedDict(in_order), optional, missing, unexpected, errors)
 
 
 def _checked(module: Any, metadata: Any) -> Mapping[str, Mapping[str, Any]]:
@@ -125,19 +132,6 @@ def _checked(module: Any, metadata: Any) -> Mapping[str, Mapping[str, Any]]:
 
 def after_load(module: Any, found: IncompatibleKeys) -> None:
     """The load post-hooks, children first, as in torch."""
-
-    def visit(inner: Any, prefix: str) -> None:
-        for below, child in places(inner, prefix):
-            visit(child, below)
-        run(inner, LOAD_POST, found)
-
-    visit(module, "")
-
-
-def places(module: Any, prefix: str) -> list[tuple[str, Any]]:
-    """[(prefix, child)] in torch's order; every layer of a stack has its own."""
-    out = []
-    for name, child in module._children():
-        numbers = range(module.n) if name == tree.STACKED else (name,)
-        out += [(f"{prefix}{number}.", child) for number in numbers]
-    return out
+    for _, child in children(module, layers=True):
+        after_load(child, found)
+    run(module, LOAD_POST, found)

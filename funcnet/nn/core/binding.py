@@ -1,0 +1,211 @@
+"""The bound copy: what `self` is inside `forward`. `apply` makes it, runs it and throws it away.
+
+A bound copy has a description's attributes with arrays in place of leaves and bound copies in place of children, and a
+frame (`call.Frame`). Children that a transformation runs inside a forward are in `pure.py`.
+"""
+
+import copy
+import types
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from funcnet import tree
+from funcnet.nn.core import owners
+from funcnet.nn.core.call import Call, Frame, Taps
+from funcnet.nn.core.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parts import children, frame_of, join, leaves
+
+Tree = dict[str, Any]
+
+__all__ = ["assign_buffer", "bind", "computing", "put", "read_back", "run", "write_back"]
+
+
+def bind(module: Any, params: Tree, state: Tree, call: Call | None = None) -> Any:
+    """The bound copy of a description and of all beneath it; without a call, to read and write its arrays."""
+    return _Binder(call or Call()).bind(module, params, state, "", ())
+
+
+def run(
+    module: Any, params: Tree, state: Tree, args: Any, kwargs: Any, call: Call, method: str | None = None
+) -> tuple[Any, Tree, Taps]:
+    """The one place where a description becomes a computation: (output, state, what was captured)."""
+    bound = bind(module, params, state, call)
+    if method is None:
+        out = bound(*args, **kwargs)
+    elif callable(getattr(bound, method, None)):
+        out = computing(bound, getattr(bound, method), *args, **kwargs)
+    else:
+        raise ValueError(f"{type(module).__name__}.apply: there is no method {method!r}. Name one that it defines.")
+    return out, read_back(bound, state) if call.changed else state, call.captured
+
+
+class _Binder:
+    """Binds own leaves first, then children, so that a shared leaf is read under its first name."""
+
+    def __init__(self, call: Call):
+        self.call = call
+        self.made: dict[int, Any] = {}
+        self.stacks: dict[int, tuple[int, ...]] = {}
+
+    def bind(self, module: Any, params: Tree, state: Tree, path: str, stacks: tuple[int, ...]) -> Any:
+        frame = Frame(module, path, self.call)
+        if id(module) in self.made:
+            self._same_stack(frame, module, stacks)
+            for what, given in (("params", params), ("state", state)):
+                if tree.flatten(given):
+                    raise ValueError(
+                        f"{frame.where()}: {what} holds {', '.join(map(repr, given))} under its second name {path!r}. "
+                        "A shared module's arrays live under its first name alone."
+                    )
+            return self.made[id(module)]
+        bound = object.__new__(type(module))
+        self.made[id(module)], self.stacks[id(module)] = bound, stacks
+        values = dict(vars(module), _frame=frame, training=self._training(frame))
+        for name, value in values.items():
+            if isinstance(value, types.MethodType) and value.__self__ is module:
+                values[name] = types.MethodType(value.__func__, bound)
+            elif isinstance(value, _CONTAINERS):
+                values[name] = _copied(value, {})  # forward may put a tracer in, which must go with the bound copy
+            elif isinstance(value, Computed):
+                frame.computed[name] = value
+        for name in frame.computed:
+            del values[name]
+        for kind, given in ((Parameter, params), (Buffer, state)):
+            borrowed = set()
+            for name, leaf in leaves(module, kind):
+                if id(leaf) in self.made:
+                    self._same_stack(frame, leaf, stacks)
+                    borrowed.add(name)
+                else:
+                    self.made[id(leaf)] = _read(frame, given, kind, name, leaf, stacks)
+                    self.stacks[id(leaf)] = stacks
+                values[name] = self.made[id(leaf)]
+                self.call.places.setdefault(id(leaf), []).append((bound, name))
+            _no_others(frame, given, kind, borrowed)
+        vars(bound).update(values)
+        for name, child in children(module):
+            inner = (*stacks, module.n) if name == tree.STACKED else stacks
+            vars(bound)[name] = self.bind(child, params.get(name, {}), state.get(name, {}), join(path, name), inner)
+        return bound
+
+    def _training(self, frame: Frame) -> bool:
+        spec = self.call.training
+        return spec if isinstance(spec, bool) else spec[frame.name]
+
+    def _same_stack(self, frame: Frame, part: Any, stacks: tuple[int, ...]) -> None:
+        if self.stacks[id(part)] != stacks:
+            raise ValueError(
+                f"{frame.where()}: shares a {type(part).__name__} between the layers of a stack and what is outside "
+                "of it. Tie inside one layer, or use nn.Repeat(…, scan=False)."
+            )
+
+
+_CONTAINERS = (list, dict, set, deque)
+
+
+def _copied(value: Any, made: dict[int, Any]) -> Any:
+    """A copy of a plain container and of those inside it; `made` has the copies by the ids of the originals."""
+    if id(value) not in made:
+        new = made[id(value)] = copy.copy(value)
+        if not isinstance(value, set):
+            for place, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
+                if isinstance(item, _CONTAINERS):
+                    new[place] = _copied(item, made)
+    return made[id(value)]
+
+
+def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Any, stacks: tuple[int, ...]) -> Any:
+    what = "params" if kind is Parameter else "state"
+    if name not in given:
+        message = f"{frame.where()}: {what} has no {name!r}."
+        if homes := owners.homes(leaf):
+            message += f" It is shared and lives under {' or '.join(homes)}: take net.subtree(…) of the child."
+        else:
+            message += " Give apply what this module's own init made."
+        raise ValueError(message)
+    value = given[name]
+    if isinstance(value, np.ndarray):
+        value = jnp.asarray(value)
+    if leaf.shape is not None and jnp.shape(value) != (*stacks, *leaf.shape):
+        raise ValueError(
+            f"{frame.where()}: {what} {name!r}: expected shape {(*stacks, *leaf.shape)}, got {jnp.shape(value)}."
+        )
+    if kind is Parameter and not leaf.requires_grad:
+        value = jax.lax.stop_gradient(value)
+    return value
+
+
+def _no_others(frame: Frame, given: Tree, kind: type, borrowed: set[str]) -> None:
+    what = "params" if kind is Parameter else "state"
+    own = {name for name, _ in leaves(frame.description, kind)} - borrowed
+    beneath = {name for name, _ in children(frame.description)}
+    for name, value in given.items():
+        if name not in own and name not in beneath:
+            tied = " It is shared and lives under its first name alone." if name in borrowed else ""
+            raise ValueError(f"{frame.where()}: {what} holds {name!r}, which is not a part of it.{tied}")
+        if name in beneath and not isinstance(value, dict):
+            raise ValueError(f"{frame.where()}: {name!r} is a module; expected a dict, got {type(value).__name__}.")
+
+
+def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
+    """`self.name = value` inside forward: a buffer's new value, in the shape and dtype it has."""
+    if name not in dict(leaves(bound, Buffer)):
+        raise ValueError(
+            f"{frame.where()}: forward assigned to {name!r}, which is not a buffer, so the value would be lost. "
+            f"Register it in __init__: self.register_buffer({name!r}, nn.Buffer(shape)), or use a local variable."
+        )
+    frame.same_trace(f"an assignment to the buffer {name!r}")
+    old, value = vars(bound)[name], jnp.asarray(value)
+    if value.shape != old.shape:
+        raise ValueError(
+            f"{frame.where()}: the buffer {name!r} keeps its shape; expected {old.shape}, got {value.shape}."
+        )
+    if jnp.issubdtype(value.dtype, jnp.inexact) and not jnp.issubdtype(old.dtype, jnp.inexact):
+        raise ValueError(
+            f"{frame.where()}: the buffer {name!r} keeps its dtype; expected {old.dtype}, got {value.dtype}."
+        )
+    put(bound, name, value.astype(old.dtype))
+    frame.call.changed = True
+
+
+def put(bound: Any, name: str, value: Any) -> None:
+    """Sets the bound module's own leaf `name` to `value`, in all modules that share it."""
+    frame = frame_of(bound)
+    for module, its_name in frame.call.places[id(vars(frame.description)[name])]:
+        vars(module)[its_name] = value
+
+
+def computing(bound: Any, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """`run(*args, **kwargs)`, a method of the bound module, with its computed attributes in place, computed once."""
+    own, names = vars(bound), frame_of(bound).computed
+    before = {name: own[name] for name in names if name in own}
+    try:
+        own.update({name: computed.value(bound) for name, computed in names.items()})
+        return run(*args, **kwargs)
+    finally:
+        for name in names:
+            own.pop(name, None)
+        own.update(before)
+
+
+def read_back(bound: Any, state: Tree) -> Tree:
+    """`state` with the bound buffers' values, in the same structure."""
+    own = dict(leaves(bound, Buffer))
+    return {
+        name: vars(bound)[name] if name in own else read_back(vars(bound)[name], value) for name, value in state.items()
+    }
+
+
+def write_back(bound: Any, state: Tree) -> None:
+    """Assigns the buffers of a bound module, and of all beneath it, their new values."""
+    own = dict(leaves(bound, Buffer))
+    for name, value in state.items():
+        if name in own:
+            setattr(bound, name, value)
+        else:
+            write_back(vars(bound)[name], value)

@@ -1,0 +1,319 @@
+"""A leaf of a description: its shape, its dtype and how it starts. No array is made before `Module.init`.
+
+A `Parameter` is moved by an optimizer; a `Buffer` is state (running statistics, counters, caches). The attributes and
+in-place initialisers in constructors written for torch (`p.dim()`, `p.data.normal_(0, 0.02)`, `p.data[0].zero_()`)
+work on descriptions: they replace the leaf's `init`.
+"""
+
+import copy
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from funcnet.nn import init as initialisers
+
+Init = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
+
+__all__ = ["Buffer", "Computed", "Init", "Parameter", "copied"]
+
+
+def copied(value: Any, dtype: Any) -> jax.Array:
+    """A copy of `value`, cast as by torch's `copy_` to `dtype` or its JAX counterpart: int64 is int32 without x64.
+
+    Raises:
+        OverflowError: a number that fits `dtype` but not its JAX counterpart.
+    """
+    narrow = jax.dtypes.canonicalize_dtype(dtype)
+    if narrow != dtype and np.issubdtype(narrow, np.integer) and not isinstance(value, jax.core.Tracer):
+        wide, most = np.asarray(value).astype(dtype), np.iinfo(narrow)
+        if (outside := wide[(wide < most.min) | (wide > most.max)]).size:
+            raise OverflowError(
+                f"holds {outside[0]}; expected integers from {most.min} to {most.max}, for JAX has no "
+                f"{np.dtype(dtype).name} without x64. Enable it: jax.config.update('jax_enable_x64', True)."
+            )
+        value = wide
+    return jnp.array(value, narrow)
+
+
+def _fixed(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, array: Any) -> jax.Array:
+    wide = array.dtype if jax.dtypes.canonicalize_dtype(array.dtype) == dtype else dtype
+    return jnp.broadcast_to(copied(array, wide), shape)  # a copy: donated params must not take the start with them
+
+
+def _in_part(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, whole: Any, index: Any, part: Any) -> jax.Array:
+    value = whole(key, shape, dtype)
+    return value.at[index].set(part(jax.random.fold_in(key, 1), value[index].shape, dtype))
+
+
+class _Initialised:
+    """A leaf or a part of one: the in-place initialisers replace its `init`."""
+
+    init: Init | None
+    shape: tuple[int, ...] | None
+
+    @property
+    def data(self) -> "_Initialised":
+        return self
+
+    @data.setter
+    def data(self, array: Any) -> None:
+        self.copy_(array)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.size())
+
+    def dim(self) -> int:
+        return self.ndim
+
+    def size(self, dim: int | None = None) -> Any:
+        if self.shape is None:
+            raise ValueError(
+                f"{type(self).__name__}: its shape is not known before `init` sees an example input. "
+                "Initialise lazy modules by their constructor's arguments, or use the module that is not lazy."
+            )
+        return self.shape if dim is None else self.shape[dim]
+
+    def numel(self) -> int:
+        return math.prod(self.size())
+
+    def __len__(self) -> int:
+        return self.size(0)
+
+    def __getitem__(self, index: Any) -> "_Part":
+        return _Part(self, index)
+
+    def __iter__(self) -> "Iterator[_Part]":
+        return (self[i] for i in range(len(self)))
+
+    def copy_(self, array: Any) -> "_Initialised":
+        """Sets the start to `array`, broadcast to the shape."""
+        array = array if isinstance(array, jax.Array) else np.asarray(array)
+        if any(n not in (1, m) for n, m in zip(reversed(array.shape), reversed(self.size()), strict=False)) or (
+            array.ndim > self.ndim
+        ):
+            raise ValueError(f"{type(self).__name__}: expected an array of shape {self.size()}, got {array.shape}.")
+        self.init = functools.partial(_fixed, array=array)
+        return self
+
+    def normal_(self, mean: float = 0.0, std: float = 1.0) -> "_Initialised":
+        return initialisers.normal_(self, mean, std)
+
+    def uniform_(self, a: float = 0.0, b: float = 1.0) -> "_Initialised":
+        return initialisers.uniform_(self, a, b)
+
+    def fill_(self, value: float) -> "_Initialised":
+        return initialisers.constant_(self, value)
+
+    def zero_(self) -> "_Initialised":
+        return initialisers.zeros_(self)
+
+
+class _Leaf(_Initialised):
+    def __init__(self, shape_or_array: Any, init: Init | None, dtype: Any):
+        self.formerly: tuple[str, str] | None = None  # (the end of its name, what stood there before it was renamed)
+        self.shape: tuple[int, ...] | None
+        if shape_or_array is None:
+            self.shape, self.init, self.dtype = None, init, dtype or jnp.float32
+        elif isinstance(shape_or_array, int | np.integer):
+            self.shape, self.init, self.dtype = (int(shape_or_array),), init, dtype or jnp.float32
+        elif isinstance(shape_or_array, Sequence) and all(isinstance(n, int | np.integer) for n in shape_or_array):
+            self.shape, self.init, self.dtype = tuple(map(int, shape_or_array)), init, dtype or jnp.float32
+        elif hasattr(shape_or_array, "shape"):
+            if init is not None:
+                raise TypeError(f"{type(self).__name__}: an array is a start by itself; expected no init.")
+            array = shape_or_array if isinstance(shape_or_array, jax.Array) else np.asarray(shape_or_array)
+            self.shape, self.dtype = tuple(array.shape), dtype or array.dtype
+            self.init = functools.partial(_fixed, array=array)
+        else:
+            raise TypeError(
+                f"{type(self).__name__}: expected a shape (a tuple of ints) or an array, got {shape_or_array!r:.60}. "
+                "Give one tuple."
+            )
+        if init is not None and not callable(init):
+            raise TypeError(
+                f"{type(self).__name__}: init is not a function; expected a function of (key, shape, dtype), got "
+                f"{init!r:.60}. The shape is one tuple."
+            )
+        if self.shape is not None and min(self.shape, default=0) < 0:
+            raise ValueError(
+                f"{type(self).__name__}: a size is negative; expected sizes of at least 0, got {self.shape}."
+            )
+
+    def key_name(self, name: str) -> str:
+        """The name that its key is folded from: a weight that became the original of a computed one keeps its draws."""
+        if self.formerly is None or not f".{name}".endswith(f".{self.formerly[0]}"):
+            return name
+        return name.removesuffix(self.formerly[0]) + self.formerly[1]
+
+    def start(self, key: jax.Array, name: str, shape: tuple[int, ...] | None = None) -> jax.Array:
+        """The array this leaf starts as."""
+        shape = self.shape if self.shape is not None else shape
+        if shape is None:
+            raise ValueError(f"init: the shape of {name!r} is not known. Give init an example input: init(rng, x).")
+        if self.init is None:
+            raise ValueError(
+                f"init: {name!r} has no init. Give {type(self).__name__}(shape, init) one, or set it with nn.init."
+            )
+        dtype = jax.dtypes.canonicalize_dtype(self.dtype)
+        try:
+            value = jnp.asarray(self.init(key, shape, dtype), dtype)
+        except OverflowError as error:
+            raise ValueError(f"init: {name!r} {error}") from None
+        if value.shape != shape:
+            raise ValueError(f"init: the init of {name!r} gave shape {value.shape}; expected {shape}.")
+        return value
+
+    def another(self) -> Any:
+        """A copy of this leaf, with its start, that is not shared."""
+        return copy.copy(self)
+
+    def __repr__(self) -> str:
+        shape = "lazy" if self.shape is None else self.shape
+        return f"{type(self).__name__}({shape}, dtype={np.dtype(self.dtype).name})"
+
+
+class Parameter(_Leaf):
+    """A learned array, described: `Parameter(shape, init)`, or `Parameter(array)` for a fixed start.
+
+    Args:
+        data: the shape (ints), or the array to start from.
+        init: called as ``init(key, shape, dtype)``; `nn.init` has torch's.
+        dtype: float32 by default.
+        requires_grad: False freezes it: its gradient is zero and costs nothing.
+
+    Differs from torch: has no array; a shape takes the place of `torch.empty(shape)`.
+
+    Example:
+        >>> from funcnet import nn
+        >>> p = nn.Parameter((3, 4), nn.init.xavier_uniform())
+        >>> p.shape, p.numel(), p.requires_grad
+        ((3, 4), 12, True)
+    """
+
+    def __init__(self, data: Any, init: Init | None = None, *, dtype: Any = None, requires_grad: bool = True):
+        super().__init__(data, init, dtype)
+        if requires_grad and not jnp.issubdtype(self.dtype, jnp.inexact):
+            raise TypeError(
+                f"Parameter: only floating and complex numbers have gradients; expected such a dtype, got "
+                f"{self.dtype}. Use nn.Buffer, or requires_grad=False."
+            )
+        self.requires_grad = requires_grad
+
+    def requires_grad_(self, requires_grad: bool = True) -> "Parameter":
+        self.requires_grad = requires_grad
+        return self
+
+
+class Buffer(_Leaf):
+    """State without gradient, described: `Buffer(shape, init)` or `Buffer(array)`.
+
+    Args:
+        data: the shape (ints), or the array to start from.
+        init: called as ``init(key, shape, dtype)``; zeros by default.
+        persistent: whether `state_dict` contains it.
+        dtype: float32 by default. int64 counters are int32 in JAX without x64 and are widened in `state_dict`.
+
+    Example:
+        >>> from funcnet import nn
+        >>> nn.Buffer((3,)).persistent
+        True
+    """
+
+    def __init__(self, data: Any, init: Init | None = None, *, persistent: bool = True, dtype: Any = None):
+        if init is None and not hasattr(data, "shape"):
+            init = initialisers.zeros()
+        super().__init__(data, init, dtype)
+        self.persistent = persistent
+
+
+class Computed(_Initialised):
+    """An attribute that is computed from other leaves (a normalised or pruned weight), described.
+
+    It is not a part and has no name in params or state. Inside `forward` the attribute is the computed array. It is
+    computed once for each call of its module; where another module reads it, at each reading.
+
+    Args:
+        name: of the attribute.
+        source: the leaf whose start it starts from; `nn.init` on this attribute sets the source's.
+        shape, dtype: of the computed array.
+        leaves: what it is computed from; by default the source.
+    """
+
+    mark = ""  # the text before the class of its module in `repr`
+
+    def __init__(
+        self, name: str, source: Any, shape: tuple[int, ...], dtype: Any, leaves: Sequence[_Leaf] | None = None
+    ):
+        self.name, self.source, self.shape, self.dtype = name, source, shape, dtype
+        self.leaves = (source,) if leaves is None else tuple(leaves)
+
+    @property
+    def init(self) -> Init | None:
+        return self.source.init
+
+    @init.setter
+    def init(self, new: Init | None) -> None:
+        self.source.init = new
+
+    @property
+    def requires_grad(self) -> bool:
+        return any(getattr(leaf, "requires_grad", False) for leaf in self.leaves)
+
+    def value(self, bound: Any) -> jax.Array:
+        """The array, of the bound module that has this attribute."""
+        raise NotImplementedError
+
+    def begin(self, bound: Any, draw: Callable[[_Leaf], jax.Array]) -> None:
+        """Sets the leaves of the bound module so that the computed array starts as its source; `draw(leaf)` starts
+        one."""
+
+    def assign(self, module: Any, value: Any) -> None:
+        """What `module.name = value` does to a description."""
+        raise TypeError(
+            f"{type(module).__name__}.{self.name}: is computed from other leaves; expected no assignment, got "
+            f"{type(value).__name__}. Set how it starts with nn.init, or remove what computes it first."
+        )
+
+    def take_out(self, module: Any) -> Any:
+        """Puts a leaf back in its place in the description, and returns it.
+
+        The leaf is the source itself, with its ties, if that is one of the leaves; otherwise a copy of it, because
+        other modules may still have the source, with another value.
+        """
+        leaf = self.source if any(one is self.source for one in self.leaves) else self.source.another()
+        if isinstance(leaf, Parameter):
+            leaf.requires_grad = self.requires_grad
+        leaf.formerly = None
+        del vars(module)[self.name]
+        setattr(module, self.name, leaf)
+        return leaf
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__.strip('_')}({self.shape}, dtype={np.dtype(self.dtype).name})"
+
+
+class _Part(_Initialised):
+    """`leaf[index]` of a description: initialising it changes only that part of the leaf's start."""
+
+    def __init__(self, leaf: _Initialised, index: Any):
+        self._leaf, self._index = leaf, index
+        whole = jax.ShapeDtypeStruct(leaf.size(), jnp.float32)
+        self.shape = jax.eval_shape(lambda a: a[index], whole).shape
+
+    @property
+    def init(self) -> Init | None:
+        return self._leaf.init
+
+    @init.setter
+    def init(self, new: Any) -> None:
+        if self._leaf.init is None:
+            raise ValueError(
+                "Parameter: give the whole an init before a part of it: nn.init.normal_(p), then p[0].zero_()."
+            )
+        self._leaf.init = functools.partial(_in_part, whole=self._leaf.init, index=self._index, part=new)

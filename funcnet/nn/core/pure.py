@@ -1,0 +1,85 @@
+"""A child in pure form, for a transformation (`lax.scan`, `jax.checkpoint`) that the core starts inside a forward."""
+
+import copy
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from funcnet.nn.core import binding
+from funcnet.nn.core.call import Taps
+from funcnet.nn.core.parts import frame_of, values
+
+Tree = dict[str, Any]
+
+__all__ = ["pure_run", "recomputed", "remat", "take"]
+
+
+def remat(layer: Any, policy: Any = None) -> Any:
+    """The layer, whose activations are recomputed in the backward pass and not kept. Its names stay the same.
+
+    Args:
+        layer: a description; the result is a changed copy with the same parts. Its dropout masks differ from the plain
+            layer's.
+        policy: one of `jax.checkpoint_policies`, or None: nothing is kept.
+
+    Example:
+        >>> from funcnet import nn
+        >>> layer = nn.remat(nn.Linear(2, 2))
+        >>> [name for name, _ in layer.named_parameters()]
+        ['weight', 'bias']
+
+    Reference: https://docs.jax.dev/en/latest/gradient-checkpointing.html
+    """
+    changed = copy.copy(layer)
+    own = vars(changed)
+    for name, value in own.items():
+        if isinstance(value, types.MethodType) and value.__self__ is layer:
+            own[name] = types.MethodType(value.__func__, changed)
+    own["_remat"] = {"policy": policy}
+    return changed
+
+
+def recomputed(bound: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """`forward` of a bound module, or the same under `jax.checkpoint` if the module is `nn.remat`'s."""
+    own = vars(bound)
+    return functools.partial(_recompute, bound, own["_remat"]["policy"]) if "_remat" in own else forward
+
+
+def pure_run(bound: Any, method: str | None = None) -> Callable[..., Any]:
+    """`(params, state, rng, taps, args, kwargs) -> (out, state, captured)`: a bound module's own call, in pure form."""
+    frame = frame_of(bound)
+
+    def run(params: Tree, state: Tree, rng: Any, taps: Taps, args: Any, kwargs: Any) -> Any:
+        call = frame.call.inner(frame.name, rng, taps)
+        return binding.run(frame.description, params, state, args, kwargs, call, method)
+
+    return run
+
+
+def take(bound: Any, old_state: Tree, result: tuple[Any, Tree, Taps]) -> Any:
+    """Takes what a pure run gave back into the bound module, and gives its output."""
+    out, state, captured = result
+    if state is not old_state and jax.tree.leaves(state):
+        binding.write_back(bound, state)
+    call = frame_of(bound).call
+    call.captured.update(captured)
+    for name, count in captured:
+        call.counts[name] = count + 1
+    return out
+
+
+def _recompute(bound: Any, policy: Any, /, *args: Any, **kwargs: Any) -> Any:
+    call = frame_of(bound).call
+    rng = None if call.rng is None else bound.make_rng()
+    inputs, structure = jax.tree.flatten((args, kwargs))
+    arrays = {i: leaf for i, leaf in enumerate(inputs) if isinstance(leaf, jax.Array)}
+
+    def run(params: Tree, state: Tree, rng: Any, taps: Taps, arrays: dict[int, Any]) -> Any:
+        given = jax.tree.unflatten(structure, [arrays.get(i, leaf) for i, leaf in enumerate(inputs)])
+        return pure_run(bound, "forward")(params, state, rng, taps, *given)
+
+    params, state = values(bound)
+    return take(bound, state, jax.checkpoint(run, policy=policy)(params, state, rng, call.taps, arrays))
