@@ -65,7 +65,7 @@ def test_the_import_law(file):
     own = part_of(file)
     if own == "__init__":
         return
-    assert own in RANKS, f"{own}: a new part of the house needs a rank, here and in docs/design.md"
+    assert own in RANKS, f"{own}: a new part of the house needs a rank, here and in docs/architecture.md"
     for other in parts_imported(file) - {own}:
         assert other in RANKS, f"{file}: imports funcnet.{other}, which has no rank"
         assert RANKS[other] < RANKS[own], f"{file}: {own} (rank {RANKS[own]}) imports {other} (rank {RANKS[other]})"
@@ -82,8 +82,8 @@ def test_text_and_data_do_not_know_each_other():
         assert all(other not in parts_imported(file) for file in (PACKAGE / own).rglob("*.py"))
 
 
-def test_ranks_are_those_of_the_design():
-    law = (ROOT / "docs" / "design.md").read_text(encoding="utf-8").split("Import law:")[1].split("`tests/")[0]
+def test_ranks_are_those_of_the_architecture_page():
+    law = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("Import law:")[1].split("`tests/")[0]
     written = {}
     for group, rank in re.findall(r"`([\w, ]+)` \((\d)", law):
         written |= dict.fromkeys(group.split(", "), int(rank))

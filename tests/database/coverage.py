@@ -34,7 +34,7 @@ SPEED = """## Speed
 
 Forward and backward, ours under `jit`, on two cores of a CPU: the time over torch eager's and over the same operation
 written out in bare XLA, in the same turns (median, quartiles), by `scripts/benchmarks/layers.py`. What was tried where
-torch is faster stands in `docs/design.md`.
+torch is faster is in `docs/decisions/`.
 """
 
 

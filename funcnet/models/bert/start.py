@@ -82,7 +82,7 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
         >>> params["bert"]["embeddings"]["word_embeddings"]["weight"][:, :20].any()
         Array(False, dtype=bool)
 
-    Reference: no paper; found by trial on presidential messages, see docs/design.md.
+    Reference: no paper; found by trial on presidential messages, see docs/decisions/.
     """
     heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
     if heads < 2 or width < RESERVED or config.num_hidden_layers < 2:
