@@ -2,14 +2,17 @@
 
 from funcnet.heads.answer import Answer
 from funcnet.heads.choice import Choice
-from funcnet.heads.fill_mask import FillMask
+from funcnet.heads.fill_mask import MaskedWords
 from funcnet.heads.head import Head, TrainedHead
 from funcnet.heads.text import Classify, Regress
 from funcnet.heads.tokens import Tokens
 
-__all__ = ["HEADS", "trained_head"]
+__all__ = ["HEADS", "TRAINED", "trained_head"]
 
-HEADS: tuple[type[Head], ...] = (FillMask, Classify, Regress, Tokens, Choice, Answer)
+TRAINED: tuple[type[TrainedHead], ...] = (Classify, Regress, Tokens, Choice, Answer)
+"""Those that `funcnet finetune` trains."""
+
+HEADS: tuple[type[Head], ...] = (MaskedWords, *TRAINED)
 
 
 def trained_head(name: str) -> type[TrainedHead]:
@@ -18,4 +21,4 @@ def trained_head(name: str) -> type[TrainedHead]:
     >>> trained_head("pairs").__name__
     'Classify'
     """
-    return next(head for head in HEADS if name in head.names and issubclass(head, TrainedHead))
+    return next(head for head in TRAINED if name in head.names)
