@@ -4,12 +4,13 @@ from funcnet.heads.answer import Answer
 from funcnet.heads.choice import Choice
 from funcnet.heads.fill_mask import MaskedWords
 from funcnet.heads.head import Head, TrainedHead
+from funcnet.heads.labels import Labels
 from funcnet.heads.text import Classify, Regress
 from funcnet.heads.tokens import Tokens
 
 __all__ = ["HEADS", "TRAINED", "trained_head"]
 
-TRAINED: tuple[type[TrainedHead], ...] = (Classify, Regress, Tokens, Choice, Answer)
+TRAINED: tuple[type[TrainedHead], ...] = (Classify, Labels, Regress, Tokens, Choice, Answer)
 """Those that `funcnet finetune` trains."""
 
 HEADS: tuple[type[Head], ...] = (MaskedWords, *TRAINED)

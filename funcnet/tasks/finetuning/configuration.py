@@ -9,13 +9,13 @@ import tyro
 
 __all__ = ["FinetuningConfig"]
 
-Kind = Literal["classify", "regress", "pairs", "tokens", "choice", "answer"]
+Kind = Literal["classify", "labels", "regress", "pairs", "tokens", "choice", "answer"]
 ONLY_FOR = {  # the tasks that a setting says something to
     **dict.fromkeys(("doc_stride", "max_answer", "n_best", "null_threshold"), ("answer",)),
-    **dict.fromkeys(("text_column", "label_column"), ("classify", "regress", "pairs", "tokens", "choice")),
-    "second_column": ("classify", "regress", "pairs", "choice"),
-    "label_separator": ("classify", "pairs"),
-    "long_texts": ("classify", "regress"),
+    **dict.fromkeys(("text_column", "label_column"), ("classify", "labels", "regress", "pairs", "tokens", "choice")),
+    "second_column": ("classify", "labels", "regress", "pairs", "choice"),
+    "label_separator": ("labels",),
+    "long_texts": ("classify", "labels", "regress"),
 }
 
 
@@ -36,8 +36,9 @@ class FinetuningConfig:
     """
 
     task: tyro.conf.Positional[Kind]
-    """classify a text; regress: a number for a text or a pair; pairs: classify two texts; tokens: a tag a word;
-    choice: which text goes on best; answer: where in a text the answer to a question stands"""
+    """classify: a class for a text; labels: any number of labels for a text; regress: a number for a text or a pair;
+    pairs: a class for two texts; tokens: a tag for each word; choice: the text that continues best; answer: the place
+    in a text where the answer to a question is"""
     model: Path
     """directory of the BERT to start from"""
     train: Path
@@ -62,12 +63,13 @@ class FinetuningConfig:
     label_column: str | None = None
     """name of the labels' column: label (of tagged words tags)"""
     label_separator: str | None = None
-    """what stands between several labels of one text; JSON lines have lists"""
+    """labels: the sign between the labels of one text; JSON lines have lists"""
 
     seq_len: int = 128
     """tokens a text, [CLS] and [SEP] included; longer texts are cut, contexts of questions read in windows"""
     long_texts: Literal["cut", "parts"] = "cut"
-    """classify, regress: longer texts are cut, or read whole in parts of equal length, whose logits are averaged"""
+    """classify, labels, regress: longer texts are cut, or read whole in parts of equal length, whose logits are
+    averaged"""
     doc_stride: int = 128
     """answer: tokens from one window to the next"""
     max_answer: int = 30
