@@ -14,7 +14,7 @@ from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.predict import evaluate, predict
 from funcnet.tasks.finetuning.rows import encode_rows
 from funcnet.text import load_tokenizer
-from tests.tasks.finetuning import all_texts, near, write_model, write_task
+from tests.tasks.small_bert import all_texts, near, write_model, write_task
 
 COLUMNS = {"text": None, "second": None, "label": None, "separator": None}
 TEXT = {"columns": COLUMNS, "several": False, "long_texts": "cut", "metric": "accuracy", "pairs": False}

@@ -18,7 +18,7 @@ from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.predict import predict
 from funcnet.text import load_tokenizer
 from tests.tasks.command import run_here
-from tests.tasks.finetuning import all_texts, near, write_model, write_task
+from tests.tasks.small_bert import all_texts, near, write_model, write_task
 
 TASKS = {
     "classify": (Classify(), lambda e: e.text),

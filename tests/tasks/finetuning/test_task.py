@@ -24,7 +24,7 @@ from funcnet.train import lock_run, open_run
 from funcnet.train.run import NOT_RECORDED
 from funcnet.weights import load
 from tests.tasks.command import metrics, run_here
-from tests.tasks.finetuning import all_texts, sentence, write_model, write_task
+from tests.tasks.small_bert import all_texts, sentence, write_model, write_task
 
 slow = pytest.mark.slow
 TASKS = ["classify", "regress", "pairs", "tokens", "choice", "answer"]
@@ -213,7 +213,7 @@ def test_a_path_that_is_meant_from_another_folder(model, tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.csv").unlink()
     record.write_text(json.dumps(known | {"began_in": str(tmp_path)}))
-    assert "was meant" not in refused(capsys, *resume)
+    assert "is relative to" not in refused(capsys, *resume)
 
 
 def test_a_run_does_not_go_on_with_other_examples(model, tmp_path, capsys):
