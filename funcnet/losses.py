@@ -1,7 +1,7 @@
-"""What each head is trained by: the sum of its losses and the count of what it sums over, as `funcnet.train` asks.
+"""The losses of heads, each as a sum and the count of what it sums over, as `funcnet.train` needs them.
 
-Means of means weigh the rows of a short batch more than those of a long one; sums and counts can be added over
-micro-batches and devices, and then divided. The models' `labels` do that within one batch.
+A mean of means gives the rows of a short batch more weight than those of a long one. Sums and counts can be added over
+micro-batches and devices, and then divided. The models' argument `labels` does that within one batch.
 
 Letters: `B batch, T sequence, C classes`.
 """
@@ -25,11 +25,11 @@ __all__ = [
 ]
 
 IGNORE = -100
-"""The label of what counts for nothing; Hugging Face's and torch's."""
+"""The label of what does not count; Hugging Face's and torch's."""
 
 
 class LossSum(NamedTuple):
-    """A loss as `funcnet.train` wants it.
+    """A loss as `funcnet.train` needs it.
 
     Attributes:
         sum: (), over what counts, in at least float32.
@@ -41,7 +41,7 @@ class LossSum(NamedTuple):
 
     @property
     def mean(self) -> jax.Array:
-        """sum / number; 0 where nothing counts (torch's is NaN there, and so would be the parameters after it)."""
+        """sum / number; 0 if nothing counts (torch's is NaN, and so would be the parameters after a step)."""
         return self.sum / jnp.maximum(self.number, 1)
 
 
@@ -50,8 +50,8 @@ def cross_entropy(logits: jax.Array, labels: jax.Array, mask: jax.Array | None =
 
     Args:
         logits: (…, C).
-        labels: (…), integers below C; what is -100 counts for nothing.
-        mask: broadcasts to the labels; what is False counts for nothing either (rows that fill a batch).
+        labels: (…), integers below C; what is -100 does not count.
+        mask: broadcasts to the labels; what is False does not count either (rows that fill a batch).
 
     Raises:
         ValueError: shapes that do not fit.
@@ -62,7 +62,7 @@ def cross_entropy(logits: jax.Array, labels: jax.Array, mask: jax.Array | None =
     """
     _require("cross_entropy", "labels", labels, logits.shape[:-1])
     if not jnp.issubdtype(labels.dtype, jnp.integer):
-        raise TypeError(f"losses.cross_entropy: labels are classes; expected integers, got {labels.dtype}. Cast them.")
+        raise TypeError(f"losses.cross_entropy: labels are classes; expected integers, got {labels.dtype}.")
     if mask is not None:
         labels = jnp.where(mask, labels, IGNORE)
     rows, ids = _at_least_float32(logits).reshape(-1, logits.shape[-1]), labels.reshape(-1)
@@ -76,7 +76,7 @@ def regression(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = No
     Args:
         logits: (B, C).
         labels: (B, C), or (B,) where C is 1. -100 is a number like others here: use the mask.
-        mask: (B,); rows where it is False count for nothing.
+        mask: (B,); rows where it is False do not count.
 
     Raises:
         ValueError: shapes that do not fit.
@@ -96,8 +96,8 @@ def multi_label(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = N
 
     Args:
         logits: (B, C).
-        labels: (B, C), 0 or 1; an entry of -100 counts for nothing.
-        mask: (B,); rows where it is False count for nothing.
+        labels: (B, C), 0 or 1; an entry of -100 does not count.
+        mask: (B,); rows where it is False do not count.
 
     Raises:
         ValueError: shapes that do not fit.
@@ -123,7 +123,7 @@ def sequence_classification(
             (B, C), or (B,) where C is 1, for "regression".
         problem_type: one of these, or None: as transformers guesses, regression for one logit, else by the labels'
             dtype: one class for integers, several for floats.
-        mask: (B,); rows where it is False count for nothing.
+        mask: (B,); rows where it is False do not count.
 
     Raises:
         ValueError: another problem type; shapes that do not fit.
@@ -142,7 +142,7 @@ def sequence_classification(
         return cross_entropy(logits, labels, mask)
     raise ValueError(
         "losses.sequence_classification: problem_type is not known; expected 'regression', "
-        f"'single_label_classification' or 'multi_label_classification', got {problem_type!r}. Name one of them."
+        f"'single_label_classification' or 'multi_label_classification', got {problem_type!r}."
     )
 
 
@@ -159,10 +159,10 @@ def question_answering(
 
     Args:
         start_logits, end_logits: (B, T).
-        start_positions, end_positions: (B,) integers; -100, and what lies beyond the sequence, counts for nothing.
-        mask: (B,); rows where it is False count for nothing.
+        start_positions, end_positions: (B,) integers; -100, and what lies beyond the sequence, does not count.
+        mask: (B,); rows where it is False do not count.
 
-    Differs from transformers: -100 counts for nothing, where it says position 0 there.
+    Differs from transformers: -100 does not count, where transformers treats it as position 0.
 
     >>> zeros, place = jnp.zeros((1, 4)), jnp.array([2])
     >>> start, end = question_answering(zeros, zeros, place, place)

@@ -8,7 +8,7 @@ from nbclient import NotebookClient
 
 from funcnet import text
 from tests import real_data
-from tests.tasks.finetuning import write_model
+from tests.tasks.small_bert import write_model
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 PICTURES = {"text_to_model": 3, "inside_bert": 3, "port_from_torch": 2}

@@ -8,11 +8,11 @@ import tyro
 
 from funcnet.settings import Range, check_ranges
 
-__all__ = ["FillMask", "run_fill_mask"]
+__all__ = ["FillMaskArguments", "run_fill_mask"]
 
 
 @dataclasses.dataclass(frozen=True)
-class FillMask:
+class FillMaskArguments:
     """Predict the words hidden by [MASK] with a pretrained BERT.
 
     Prints the most likely words for each [MASK], with their probabilities.
@@ -26,7 +26,7 @@ class FillMask:
     """Number of words to print for each [MASK]."""
 
 
-def run_fill_mask(arguments: FillMask) -> int:
+def run_fill_mask(arguments: FillMaskArguments) -> int:
     """Runs `funcnet fill-mask`; returns the exit code."""
     from funcnet.serving import inference
 

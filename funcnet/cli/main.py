@@ -14,7 +14,7 @@ from typing import Annotated, Any, TextIO
 import tyro
 
 from funcnet.cli.data import Data, run_data
-from funcnet.cli.fill_mask import FillMask, run_fill_mask
+from funcnet.cli.fill_mask import FillMaskArguments, run_fill_mask
 from funcnet.cli.predict import Evaluate, Predict, run_evaluate, run_predict
 from funcnet.cli.training import moved_path, remembered, run_finetune, run_pretrain, run_train_images
 from funcnet.serving.bench import BenchServe, bench_serve
@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "predict": (Predict, run_predict),
     "evaluate": (Evaluate, run_evaluate),
     "features": (FeaturesArguments, features),
-    "fill-mask": (FillMask, run_fill_mask),
+    "fill-mask": (FillMaskArguments, run_fill_mask),
     "bench": (BenchServe, bench_serve),
 }
 

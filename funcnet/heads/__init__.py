@@ -6,16 +6,16 @@
 its model; it knows no model class.
 """
 
-from funcnet.heads.directory import OpenedHead, check_length, open_head, read_settings, write_settings
+from funcnet.heads.directory import check_length, open_head, read_settings, write_settings
 from funcnet.heads.fill_mask import Guess
 from funcnet.heads.head import Head, TextEncoder, TrainedHead
-from funcnet.heads.table import HEADS, trained_head
+from funcnet.heads.table import HEADS, TRAINED, trained_head
 
 __all__ = [
     "HEADS",
+    "TRAINED",
     "Guess",
     "Head",
-    "OpenedHead",
     "TextEncoder",
     "TrainedHead",
     "check_length",

@@ -36,6 +36,7 @@ class Answer(TrainedHead, Spans):
     names = ("answer",)
     takes = "a tuple of a question and its context"
     term = "start"
+    extra_tokens = 4
     row_noun = "windows"
 
     @property
@@ -49,6 +50,10 @@ class Answer(TrainedHead, Spans):
         if not isinstance(item, tuple) or len(item) != 2 or not all(isinstance(one, str) for one in item):
             return None
         return Question("", *item, answers=(), has_answer=None, where=where)
+
+    def sample(self, text: str) -> tuple[str, str]:
+        first, _, rest = text.partition(" ")
+        return f"{first}?", rest
 
     def learn(self, examples: Sequence[Question]) -> Self:
         return dataclasses.replace(self, no_answers=any(q.has_answer is not None for q in examples))

@@ -29,6 +29,7 @@ class Choice(TrainedHead):
     names = ("choice",)
     takes = "a tuple of a text and a list of texts"
     term = "choice"
+    extra_tokens = 3
     rows_together = True
 
     @classmethod
@@ -49,6 +50,10 @@ class Choice(TrainedHead):
         if not isinstance(choices, list) or not choices or not all(isinstance(one, str) for one in choices):
             return None
         return ChoiceExample(item[0], choices, None, where)
+
+    def sample(self, text: str) -> tuple[str, list[str]]:
+        first, _, rest = text.partition(" ")
+        return first, [rest, " ".join(reversed(rest.split()))]
 
     def config(self) -> dict[str, Any]:
         return {"problem_type": None}

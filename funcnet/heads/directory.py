@@ -4,10 +4,10 @@ Training writes the file; predicting, features and serving read it.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from tokenizers import Tokenizer
 
@@ -15,19 +15,12 @@ from funcnet import text
 from funcnet.files import read_json, write_json
 from funcnet.heads.head import Head, ModelConfig, TrainedHead
 from funcnet.heads.reading.examples import Columns
-from funcnet.heads.table import HEADS
 
-__all__ = ["OpenedHead", "check_length", "open_head", "read_settings", "write_settings"]
+__all__ = ["check_length", "open_head", "read_settings", "write_settings"]
+
+AnyHead = TypeVar("AnyHead", bound=Head)
 
 SETTINGS = "finetuning.json"
-
-
-class OpenedHead(NamedTuple):
-    """What a directory says of a head."""
-
-    head: Head
-    tokenizer: Tokenizer
-    seq_len: int
 
 
 def open_head(
@@ -36,9 +29,10 @@ def open_head(
     name: str | None,
     where: str,
     *,
+    heads: Sequence[type[AnyHead]],
     max_length: int | None = None,
     more: Mapping[str, Any] = MappingProxyType({}),
-) -> OpenedHead:
+) -> tuple[AnyHead, Tokenizer, int]:
     """The head of a model's directory, with the tokenizer and the length of a row.
 
     Args:
@@ -46,8 +40,12 @@ def open_head(
         config: what its config.json says.
         name: of the head; None: the one that was fine-tuned, else the usual one of the architecture.
         where: what messages begin with.
+        heads: those to choose from, of the table.
         max_length: tokens of the longest row; None: as it was fine-tuned, else what the position table holds.
         more: settings of the head that no file has.
+
+    Returns:
+        (head, tokenizer, tokens of the longest row).
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -55,16 +53,16 @@ def open_head(
             that does not fit the model.
     """
     settings = read_settings(path)
-    known = list(dict.fromkeys(known for head in HEADS for known in head.names))
+    known = list(dict.fromkeys(known for head in heads for known in head.names))
     if name is not None and name not in known:
         raise ValueError(f"{where}: task is not known; expected one of {', '.join(known)}, got {name!r}.")
     architecture, *_ = (read_json(path / "config.json") or {}).get("architectures") or ["none"]
-    fits = {one: head for head in HEADS for one in head.fits(architecture, config)}
+    fits = {one: head for head in heads for one in head.fits(architecture, config)}
     if name is None:
         if not fits:
-            expected = dict.fromkeys(one for head in HEADS for one in head.architectures())
+            expected = dict.fromkeys(one for head in heads for one in head.architectures())
             raise ValueError(
-                f"{where}: {path}: the architecture tells no task; expected one of {', '.join(expected)}, got "
+                f"{where}: {path}: the architecture fits no task; expected one of {', '.join(expected)}, got "
                 f"{architecture}. Name the task."
             )
         name = settings["name"] if settings.get("name") in fits else next(iter(fits))
@@ -76,8 +74,8 @@ def open_head(
             f"{architecture} with problem_type {config.problem_type!r} and {config.num_labels} labels, got {name!r}. "
             "Leave task out, or take another model."
         )
-    by_config = {one: head for head in HEADS for one in head.fits(head.architecture, config)}
-    kind = fits.get(name) or by_config.get(name) or next(head for head in HEADS if name in head.names)
+    by_config = {one: head for head in heads for one in head.fits(head.architecture, config)}
+    kind = fits.get(name) or by_config.get(name) or next(head for head in heads if name in head.names)
     head = kind.from_directory(name, config, {**settings, **more})
     if name == "pairs" and head.reads_pairs is False:
         raise ValueError(
@@ -88,7 +86,7 @@ def open_head(
     text.require_fit(tokenizer, config.vocab_size, where=f"{where}: {path}")
     seq_len = int(settings.get("seq_len", config.max_position_embeddings)) if max_length is None else max_length
     check_length(seq_len, config.max_position_embeddings, f"{where}: max_length", path)
-    return OpenedHead(head, tokenizer, seq_len)
+    return head, tokenizer, seq_len
 
 
 def read_settings(directory: Path) -> dict[str, Any]:

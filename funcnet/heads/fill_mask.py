@@ -12,7 +12,7 @@ from funcnet import text
 from funcnet.heads.head import Batch, Encoded, Forward, Head, TextEncoder
 from funcnet.heads.reading.examples import TextExample
 
-__all__ = ["FillMask", "Guess"]
+__all__ = ["Guess", "MaskedWords"]
 
 SLOTS = 8  # masks that the head over words reads at once
 
@@ -30,7 +30,7 @@ class Guess(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class FillMask(Head):
+class MaskedWords(Head):
     """The likeliest words for each `[MASK]`.
 
     Attributes:
@@ -42,6 +42,8 @@ class FillMask(Head):
     architecture = "BertForMaskedLM"
     names = ("fill-mask",)
     takes = "a text with [MASK] in it"
+    needs = "[MASK]"
+    extra_tokens = 3
 
     @classmethod
     def architectures(cls) -> tuple[str, ...]:

@@ -129,11 +129,13 @@ class Head(ABC):
         name: what the command line and `funcnet.serving.inference` call it.
         architecture: the model class with this head, by Hugging Face's name.
         names: every name that this class has.
+        needs: what a text must contain.
     """
 
     name: str
     architecture: ClassVar[str]
     names: ClassVar[tuple[str, ...]]
+    needs: ClassVar[str] = ""
 
     @classmethod
     def architectures(cls) -> tuple[str, ...]:
@@ -170,6 +172,15 @@ class Head(ABC):
     @abstractmethod
     def example(self, item: Any, where: str) -> Any | None:
         """A served item as an example; None if it is not what this head reads."""
+
+    def sample(self, text: str) -> Any:
+        """An item made of the words of a text, to measure with."""
+        return text
+
+    @property
+    def extra_tokens(self) -> int:
+        """How many tokens of such an item's row are no words of the text: [CLS], each [SEP], and what the item adds."""
+        return 2
 
     @abstractmethod
     def encode(self, examples: Iterable[Any], encoder: TextEncoder) -> Iterator[Encoded]:

@@ -2,15 +2,18 @@
 
 from funcnet.heads.answer import Answer
 from funcnet.heads.choice import Choice
-from funcnet.heads.fill_mask import FillMask
+from funcnet.heads.fill_mask import MaskedWords
 from funcnet.heads.head import Head, TrainedHead
 from funcnet.heads.labels import Labels
 from funcnet.heads.text import Classify, Regress
 from funcnet.heads.tokens import Tokens
 
-__all__ = ["HEADS", "trained_head"]
+__all__ = ["HEADS", "TRAINED", "trained_head"]
 
-HEADS: tuple[type[Head], ...] = (FillMask, Classify, Labels, Regress, Tokens, Choice, Answer)
+TRAINED: tuple[type[TrainedHead], ...] = (Classify, Labels, Regress, Tokens, Choice, Answer)
+"""Those that `funcnet finetune` trains."""
+
+HEADS: tuple[type[Head], ...] = (MaskedWords, *TRAINED)
 
 
 def trained_head(name: str) -> type[TrainedHead]:
@@ -19,4 +22,4 @@ def trained_head(name: str) -> type[TrainedHead]:
     >>> trained_head("pairs").__name__
     'Classify'
     """
-    return next(head for head in HEADS if name in head.names and issubclass(head, TrainedHead))
+    return next(head for head in TRAINED if name in head.names)

@@ -100,6 +100,14 @@ class TextHead(TrainedHead):
         expected = {None: (1, 2), True: (2,), False: (1,)}[self.reads_pairs]
         return TextExample(texts[0], (*texts, None)[1], None, where) if len(texts) in expected else None
 
+    def sample(self, text: str) -> Any:
+        first, _, rest = text.partition(" ")
+        return (first, rest) if self.reads_pairs else text
+
+    @property
+    def extra_tokens(self) -> int:
+        return 3 if self.reads_pairs else 2
+
     # -------------------------------------------------------------------------------------------------- files
 
     def read(self, path: Path, *, labelled: bool) -> list[TextExample]:

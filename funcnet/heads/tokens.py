@@ -124,8 +124,8 @@ class Tokens(TrainedHead):
         found: dict[str, Any] = {"tokens": list(detail.words), "tags": tags}
         if spell_entities(self.labels):
             found["entities"] = [
-                {**entity._asdict(), "text": " ".join(detail.words[entity.first : entity.last + 1])}
-                for entity in entities(tags)
+                {"type": kind, "first": first, "last": last, "text": " ".join(detail.words[first : last + 1])}
+                for kind, first, last in entities(tags)
             ]
         return found
 

@@ -21,9 +21,6 @@ from funcnet.train import compilation_cache
 
 __all__ = ["BenchServe", "Latency", "bench_serve", "measure", "random_items"]
 
-# Tokens of a row that are no words: [CLS] and each [SEP], the [MASK], the question's sign.
-BESIDE = {"fill-mask": 3, "choice": 3, "answer": 4}
-
 
 @dataclasses.dataclass(frozen=True)
 class BenchServe:
@@ -120,7 +117,7 @@ def bench_serve(arguments: BenchServe) -> int:
     if arguments.seconds <= 0 or min(arguments.threads, default=0) < 1:
         raise ValueError(
             f"bench serve: --seconds and --threads; expected positive numbers, got {arguments.seconds} and "
-            f"{arguments.threads}. Raise them."
+            f"{arguments.threads}."
         )
     if min(arguments.lengths, default=0) < 1:
         raise ValueError(
@@ -168,7 +165,7 @@ def bench_serve(arguments: BenchServe) -> int:
 
 def _lines(file: Path) -> list[str]:
     if not file.is_file():
-        raise FileNotFoundError(f"bench serve: {file} is not there; expected a file, got none. Check the path.")
+        raise FileNotFoundError(f"bench serve: {file} is missing; expected a file, got none.")
     try:
         return [line.strip() for line in file.read_text("utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
@@ -179,28 +176,19 @@ def _lines(file: Path) -> list[str]:
 
 
 def _of_lines(serve: Inference, file: Path, lines: Sequence[str]) -> dict[str, list[Any]]:
-    texts = [line for line in lines if line and (serve.task != "fill-mask" or "[MASK]" in line)]
+    needs = serve.head.needs
+    texts = [line for line in lines if line and needs in line]
     if not texts:
-        wanted = "lines with [MASK] in them" if serve.task == "fill-mask" else "lines of text"
-        raise ValueError(f"bench serve: {file} holds no text to ask; expected {wanted}, got none. Add some.")
-    return {file.name: [_item(serve, text) for text in texts]}
+        wanted = f"lines with {needs} in them" if needs else "lines of text"
+        raise ValueError(f"bench serve: {file} holds no text to ask; expected {wanted}, got none.")
+    return {file.name: [serve.head.sample(text) for text in texts]}
 
 
 def random_items(serve: Inference, lengths: Sequence[int]) -> dict[str, list[Any]]:
-    """Items whose rows have so many tokens, of the vocabulary's whole words."""
-    beside = 3 if serve.pairs else BESIDE.get(serve.task, 2)
-    found = {}
+    """Items of random whole words of the vocabulary, whose rows have these numbers of tokens."""
+    head, found = serve.head, {}
     for length in dict.fromkeys(min(length, serve.run.longest) for length in lengths):
         random = np.random.default_rng(length)
-        texts = [" ".join(random.choice(serve.words, max(2, length - beside))) for _ in range(16)]
-        mask = " [MASK]" if serve.task == "fill-mask" else ""
-        found[f"{length} tokens"] = [_item(serve, text + mask) for text in texts]
+        texts = [" ".join(random.choice(serve.words, max(2, length - head.extra_tokens))) for _ in range(16)]
+        found[f"{length} tokens"] = [head.sample(f"{text} {head.needs}".strip()) for text in texts]
     return found
-
-
-def _item(serve: Inference, text: str) -> Any:
-    """What the task reads of a text: its first word is the question, what the choices go on from, or a pair's first."""
-    first, _, rest = text.partition(" ")
-    back = " ".join(reversed(rest.split()))
-    one = (first, rest) if serve.pairs else text
-    return {"choice": (first, [rest, back]), "answer": (f"{first}?", rest)}.get(serve.task, one)

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from funcnet import text, tree
-from funcnet.heads import Head, TextEncoder, open_head
+from funcnet.heads import HEADS, Head, TextEncoder, open_head
 from funcnet.heads.buckets import LENGTHS, Bucketed
 from funcnet.heads.head import Encoded
 from funcnet.models import bert
@@ -110,8 +110,9 @@ def inference(
     What it takes and returns for each task:
 
     - "fill-mask": a text with `[MASK]` in it -> for each `[MASK]` in order a list of `Guess`, the likeliest first.
-    - "classify": a text, or two as a tuple -> {"label", "probability", "probabilities"}. "regress": the same ->
-      {"value"}, or {"values"} of a model with several numbers. "pairs": only two as a tuple -> as one of these.
+    - "classify": a text, or two as a tuple -> {"label", "probability", "probabilities"}. "labels": the same ->
+      {"labels", "probabilities"}. "regress": the same -> {"value"}, or {"values"} of a model with several numbers.
+      "pairs": only two as a tuple -> as one of these.
       A model that `funcnet finetune` trained on single texts reads no pairs, and one trained on pairs no single texts.
     - "tokens": a list of words, or a text, which is split at white space and signs -> {"tokens", "tags"}, and
       "entities" if the tags are those of entities.
@@ -163,7 +164,7 @@ def inference(
             raise ValueError(f"{WHERE}: {name}; expected numbers from 1 on, got {values}.")
     config = bert.BertConfig.load(path)
     more = {"guesses": guesses}
-    head, tokenizer, longest = open_head(path, config, task, WHERE, max_length=max_length, more=more)
+    head, tokenizer, longest = open_head(path, config, task, WHERE, heads=HEADS, max_length=max_length, more=more)
     net, params, state = bert.from_pretrained(path, bert.ARCHITECTURES[head.architecture], new_heads=False)
     if dtype is not None:
         params = tree.cast(params, dtype)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from funcnet.text.compressed import OPENERS, unreadable
-from funcnet.text.readers import Document, Kind, Layout, Source, beginning, read_documents
+from funcnet.text.readers import Document, Source, SourceKind, TextLayout, beginning, read_documents
 from funcnet.text.sentences import BLANK_LINE
 
 __all__ = ["Corpus", "default_corpus", "empty_corpus", "open_corpus", "read_corpus"]
@@ -28,7 +28,7 @@ FEW_FILES = 4  # with fewer, files cannot be the documents: at least two train a
 LONG_FILE = 1 << 20  # bytes; single documents are shorter on average, files of many documents are longer
 SAMPLE = 1000  # files whose beginnings are read to guess the layout
 SENTENCE_END = tuple(".!?:;…\"'”’)]。！？")
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, SourceKind] = {
     ".txt": "text",
     ".json": "json-lines",
     ".jsonl": "json-lines",
@@ -54,7 +54,7 @@ class Corpus:
     """
 
     sources: tuple[Source, ...]
-    layout: Layout
+    layout: TextLayout
     field: str = "text"
 
     @property
@@ -89,7 +89,7 @@ class Corpus:
 def open_corpus(
     paths: str | Path | Sequence[str | Path] | None = None,
     *,
-    documents: Layout | Literal["auto"] = "auto",
+    documents: TextLayout | Literal["auto"] = "auto",
     field: str = "text",
 ) -> Corpus:
     """Find the files of a corpus and what they contain; only their beginnings are read.
@@ -151,7 +151,7 @@ def open_corpus(
 def read_corpus(
     paths: str | Path | Sequence[str | Path] | None = None,
     *,
-    documents: Layout | Literal["auto"] = "auto",
+    documents: TextLayout | Literal["auto"] = "auto",
     field: str = "text",
 ) -> list[str]:
     """All documents at once, in memory, markup included; see `open_corpus` for the arguments and errors.
@@ -259,7 +259,7 @@ def _files_in(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
             yield from _files_in(inner, above)
 
 
-def _kind(path: Path) -> Kind | None:
+def _kind(path: Path) -> SourceKind | None:
     """What a file contains, according to its name."""
     is_compressed = path.suffix.lower() in OPENERS
     return KINDS.get(_suffix(path), "text" if is_compressed else None)
@@ -298,7 +298,7 @@ def _saved_dataset(path: Path) -> list[Source]:
     return [Source(file, "arrow") for file in files]
 
 
-def _guess_layout(sources: Sequence[Source]) -> Layout:
+def _guess_layout(sources: Sequence[Source]) -> TextLayout:
     texts = [source for source in sources if source.kind == "text"]
     size = sum(source.path.stat().st_size for source in texts)
     if len(texts) < FEW_FILES or size > LONG_FILE * len(texts):

@@ -17,10 +17,10 @@ from funcnet.files import wrong_json
 from funcnet.text.compressed import BLOCK, Advance, open_bytes, read_block
 from funcnet.text.wikipedia import read_pages
 
-__all__ = ["Document", "Kind", "Layout", "Source", "beginning", "read_documents"]
+__all__ = ["Document", "Source", "SourceKind", "TextLayout", "beginning", "read_documents"]
 
-Layout = Literal["blank-line", "file"]
-Kind = Literal["text", "json-lines", "parquet", "arrow", "wikipedia"]
+TextLayout = Literal["blank-line", "file"]
+SourceKind = Literal["text", "json-lines", "parquet", "arrow", "wikipedia"]
 
 LONGEST_DOCUMENT = 1 << 24  # characters; a longer document is cut at a blank line, so that no file must fit into memory
 
@@ -30,7 +30,7 @@ class Source:
     """A file of a corpus, and how it is read."""
 
     path: Path
-    kind: Kind
+    kind: SourceKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Document:
     wikitext: bool = False
 
 
-def read_documents(source: Source, layout: Layout, field: str, advance: Advance) -> Iterator[Document]:
+def read_documents(source: Source, layout: TextLayout, field: str, advance: Advance) -> Iterator[Document]:
     """The documents of one file, in order; also those of white space alone.
 
     Args:
@@ -84,7 +84,7 @@ def beginning(source: Source, characters: int) -> str:
 # --------------------------------------------------------------------------------------------------------------- text
 
 
-def _text(path: Path, layout: Layout, advance: Advance) -> Iterator[Document]:
+def _text(path: Path, layout: TextLayout, advance: Advance) -> Iterator[Document]:
     if layout == "file":
         yield from _whole_file(path, advance)
         return

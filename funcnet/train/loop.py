@@ -7,6 +7,7 @@ them at once.
 
 import contextlib
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -134,28 +135,15 @@ def train(
     """
     done = int(train_state.step)
     remaining = range(done + 1, done + 1 if stop.requested else cadence.total_steps + 1)
-
-    def placed(batch: Any) -> tuple[int, Any]:
-        return int(size(batch)), place(batch)
-
-    def evaluated() -> dict[str, float] | None:
-        """None where a signal cut it short."""
-        if evaluate is None:
-            return {}
-        if stop.requested:
-            return None
-        values = {f"eval_{name}": value for name, value in evaluate(train_state).items()}
-        return None if stop.requested else values
-
+    evaluated = functools.partial(_evaluated, evaluate, stop)
     if owed is not None:
-        evaluation = evaluated()
-        if evaluation is None:
-            return Outcome(train_state, done, 0.0, 0, 0.0)
-        _log(loggers, done, {**owed, **evaluation})
-        if enough(evaluation):
+        evaluation = evaluated(train_state)
+        if evaluation is not None:
+            _log(loggers, done, {**owed, **evaluation})
+        if evaluation is None or enough(evaluation):
             return Outcome(train_state, done, 0.0, 0, 0.0)
 
-    with Prefetcher(batches(done), transfer=placed) as ahead:
+    with Prefetcher(batches(done), transfer=lambda batch: (int(size(batch)), place(batch))) as ahead:
         book = _Book(cadence, loggers, after_step, ahead, unit)
         for number in remaining:
             tokens, batch = _next(ahead, number)
@@ -164,29 +152,24 @@ def train(
             book.open_page(number, metrics, tokens)
             if checkpoints is not None:
                 checkpoints.check()
-
-            stopping = stop.requested
-            if not (stopping or cadence.evaluates(number) or cadence.saves(number) or number == remaining[0]):
+            is_first = number == remaining[0]
+            if not (stop.requested or is_first or cadence.evaluates(number) or cadence.saves(number)):
                 continue
             book.wait()
-            details = {**(about or {}), "data": {"next_step": number}}
+            details: dict[str, Any] = {**(about or {}), "data": {"next_step": number}}
             evaluation = {}
             if cadence.evaluates(number):
                 with book.clock.paused():
-                    evaluation = evaluated()
-            stopping = stopping or stop.requested
+                    evaluation = evaluated(train_state)
             if evaluation is None and checkpoints is not None:
                 details["owed"] = book.take_page()
             else:
                 book.close_page(evaluation)
-            stopping = stopping or bool(evaluation and enough(evaluation))
+            stopping = stop.requested or bool(evaluation and enough(evaluation))
             if checkpoints is not None and (stopping or cadence.saves(number)):
                 with book.clock.paused():
-                    check_replicated(train_state.state, where="train.train")
-                    for logger in loggers:
-                        logger.sync()
-                    checkpoints.save(train_state, number, details, evaluation)
-            if number == remaining[0]:
+                    _save(checkpoints, train_state, number, details, evaluation, loggers)
+            if is_first:
                 book.clock.restart()  # the first step of a process compiles
             if stopping:
                 break
@@ -194,6 +177,32 @@ def train(
         if checkpoints is not None:
             checkpoints.wait()
         return Outcome(train_state, book.done or done, book.clock.seconds, book.clock.tokens, book.wait_share)
+
+
+def _evaluated(
+    evaluate: Callable[[TrainState], dict[str, float]] | None, stop: Interruption, state: TrainState
+) -> dict[str, float] | None:
+    """The evaluation as it is logged; None if a signal cut it short."""
+    if evaluate is None:
+        return {}
+    if stop.requested:
+        return None
+    values = {f"eval_{name}": value for name, value in evaluate(state).items()}
+    return None if stop.requested else values
+
+
+def _save(
+    checkpoints: Checkpoints,
+    state: TrainState,
+    number: int,
+    details: Mapping[str, Any],
+    evaluation: Mapping[str, float] | None,
+    loggers: Sequence[Logger],
+) -> None:
+    check_replicated(state.state, where="train.train")
+    for logger in loggers:
+        logger.sync()
+    checkpoints.save(state, number, details, evaluation)
 
 
 def _log(loggers: Sequence[Logger], step: int, values: Mapping[str, float]) -> None:

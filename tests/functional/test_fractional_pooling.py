@@ -81,16 +81,20 @@ X = jnp.zeros((1, 3, 5, 5))
             r"_random_samples has the wrong shape; expected \(1, 3, 2\)",
         ),
         (lambda: F.fractional_max_pool3d(X.astype(int), 2, 2, rng=KEY), TypeError, "input must hold floating-point"),
-        (lambda: nn.FractionalMaxPool2d(2), ValueError, "FractionalMaxPool2d: the output has one size; .* got neither"),
+        (
+            lambda: nn.FractionalMaxPool2d(2),
+            ValueError,
+            "Pool2d: exactly one of two arguments is needed; .* got neither",
+        ),
         (
             lambda: nn.FractionalMaxPool3d(2, 2, 0.5),
             ValueError,
-            "FractionalMaxPool3d: the output has one size; .* both",
+            "FractionalMaxPool3d: exactly one of two arguments is needed; .* both",
         ),
         (
             lambda: nn.FractionalMaxPool2d(2, None, 1.5),
             ValueError,
-            "output_ratio is no share; expected numbers between",
+            "output_ratio is out of range; expected numbers between",
         ),
     ],
 )

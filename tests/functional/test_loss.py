@@ -154,7 +154,7 @@ def test_nllloss2d_is_an_old_name():
 
 REFUSALS = [
     (lambda: nn.MSELoss(reduction="avg"), ValueError, "MSELoss: reduction is unknown"),
-    (lambda: nn.HuberLoss(delta="1"), TypeError, "HuberLoss: delta is no number; expected float or int, got str"),
+    (lambda: nn.HuberLoss(delta="1"), TypeError, "HuberLoss: delta is not a number; expected float or int, got str"),
     (lambda: nn.MultiMarginLoss(p=3), ValueError, "MultiMarginLoss: p is not supported; expected 1 or 2, got 3"),
     (lambda: nn.MultiMarginLoss(weight=jnp.ones((1, 2))), ValueError, "MultiMarginLoss: weight has the wrong rank"),
     (lambda: nn.TripletMarginLoss(margin=0), ValueError, "TripletMarginLoss: margin is not positive"),
@@ -164,7 +164,11 @@ REFUSALS = [
         "DistanceLoss: margin is not positive; .* -1.0",
     ),
     (lambda: nn.LinearCrossEntropyLoss(3, 4, weight=jnp.ones(3)), ValueError, r"weight has the wrong shape; .*\(4,\)"),
-    (lambda: nn.LinearCrossEntropyLoss(3, 4, label_smoothing=1.5), ValueError, "label_smoothing is no share; .* 1.5"),
+    (
+        lambda: nn.LinearCrossEntropyLoss(3, 4, label_smoothing=1.5),
+        ValueError,
+        "label_smoothing is out of range; .*1.5",
+    ),
 ]
 
 

@@ -12,7 +12,7 @@ from funcnet.tasks.finetuning.predict import predict
 from funcnet.tasks.finetuning.rows import answers, encode_rows
 from funcnet.text import load_tokenizer
 from tests import real_data
-from tests.tasks.finetuning import write_model
+from tests.tasks.small_bert import write_model
 
 
 @pytest.fixture(scope="module")

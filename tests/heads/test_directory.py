@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from funcnet.heads import HEADS, TextEncoder, TrainedHead, open_head
+from funcnet.heads import HEADS, TRAINED, TextEncoder, open_head
 from funcnet.heads.table import trained_head
 from funcnet.models import bert
 from funcnet.serving import inference
@@ -14,7 +14,7 @@ from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.predict import evaluate, predict
 from funcnet.tasks.finetuning.rows import encode_rows
 from funcnet.text import load_tokenizer
-from tests.tasks.finetuning import all_texts, near, write_model, write_task
+from tests.tasks.small_bert import all_texts, near, write_model, write_task
 
 COLUMNS = {"text": None, "second": None, "label": None, "separator": None}
 TEXT = {"columns": COLUMNS, "several": False, "long_texts": "cut", "metric": "accuracy", "pairs": False}
@@ -81,7 +81,7 @@ def test_directories_of_the_release_before(pretrained, tmp_path, name):
 @pytest.mark.parametrize("name", BEFORE)
 def test_a_row_of_a_file_and_a_served_item_are_encoded_alike(pretrained, tmp_path, name):
     path, file = fine_tuned(pretrained, tmp_path, name)
-    head, tokenizer, seq_len = open_head(path, bert.BertConfig.load(path), None, "here")
+    head, tokenizer, seq_len = open_head(path, bert.BertConfig.load(path), None, "here", heads=TRAINED)
     examples = head.read(file, labelled=True)
     rows = encode_rows(head, examples, tokenizer, seq_len, labelled=True)
     items = [head.example(ITEMS.get(name, lambda e: e.text)(example), "") for example in examples]
@@ -91,7 +91,7 @@ def test_a_row_of_a_file_and_a_served_item_are_encoded_alike(pretrained, tmp_pat
 
 
 def test_the_table_names_each_head_once():
-    trained = [name for head in HEADS if issubclass(head, TrainedHead) for name in head.names]
+    trained = [name for head in TRAINED for name in head.names]
     assert {*trained} >= BEFORE.keys()
     assert all(head.architecture in bert.ARCHITECTURES for head in HEADS)
     assert len({head.names[0] for head in HEADS}) == len(HEADS)

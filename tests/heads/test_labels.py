@@ -19,7 +19,7 @@ from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.predict import evaluate, predict
 from tests.models.transformers_bert import make_reference
 from tests.tasks.command import run_here
-from tests.tasks.finetuning import all_texts, labels, near, sentence, write_model
+from tests.tasks.small_bert import all_texts, labels, near, sentence, write_model
 
 LAZY = {"sizes": (1, 4), "lengths": (16, 32), "ahead": False}
 

@@ -88,7 +88,7 @@ def test_what_is_wrong_with_a_table_is_named(tmp_path, name, content, message):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no.csv is not there; expected a file"):
+    with pytest.raises(FileNotFoundError, match=r"no.csv is missing; expected a file"):
         read_table(tmp_path / "no.csv")
 
 
@@ -349,7 +349,7 @@ def test_a_folder_may_be_called_as_one_of_glues(tmp_path):
         assert (example.text, example.label) == ("fine", "good")
         config = compose(FinetuningSettings, task="classify", model=tmp_path, train=file, out=tmp_path)
         assert make_head(config).metric in Classify(labels=("a", "b")).figures
-    with pytest.raises(FileNotFoundError, match=r"none.tsv is not there"):
+    with pytest.raises(FileNotFoundError, match=r"none.tsv is missing"):
         Classify().read(tmp_path / "rte" / "none.tsv", labelled=True)
 
 

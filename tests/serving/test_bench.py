@@ -18,7 +18,7 @@ from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.predict import predict
 from funcnet.text import load_tokenizer
 from tests.tasks.command import run_here
-from tests.tasks.finetuning import all_texts, near, write_model, write_task
+from tests.tasks.small_bert import all_texts, near, write_model, write_task
 
 TASKS = {
     "classify": (Classify(), lambda e: e.text),
@@ -182,7 +182,7 @@ def test_a_bench_that_cannot_be(pretrained, tmp_path, capsys):
     assert run_here("bench", "serve", pretrained, "--file", texts, "--out", texts) == 2
     assert "bench serve: --out" in (told := capsys.readouterr().err) and "is the input" in told
     assert run_here("bench", "serve", pretrained, "--file", tmp_path / "none.txt") == 2
-    assert "none.txt is not there; expected a file" in capsys.readouterr().err
+    assert "none.txt is missing; expected a file" in capsys.readouterr().err
     assert run_here("bench", "serve", pretrained, "--seq-len", "999") == 2
     assert "bench serve: --seq-len; expected 8 to " in (told := capsys.readouterr().err) and "got 999. Choose" in told
     shutil.copytree(pretrained, tmp_path / "model")

@@ -193,7 +193,7 @@ def test_what_is_wrong_is_said(served):
             inference(path, **{name: value})
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
-    with pytest.raises(ValueError, match=r"the architecture tells no task; .* got BertModel\. Name the task\."):
+    with pytest.raises(ValueError, match=r"the architecture fits no task; .* got BertModel\. Name the task\."):
         inference(path)
     with pytest.raises(ValueError, match=r"lacks the head of BertForMaskedLM; expected cls\.predictions\.bias"):
         inference(path, "fill-mask")

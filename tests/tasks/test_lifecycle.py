@@ -12,7 +12,7 @@ import pytest
 
 from funcnet.files import read_json
 from tests.tasks.command import SMALL, metrics, start, write_corpus
-from tests.tasks.finetuning import sentence, write_model, write_task
+from tests.tasks.small_bert import sentence, write_model, write_task
 
 TASKS = ["pretrain", "train-images", "classify", "labels", "regress", "pairs", "tokens", "choice", "answer"]
 FILES = ("model.safetensors", "eval.json", "config.json", "images.json", "finetuning.json")

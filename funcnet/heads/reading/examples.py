@@ -364,7 +364,7 @@ def _conll(path: Path, labelled: bool) -> list[TokenExample]:
             )
         sentence.append(cells)
     if not examples:
-        raise ValueError(f"read_tokens: {path} holds no sentences; expected at least one, got none. Name another file.")
+        raise ValueError(f"read_tokens: {path} holds no sentences; expected at least one, got none.")
     return examples
 
 

@@ -75,7 +75,7 @@ def read_squad(path: str | Path, *, labelled: bool = True) -> list[Question]:
         for number, qa in enumerate(form.take(paragraph, "qas", list, "a paragraph"), start=1)
     ]
     if not questions:
-        raise ValueError(f"read_squad: {path} holds no questions; expected at least one, got none. Name another file.")
+        raise ValueError(f"read_squad: {path} holds no questions; expected at least one, got none.")
     twice = [(q, count) for q, count in collections.Counter(q.id for q in questions).items() if count > 1]
     if twice:
         raise ValueError(
@@ -185,7 +185,7 @@ class _Form:
             got = f"{value!r:.60}" if isinstance(holder, dict) and name in holder else f"{holder!r:.60}"
             raise ValueError(
                 f"read_squad: {self.path}: {self.identity and _line_of(self.path, self.identity)}not SQuAD's format; "
-                f"expected {where} to have {name!r}, {KINDS[kind]}, got {got}. Write it so."
+                f"expected {where} to have {name!r}, {KINDS[kind]}, got {got}."
             )
         return value
 

@@ -82,7 +82,7 @@ def read_table(path: str | Path) -> Table:
         lines = [Record({"text": line}, number) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         table = Table(path, ["text"], lines)
     if not table.rows:
-        raise ValueError(f"read_table: {path} holds no rows; expected at least one, got none. Name another file.")
+        raise ValueError(f"read_table: {path} holds no rows; expected at least one, got none.")
     return table
 
 
@@ -95,7 +95,7 @@ def read_text(path: Path) -> str:
     """
     if not path.is_file():
         got = "a folder" if path.is_dir() else "nothing"
-        raise FileNotFoundError(f"read_table: {path} is not there; expected a file, got {got}. Check the path.")
+        raise FileNotFoundError(f"read_table: {path} is missing; expected a file, got {got}.")
     data = path.read_bytes()
     try:
         text = data.decode("utf-8-sig")

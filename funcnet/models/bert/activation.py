@@ -43,8 +43,7 @@ def activation(name: str) -> Callable[[jax.Array], jax.Array]:
     """
     if name not in _ACTIVATIONS:
         raise ValueError(
-            f"bert.activation: hidden_act is not known; expected one of {', '.join(_ACTIVATIONS)}, got {name!r}. "
-            "Name one of them."
+            f"bert.activation: hidden_act is not known; expected one of {', '.join(_ACTIVATIONS)}, got {name!r}."
         )
     return _ACTIVATIONS[name]
 

@@ -22,7 +22,7 @@ class BertForSequenceClassification(nn.Module):
         config: `num_labels` is how many logits; `problem_type` which loss (None: see `losses.sequence_classification`).
 
     Call: as `BertModel`, and labels as `losses.sequence_classification` takes them -> logits (B, L); with labels the
-    loss before them, if asked hidden states and attentions behind.
+    loss comes first; hidden states and attentions, if requested, come last.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -68,8 +68,8 @@ class BertForMultipleChoice(nn.Module):
     """A number for each choice, from its pooled output; the largest is the answer.
 
     Call: as `BertModel` with a dimension of choices after the batch: input_ids, attention_mask, token_type_ids,
-    position_ids (B, C, T); labels (B,), which choice -> logits (B, C); with labels the loss before them, if asked
-    hidden states (B·C, T, D) and attentions behind.
+    position_ids (B, C, T); labels (B,), which choice -> logits (B, C); with labels the loss comes
+    first; hidden states (B·C, T, D) and attentions, if requested, come last.
 
     Raises:
         ValueError: input_ids without three dimensions; as `BertModel`.
@@ -121,8 +121,8 @@ class BertForTokenClassification(nn.Module):
     Args:
         config: `num_labels` is how many logits.
 
-    Call: as `BertModel`, and labels (B, T), -100 where none counts -> logits (B, T, L); with labels the loss before
-    them, if asked hidden states and attentions behind.
+    Call: as `BertModel`, and labels (B, T), -100 where none counts -> logits (B, T, L); with labels the loss comes
+    first; hidden states and attentions, if requested, come last.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -61,7 +61,7 @@ _CHOICES: Mapping[str, tuple[str | None, ...]] = MappingProxyType(
         "problem_type": (None, "regression", "single_label_classification", "multi_label_classification"),
     }
 )
-# How fields are declared -> what they may hold, and how messages call it.
+# The declared type of a field -> the types it may have, and their name in messages.
 _KINDS: Mapping[Any, tuple[type | tuple[type, ...], str]] = MappingProxyType(
     {
         int: (numbers.Integral, "an integer"),
@@ -93,21 +93,22 @@ class BertConfig:
         type_vocab_size: rows of the token type table.
         initializer_range: standard deviation of the start; truncated at two of them.
         layer_norm_eps: of every LayerNorm.
-        pad_token_id: the row of the word table that starts at zero and that looking up never moves; None: no such row.
-        position_embedding_type: "absolute": added to the words; "relative_key", "relative_key_query": distances, within
-            attention (see `BertSelfAttention`).
-        classifier_dropout: before the layer that classifies, in the heads for fine-tuning; None: hidden_dropout_prob.
+        pad_token_id: the row of the word table that starts at zero and gets no gradient from lookups; None: none.
+        position_embedding_type: "absolute": added to the words; "relative_key" and "relative_key_query": distances
+            within attention (see `BertSelfAttention`).
+        classifier_dropout: before the last layer of the heads for fine-tuning; None: hidden_dropout_prob.
         num_labels: of the heads that classify sequences and tokens.
         id2label: {label: its name}, one for each of `num_labels`; empty: "LABEL_0", "LABEL_1", ….
-        problem_type: "regression", "single_label_classification" or "multi_label_classification"; None: told by
-            `num_labels` and the labels' dtype (see `losses.sequence_classification`).
-        vocab_padding: not Hugging Face's: rows of the word table beyond `vocab_size` that are no words (`pad_vocab`).
-        scan_layers: not Hugging Face's: run the layers by `lax.scan`, so that compile time does not grow with them,
-            at the cost of a slower step (see `nn.Repeat`).
+        problem_type: "regression", "single_label_classification" or "multi_label_classification"; None: it follows
+            from `num_labels` and the labels' dtype (see `losses.sequence_classification`).
+        vocab_padding: not one of Hugging Face's fields: rows of the word table after `vocab_size` that are no words
+            (`pad_vocab`).
+        scan_layers: not one of Hugging Face's fields: run the layers by `lax.scan`, so that compile time does not grow
+            with their number, at the cost of a slower step (see `nn.Repeat`).
 
     Raises:
-        ValueError: sizes that do not fit each other, or an option that is not here.
-        TypeError: a field of another kind.
+        ValueError: sizes that contradict each other, or an option that is not supported.
+        TypeError: a field of the wrong type.
 
     Example:
         >>> BertConfig.preset("mini", vocab_size=8192).hidden_size
@@ -144,39 +145,32 @@ class BertConfig:
             *("max_position_embeddings", "type_vocab_size", "num_labels"),
         ):
             if getattr(self, name) < 1:
-                raise ValueError(
-                    f"BertConfig: {name} is too small; expected at least 1, got {getattr(self, name)}. Raise it."
-                )
+                raise ValueError(f"BertConfig: {name} is too small; expected at least 1, got {getattr(self, name)}.")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 "BertConfig: the heads do not divide the width; expected hidden_size to be a multiple of "
-                f"num_attention_heads, got {self.hidden_size} and {self.num_attention_heads}. Change one of them."
+                f"num_attention_heads, got {self.hidden_size} and {self.num_attention_heads}."
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
             if getattr(self, name) is not None and not 0 <= getattr(self, name) <= 1:
-                raise ValueError(
-                    f"BertConfig: {name} is a probability; expected 0 to 1, got {getattr(self, name)}. Change it."
-                )
+                raise ValueError(f"BertConfig: {name} is a probability; expected 0 to 1, got {getattr(self, name)}.")
         for name in ("initializer_range", "layer_norm_eps"):
             if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(
-                    f"BertConfig: {name} is out of range; expected 0 or more, got {getattr(self, name)}. Change it."
-                )
+                raise ValueError(f"BertConfig: {name} is out of range; expected 0 or more, got {getattr(self, name)}.")
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             raise ValueError(
                 "BertConfig: pad_token_id is no row of the word table; expected 0 to vocab_size - 1 = "
-                f"{self.vocab_size - 1}, or None, got {self.pad_token_id}. Change it."
+                f"{self.vocab_size - 1}, or None, got {self.pad_token_id}."
             )
         if self.vocab_padding < 0:
             raise ValueError(
-                f"BertConfig: vocab_padding is a number of rows; expected 0 or more, got {self.vocab_padding}. "
-                "Change it."
+                f"BertConfig: vocab_padding is a number of rows; expected 0 or more, got {self.vocab_padding}."
             )
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise ValueError(
                     f"BertConfig: {name} is not known; expected {' or '.join(map(repr, known))}, got "
-                    f"{getattr(self, name)!r}. Name one of them."
+                    f"{getattr(self, name)!r}."
                 )
         activation(self.hidden_act)
         names = dict(self.id2label)
@@ -191,7 +185,7 @@ class BertConfig:
 
     @property
     def label2id(self) -> dict[str, int]:
-        """{name: label}, the other way round than `id2label`.
+        """{name: label}, the inverse of `id2label`.
 
         >>> BertConfig(id2label={0: "ham", 1: "spam"}).label2id
         {'ham': 0, 'spam': 1}
@@ -223,8 +217,8 @@ class BertConfig:
         """
         if name not in PRESETS:
             raise ValueError(
-                f"BertConfig.preset: there is no such size; expected one of {', '.join(PRESETS)}, got {name!r}. "
-                "Name one of them, or give BertConfig the sizes."
+                f"BertConfig.preset: unknown size; expected one of {', '.join(PRESETS)}, got {name!r}. "
+                "For other sizes use BertConfig itself."
             )
         layers, width, heads = PRESETS[name]
         sizes = {
@@ -237,18 +231,18 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str = "the config") -> "BertConfig":
-        """The config that a `config.json` holds. What does not describe the model's computation is passed over.
+        """The config that a `config.json` holds. Fields that do not describe the computation are ignored.
 
         Args:
             values: Hugging Face's fields, or those of Google's `bert_config.json`.
             source: what warnings call it, such as the file's name.
 
         Raises:
-            ValueError: another model's config, or a BERT with parts that are not here (decoder, untied embeddings).
-            TypeError: a field of another kind.
+            ValueError: another model's config, or a BERT with unsupported parts (decoder, untied embeddings).
+            TypeError: a field of the wrong type.
 
         Warns:
-            UserWarning: fields that neither we nor transformers' BERT know; they are passed over too.
+            UserWarning: fields that neither this class nor transformers' BERT knows; they are ignored too.
 
         >>> BertConfig.from_dict({"model_type": "bert", "hidden_size": 24, "use_cache": True}).hidden_size
         24
@@ -263,18 +257,18 @@ class BertConfig:
             if values.get(name, value) not in (value, None):
                 raise ValueError(
                     f"BertConfig: {name} is not supported; expected {value}, got {values[name]}. "
-                    "Only the tied encoder of BERT is here."
+                    "Only BERT's encoder with tied embeddings is supported."
                 )
         named = values.get("architectures") or []
         if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
             raise TypeError(
-                f"BertConfig: architectures is of another kind; expected a list of texts, got {named!r:.80}. Change it."
+                f"BertConfig: architectures has the wrong type; expected a list of texts, got {named!r:.80}."
             )
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = [name for name in values if name not in known | _PASSED_OVER | _REQUIRED.keys()]
         if unknown:
             warnings.warn(
-                f"BertConfig: {source} has fields that are not known and passed over; expected those of BERT, got "
+                f"BertConfig: {source} has unknown fields, which are ignored; expected those of BERT, got "
                 f"{', '.join(unknown)}. If they change what the model computes, its numbers will differ.",
                 stacklevel=2,
             )
@@ -288,14 +282,14 @@ class BertConfig:
         """What `config.json` holds: transformers opens it.
 
         Args:
-            architecture: the class whose weights lie beside it, such as "BertForPreTraining".
+            architecture: the class of the weights in the same directory, such as "BertForPreTraining".
 
         >>> BertConfig().to_dict("BertModel")["architectures"]
         ['BertModel']
         """
         head = {"architectures": [architecture]} if architecture else {}
         fields = dataclasses.asdict(self)
-        del fields["num_labels"], fields["vocab_padding"]  # the names tell it; no file holds the padding
+        del fields["num_labels"], fields["vocab_padding"]  # the names imply the number; no file holds the padding
         return {**head, "model_type": "bert", **fields, "label2id": self.label2id}
 
     @classmethod
@@ -304,10 +298,10 @@ class BertConfig:
 
         Raises:
             FileNotFoundError: there is none.
-            ValueError: it is no JSON object, or not one of a BERT that is here. The text names the file.
+            ValueError: it is no JSON object, or not the config of a supported BERT. The message names the file.
 
         Warns:
-            UserWarning: fields that are not known, with the file's name.
+            UserWarning: unknown fields, with the file's name.
         """
         path = Path(path)
         file = path / "config.json" if path.is_dir() else path
@@ -315,14 +309,10 @@ class BertConfig:
         if google.is_file() and not file.is_file():
             file = google
         if not file.is_file():
-            raise FileNotFoundError(
-                f"BertConfig.load: {file} is not there; expected a directory with a model, got none. Check the path."
-            )
+            raise FileNotFoundError(f"BertConfig.load: {file} is missing; expected a directory with a model, got none.")
         values = parse_json(file, "BertConfig.load")
         if not isinstance(values, dict):
-            raise ValueError(
-                f"BertConfig.load: {file}: expected a JSON object, got {type(values).__name__}. Write it again."
-            )
+            raise ValueError(f"BertConfig.load: {file}: expected a JSON object, got {type(values).__name__}.")
         try:
             return cls.from_dict(values, str(file))
         except (ValueError, TypeError) as error:
@@ -333,19 +323,17 @@ def _check_kinds(config: BertConfig) -> None:
     for field in dataclasses.fields(config):
         value, (kind, said) = getattr(config, field.name), _KINDS[field.type]
         if not isinstance(value, kind) or (isinstance(value, bool) and field.type is not bool):
-            raise TypeError(
-                f"BertConfig: {field.name} is of another kind; expected {said}, got {value!r:.80}. Change it."
-            )
+            raise TypeError(f"BertConfig: {field.name} has the wrong type; expected {said}, got {value!r:.80}.")
     for label, name in config.id2label.items():
         if not isinstance(label, numbers.Integral) or not isinstance(name, str):
             raise TypeError(
-                f"BertConfig: id2label is of another kind; expected a number and a text for each label, got {label!r}: "
-                f"{name!r:.60}. Change it."
+                f"BertConfig: id2label has the wrong type; expected a number and a text for each label, got {label!r}: "
+                f"{name!r:.60}."
             )
 
 
 def _generic(count: int) -> dict[int, str]:
-    """The names of labels that nobody named, as transformers makes them."""
+    """The default names of labels, as in transformers."""
     return {label: f"LABEL_{label}" for label in range(count)}
 
 
@@ -356,6 +344,5 @@ def _label_names(id2label: Any) -> dict[int, Any]:
     except (AttributeError, ValueError):
         raise ValueError(
             f'BertConfig: id2label is no dict of labels; expected {{"0": name, …}}, got {id2label!r:.80}. '
-            "Write it again."
         ) from None
     return {label: name if isinstance(name, list | dict) else str(name) for label, name in names.items()}

@@ -1,4 +1,4 @@
-"""What pretraining puts on top of the encoder.
+"""The heads of pretraining.
 
 Letters: `B batch, S slots (or the sequence), D width, V vocabulary, P sequences packed into one row`.
 """
@@ -48,7 +48,7 @@ class BertLMPredictionHead(nn.Module):
         scores = self.decoder(self.transform(hidden_states))
         if self.words == scores.shape[-1]:
             return scores
-        # No probability, no loss and no gradient for rows that are no words, whatever training does to them.
+        # Rows that are no words get no probability, no loss and no gradient, whatever training does to them.
         return jnp.where(jnp.arange(scores.shape[-1]) < self.words, scores, jnp.finfo(scores.dtype).min)
 
 

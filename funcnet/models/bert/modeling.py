@@ -22,7 +22,7 @@ __all__ = ["BertForMaskedLM", "BertForNextSentencePrediction", "BertForPreTraini
 
 
 def outputs(loss: jax.Array | None, logits: Sequence[jax.Array], more: Sequence[Any]) -> Any:
-    """What a model with a head gives: transformers' tuple, or its one array alone.
+    """What a model with a head returns: transformers' tuple, or a single array.
 
     >>> outputs(None, ["logits"], []), outputs("loss", ["logits"], ["hidden states"])
     ('logits', ('loss', 'logits', 'hidden states'))
@@ -36,28 +36,27 @@ class BertModel(nn.Module):
 
     Args:
         config: sizes and options.
-        add_pooling_layer: whether to make the pooled output; without it the model gives None in its place.
+        add_pooling_layer: whether to make the pooled output; without it the model returns None in its place.
 
     Call:
         - input_ids (B, T): integers below `vocab_size`.
-        - attention_mask (B, T), or (B, T, T): 1 or True for what is attended to; None: everything. No additive mask,
-          whose zeros are attended to: numbers other than 0 and 1 are refused, and under `jit` give NaN.
-        - token_type_ids (B, T): which of the two sentences; None: all the first.
+        - attention_mask (B, T), or (B, T, T): 1 or True for what is attended to; None: everything. It is
+          no additive mask: numbers other than 0 and 1 are refused, and give NaN under `jit`.
+        - token_type_ids (B, T): which of the two sentences; None: the first one everywhere.
         - position_ids (B, T) or (T,): None: 0, 1, ….
         - output_attentions, output_hidden_states: static.
-        - pooled_positions (B, P): where the sequences begin that are packed into one row; None: one sequence, at 0.
-          Such a row needs an attention_mask (B, T, T) that shows each sequence itself alone, and position_ids that
-          start anew in each.
+        - pooled_positions (B, P): where the sequences of a packed row begin; None: one sequence, at 0. A packed row
+          needs an attention_mask (B, T, T) that shows each sequence only itself, and position_ids anew for each.
 
-        -> (sequence_output (B, T, D), pooled_output (B, D) or (B, P, D)), and behind it, if asked for: a tuple of the
+        -> (sequence_output (B, T, D), pooled_output (B, D) or (B, P, D)), and after it, if requested: a tuple of the
         N + 1 hidden states (B, T, D), the embeddings' output first; a tuple of the N layers' weights (B, H, T, T).
 
     Raises:
         ValueError: a sequence longer than the position table; wrong ranks; an additive mask; randomness without `rng`
             in training.
 
-    Differs from transformers: gives plain tuples. Starts from the truncated normal of Google's BERT (at two standard
-    deviations), where transformers draws from the whole one.
+    Differs from transformers: returns plain tuples. Starts from the truncated normal of Google's BERT (at two standard
+    deviations); transformers draws from the whole normal.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -100,19 +99,19 @@ class BertForPreTraining(nn.Module):
     """BERT with the two heads of its pretraining: masked words, and whether the second sentence follows the first.
 
     Call: as `BertModel`, and
-        - masked_positions (B, S): the places whose words are to be guessed. The head then runs on them alone, which is
-          most of its cost saved. None: on all.
-        - labels (B, T), or (B, S) with `masked_positions`: the words; -100 counts for nothing.
-        - next_sentence_label (B,), or (B, P) with `pooled_positions`: 0 follows, 1 is random, -100 counts for nothing.
+        - masked_positions (B, S): the places to predict. The head then runs only on them, which saves most of its cost.
+          None: all places.
+        - labels (B, T), or (B, S) with `masked_positions`: the words; -100 does not count.
+        - next_sentence_label (B,), or (B, P) with `pooled_positions`: 0 follows, 1 is random, -100 does not count.
 
         -> (prediction_logits (B, S, V), or (B, T, V) without `masked_positions`; seq_relationship_logits (B, 2), or
         (B, P, 2), whose class 0 is "follows"). With labels the loss comes first, the sum of the means of those that
         are given; hidden states and attentions come last.
 
-    The word table serves as the decoder's weight too: `cls.predictions.decoder.weight` and
+    The word table is also the decoder's weight: `cls.predictions.decoder.weight` and
     `bert.embeddings.word_embeddings.weight` are one leaf, which lives under the latter name.
 
-    Differs from transformers: one kind of labels without the other gives its loss, and is not passed over.
+    Differs from transformers: one kind of labels without the other gives its loss; transformers ignores it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -159,10 +158,11 @@ class BertForPreTraining(nn.Module):
 
 
 class BertForMaskedLM(nn.Module):
-    """BERT with the head for masked words alone, and no pooler.
+    """BERT with only the head for masked words, and no pooler.
 
     Call: as `BertModel`, and `masked_positions` and `labels` as `BertForPreTraining` -> prediction logits (B, T, V), or
-    (B, S, V) with `masked_positions`; with labels the loss before them, if asked hidden states and attentions behind.
+    (B, S, V) with `masked_positions`; with labels the loss comes
+    first; hidden states and attentions, if requested, come last.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -203,10 +203,11 @@ class BertForMaskedLM(nn.Module):
 
 
 class BertForNextSentencePrediction(nn.Module):
-    """BERT with the head that tells whether the second sentence follows the first.
+    """BERT with the head that predicts whether the second sentence follows the first.
 
     Call: as `BertModel`, and labels (B,), or (B, P) with `pooled_positions`: 0 follows, 1 is random -> logits (B, 2) or
-    (B, P, 2); with labels the loss before them, if asked hidden states and attentions behind.
+    (B, P, 2); with labels the loss comes
+    first; hidden states and attentions, if requested, come last.
 
     Example:
         >>> import jax, jax.numpy as jnp

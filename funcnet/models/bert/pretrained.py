@@ -1,4 +1,4 @@
-"""A model and its directory: `config.json` beside the weights, as Hugging Face or Google lay them."""
+"""A model and its directory: `config.json` and the weights, in the layout of Hugging Face or Google."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -66,24 +66,24 @@ def from_pretrained(
             several); or with Google's `bert_config.json` and `bert_model.ckpt.*`; or the path of a TensorFlow
             checkpoint (without `.index`) beside its `bert_config.json`.
         cls: any class that is made from a `BertConfig` alone, such as `BertForSequenceClassification`.
-        config: in place of the file's, such as `dataclasses.replace(BertConfig.load(path), num_labels=5)`. A head whose
-            shape is not this config's then starts anew, named like one that the file lacks.
-        layers: which of the file's layers to take, by patterns over "encoder.layer.0", … (see `funcnet.tree`), in the
+        config: instead of the file's, such as `dataclasses.replace(BertConfig.load(path), num_labels=5)`. A head with
+            another shape in the file then starts anew, like one that the file lacks.
+        layers: which of the file's layers to use, by patterns over "encoder.layer.0", … (see `funcnet.tree`), in the
             file's order: `[f"encoder.layer.{i}" for i in range(6)]` is the lower half of twelve. None: all.
-        key: for a head that starts here; None: `jax.random.key(0)`.
-        new_heads: False, for a model that is not to be trained: a head that the file lacks is an error.
+        key: for a head that starts anew; None: `jax.random.key(0)`.
+        new_heads: whether a head that the file lacks starts anew; False (for a model that is not trained): an error.
 
     Returns:
         (model, params, state): the description and its arrays, float32.
 
     Raises:
         FileNotFoundError: one of the files is not there.
-        ValueError: a broken file; a config that is not here; tensors of the encoder missing or of another shape, all of
-            which are listed; half a head, or none where `new_heads` is False; a `vocab.txt` with more lines than the
+        ValueError: a broken file; an unsupported config; missing or mis-shaped tensors of the encoder, all of which are
+            listed; half a head, or none if `new_heads` is False; a `vocab.txt` with more lines than the
             word table has rows; a pattern that matches no layer.
 
     Warns:
-        UserWarning: one message with what starts here, and what the file has that no BERT has.
+        UserWarning: one message with what starts anew, and what the file has that no BERT has.
 
     Example:
         >>> import tempfile
@@ -102,8 +102,7 @@ def from_pretrained(
     folder = path if path.is_dir() else path.parent
     if not path.is_dir() and not path.with_name(f"{path.name}.index").is_file():
         raise FileNotFoundError(
-            f"bert.from_pretrained: {path} is not there; expected a directory with {_CONFIG} and {_WEIGHTS}, got none. "
-            "Check the path."
+            f"bert.from_pretrained: {path} is missing; expected a directory with {_CONFIG} and {_WEIGHTS}, got none."
         )
     asked = BertConfig.load(folder) if config is None else config
     _require_vocabulary(folder / "vocab.txt", asked.vocab_size)
@@ -124,15 +123,15 @@ def save_pretrained(
     """Writes the directory that `from_pretrained` and Hugging Face's class of the same name open.
 
     Args:
-        path: the directory; made if it is not there. Each of the two files is replaced whole.
+        path: the directory; it is made if it is missing. Each of the two files is replaced in one step.
         model: a description with a `config`.
-        params, state: its arrays. Shared weights are written once, under their first name, as Hugging Face does; rows
-            that `pad_vocab` added are not written.
+        params, state: its arrays. Shared weights are written once, under their first name, as in Hugging Face's files;
+            rows that `pad_vocab` added are not written.
         max_shard_size: in bytes; None: one file. See `weights.save`.
 
     Raises:
-        OSError: the directory cannot be written; the file at fault is as it was.
-        ValueError: the config is not the model's any more, for its layers or an activation were changed by hand.
+        OSError: the directory cannot be written; the file in question is unchanged.
+        ValueError: the config is no longer the model's, because its layers or an activation were changed by hand.
 
     Reference: transformers.PreTrainedModel.save_pretrained
     """
@@ -152,7 +151,7 @@ def save_pretrained(
 
 
 def _require_described(model: nn.Module, config: BertConfig) -> None:
-    """Refuses a model that was changed by hand since its config made it: the directory would hold another one."""
+    """Refuses a model that was changed by hand since it was made from its config."""
     fits = "the config that fits: `model.config = dataclasses.replace(model.config,"
     for path, module in model.named_modules():
         if isinstance(module, BertEncoder) and len(module.layer) != config.num_hidden_layers:
@@ -166,10 +165,10 @@ def _require_described(model: nn.Module, config: BertConfig) -> None:
         name, always = _PLACES[type(module)]
         function, wanted = getattr(module, name), always or config.hidden_act
         if not computes(function, wanted):
-            told = f"{fits} hidden_act=…)`" if always is None else "that function back"
+            advice = f"{fits} hidden_act=…)`" if always is None else "that function back"
             raise ValueError(
                 f"bert.save_pretrained: {path}.{name} is not what the config says; expected {wanted}, got "
-                f"{called(function)}. Give the model {told}; a directory knows no other."
+                f"{called(function)}. Give the model {advice}: a directory has no place for another one."
             )
 
 
@@ -182,5 +181,5 @@ def _require_vocabulary(path: Path, rows: int) -> None:
     if count > rows:
         raise ValueError(
             f"bert.from_pretrained: {path}: line {rows + 1}: the vocabulary is larger than the model's word table; "
-            f"expected at most {rows} tokens, got {count}. Put the vocabulary there that the model knows."
+            f"expected at most {rows} tokens, got {count}. Use the vocabulary of the model."
         )

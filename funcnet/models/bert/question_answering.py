@@ -16,8 +16,8 @@ class BertForQuestionAnswering(nn.Module):
     """Two numbers for every token: whether the answer starts and whether it ends there. Has no pooler.
 
     Call: as `BertModel`, and start_positions, end_positions (B,) as `losses.question_answering` takes them ->
-    (start_logits (B, T), end_logits (B, T)); with both positions the loss before them, if asked hidden states and
-    attentions behind.
+    (start_logits (B, T), end_logits (B, T)); with both positions the loss comes first; hidden states and
+    attentions, if requested, come last.
 
     Raises:
         ValueError: a config of more or fewer labels than the two; one kind of positions without the other; as
@@ -40,7 +40,7 @@ class BertForQuestionAnswering(nn.Module):
         if config.num_labels != 2:
             raise ValueError(
                 "BertForQuestionAnswering: an answer has a start and an end; expected num_labels 2, got "
-                f"{config.num_labels}. Change it."
+                f"{config.num_labels}."
             )
         self.config = config
         self.bert = BertModel(config, add_pooling_layer=False)

@@ -1,12 +1,12 @@
-"""Another start for BERT: four heads know from the first step where to look.
+"""Another start for BERT: four attention heads start with patterns that training would find only slowly.
 
-From BERT's own start a small model spends most of a run of minutes on the plateau of token frequencies. To leave it, it
-must find words that tell of each other, and for that attention must first find positions, which it does slowly: at the
-start every head averages over the whole input. Next-sentence prediction waits even longer: what tells a random sentence
-from the next one is whether the two share rare words, and no head compares words. Here four heads start with what they
-would end up with, and all is trained from there; the architecture and its names stay Hugging Face's. What is set here
-must learn slowly (`QUICK_START_RATES`): at the rate that words need, it is overwritten before anything has made use of
-it.
+From BERT's own start a small model spends most of a short run on the plateau of token frequencies. To leave it, the
+model must find words that predict each other. For that, attention must first find positions, which is slow, because at
+the start every head averages over the whole input. Next-sentence prediction waits even longer: a random sentence
+differs from the next one in the rare words that the two sentences share, and no head compares words. Here four heads
+start with what they would end with, and everything is trained from there. The architecture and its names stay Hugging
+Face's. The parts that are set here must learn slowly (`QUICK_START_RATES`): at the rate that words need, they are
+overwritten before the rest has learnt to use them.
 
 Letters: V vocabulary, P rows of the position table, D width, K width of a head.
 """
@@ -25,8 +25,8 @@ __all__ = ["QUICK_START_RATES", "quick_start"]
 
 Tree = dict[str, Any]
 
-# Angles a position turns by: mean of cos(f * d) over them is 1 at d = 0 and below 0.45 for 1 <= |d| < 128, so that a
-# softmax over it can single out one position. Powers of 1 / 10,000, the usual choice, leave 0.81.
+# Angles per position: the mean of cos(f * d) over them is 1 at d = 0 and below 0.45 for 1 <= |d| < 128, so that a
+# softmax can single out one position. With powers of 1 / 10,000, the usual choice, it is up to 0.81.
 FREQUENCIES = 2.4 / 1.2 ** np.arange(8)
 WAVES = 2 * len(FREQUENCIES)
 # The reserved dimensions of the hidden state, which layers do not write to at the start, and of words only RARITY.
@@ -48,25 +48,26 @@ QUICK_START_RATES = {
 
 
 def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | None = None) -> Tree:
-    """The same parameters, made to start where attention already looks at what it needs.
+    """The same parameters, changed so that attention starts with useful patterns.
 
-    1. All matrices are scaled from `config.initializer_range` to `hidden_size ** -0.5`, so that a layer passes on what
-       it gets at the scale at which it got it (0.02 is right for a width of 2,500).
+    1. All matrices are scaled from `config.initializer_range` to `hidden_size ** -0.5`, so that a layer keeps the
+       scale of its input (0.02 is right for a width of 2,500).
     2. The first 20 dimensions of the hidden state are reserved: sinusoids of the position, the sign of the segment, a
-       place for "same word found there", a flag of `[CLS]`, how rare the word is. Words (but for the last) and layers
-       leave them alone; position and token type tables are zero elsewhere, so that they do not drown the words.
-    3. Head 0 of layer 0 looks at the token before, head 0 of layer 1 at the token after, by the sinusoids.
-    4. Head 1 of layer 0 looks for the same word (its keys are its queries), in the other segment before its own, and
-       notes in which it stands.
-    5. Head 1 of layer 1, asked by `[CLS]`, reads those notes of the second segment, rare words first: do the two share
-       words? What follows from that, pooler and classifier have to learn.
-    6. The words' bias is their log-frequency, what a model without context would learn first.
+       place for "same word found there", a flag of `[CLS]`, how rare the word is. Words (except for
+       the last one) and layers do not write to them; position and token type tables are zero elsewhere, so that they do
+       not drown the words.
+    3. Head 0 of layer 0 attends to the token before, head 0 of layer 1 to the token after, by the sinusoids.
+    4. Head 1 of layer 0 searches for the same word (its keys are its queries), first in the other segment, and records
+       the segment where it finds it.
+    5. Head 1 of layer 1 collects these records of the second segment at `[CLS]`, rare words first: do the two segments
+       share words? The pooler and the classifier learn what follows from that.
+    6. The words' bias is their log-frequency, which a model without context would learn first.
 
     Args:
         params: of `BertForPreTraining` or `BertModel`, as `init` made them, layers unstacked.
         config: the model's: at least two layers and two heads, heads 20 wide or more.
-        log_frequencies: (V,) natural logarithms of how often the text holds each token; the least frequent are taken
-            for markers that it never holds. None: no word is rarer than another, and the words' bias stays.
+        log_frequencies: (V,) natural logarithms of the frequency of each token; the least frequent tokens are taken
+            for markers that do not occur. None: all words are equally rare, and the words' bias stays.
 
     Returns:
         A new tree of the same structure, shapes and dtypes.
@@ -89,7 +90,7 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
         raise ValueError(
             "quick_start: four heads of two layers are set; expected at least 2 layers and 2 heads of width "
             f"{RESERVED} or more, got {config.num_hidden_layers} layers and {heads} heads of width {width}. "
-            "Start as BERT does."
+            "Use BERT's own start for this model."
         )
     std = config.hidden_size**-0.5
     params = jax.tree.map(lambda a: a * (std / config.initializer_range) if a.ndim > 1 else a, params)
@@ -105,7 +106,7 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
         if log_frequencies.shape != (config.vocab_size,):
             raise ValueError(
                 f"quick_start: log_frequencies; expected shape ({config.vocab_size},), one a word of the vocabulary, "
-                f"got {log_frequencies.shape}. Count the tokens by the model's own vocabulary."
+                f"got {log_frequencies.shape}. Count the tokens of the model's own vocabulary."
             )
         if "cls" in params:
             predictions = params["cls"]["predictions"]

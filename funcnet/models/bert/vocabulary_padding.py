@@ -13,26 +13,26 @@ __all__ = ["pad_vocab", "unpad_vocab"]
 
 Tree = dict[str, Any]
 
-_ROWS = ("word_embeddings.weight", "predictions.bias")  # what has a row for each word, at the end of its name
+_ROWS = ("word_embeddings.weight", "predictions.bias")  # how names of arrays with a row for each word end
 
 
 def pad_vocab(params: Tree, config: BertConfig, multiple: int = 64) -> tuple[Tree, BertConfig]:
-    """The parameters with rows of zeros behind the words, so that their number is a multiple of `multiple`.
+    """The parameters with rows of zeros after the words, so that the number of rows is a multiple of `multiple`.
 
-    The rows are no words: the head gives them the lowest finite number as score, so that they have no probability, no
-    part in any loss, and a gradient of exactly zero; they stay zero in training, also under weight decay. The logits
-    have their places, behind `vocab_size`.
+    These rows are no words: the head gives them the lowest finite score, so they have no probability, no part in any
+    loss, and a gradient of exactly zero. They stay zero in training, also under weight decay. The logits have places
+    for them, after `vocab_size`.
 
     Args:
         params: of any BERT here; or a tree like them, such as gradients or an optimizer's moments.
         config: the model's; padded before or not.
-        multiple: of what, at least 1.
+        multiple: at least 1.
 
     Returns:
-        (params, config): make the model anew from the config, whose `vocab_padding` says how many rows there are.
+        (params, config): make a new model from the config, whose `vocab_padding` is the number of added rows.
 
     Raises:
-        ValueError: `multiple` below 1; a table that has not as many rows as the config says.
+        ValueError: `multiple` below 1; a table with another number of rows than the config says.
 
     Example:
         >>> from funcnet.models import bert
@@ -51,16 +51,16 @@ def pad_vocab(params: Tree, config: BertConfig, multiple: int = 64) -> tuple[Tre
 
 
 def unpad_vocab(params: Tree, config: BertConfig) -> tuple[Tree, BertConfig]:
-    """The parameters of the words alone, as before `pad_vocab`; `save_pretrained` writes these.
+    """The parameters without the added rows, as before `pad_vocab`; `save_pretrained` writes these.
 
     Args:
-        params, config: as `pad_vocab` gives them.
+        params, config: as `pad_vocab` returns them.
 
     Returns:
         (params, config), whose `vocab_padding` is 0.
 
     Raises:
-        ValueError: a table that has not as many rows as the config says.
+        ValueError: a table with another number of rows than the config says.
     """
     return _with_padding(params, config, 0)
 

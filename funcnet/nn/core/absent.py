@@ -7,7 +7,7 @@ _LAZY = "A description holds no arrays, so every leaf is uninitialized. Use nn.P
 
 ABSENT: dict[str, str] = {
     "Container": "It is an old name in torch. Use nn.Module.",
-    "DataParallel": "A step runs over devices, not a module. Use funcnet.parallel.data_parallel.",
+    "DataParallel": "A step runs over devices, not a module. Use funcnet.parallel.parallelize.",
     "parallel": "A step runs over devices, not a module. Use funcnet.parallel.",
     "UninitializedParameter": _LAZY,
     "UninitializedBuffer": _LAZY,

@@ -81,7 +81,7 @@ def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
     values._metadata = metadata  # type: ignore[attr-defined]
 
     def visit(module: Any, path: str, layer: tuple[int, ...]) -> None:
-        about = metadata[path[:-1]] = {"version": module._version}  # torch's name
+        about = metadata[path[:-1]] = {"version": getattr(module, "_version", None)}  # torch's name
         description = description_of(module)
         hooks.run(description, hooks.PRE, path, False)
         for name, leaf in leaves(module):

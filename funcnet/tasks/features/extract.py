@@ -1,6 +1,6 @@
 """Texts -> vectors: hidden states of any layers, of every token or pooled.
 
-Letters: `N texts, L layers asked for, T tokens of a text, D width`.
+Letters: `N texts, L requested layers, T tokens of a text, D width`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["FeatureExtractor", "Features", "Pool"]
 
 Pool = Literal["mean", "max", "cls", "none"]
 Text = str | tuple[str, str]
-WINDOW = 4096  # texts that are sorted by length at a time: enough for full batches, little enough to stream
+WINDOW = 4096  # texts that are sorted by length together: enough for full batches, few enough to stream
 
 
 class Features(NamedTuple):
@@ -41,27 +41,28 @@ class Features(NamedTuple):
 
 
 class FeatureExtractor:
-    """A pretrained encoder, and what to take out of it.
+    """Vectors of texts from a pretrained encoder.
 
-    The weights are on the device once, texts of about one length go together, and one program is compiled for each of
-    some twenty padded lengths at most, when it is first met. Layers above the highest one asked for are not run.
+    The weights are put on the device once. Texts of about the same length share a batch, and a program is compiled for
+    each padded length, of which there are about twenty, at its first use. Layers above the highest requested one are
+    not run.
 
     Args:
         path: a directory as `bert.from_pretrained` takes it, with its vocabulary.
         layers: hidden states: -1 is the last layer's output, 0 the embeddings', as transformers numbers them.
         pool: "mean" or "max" over the tokens (`[CLS]` and `[SEP]` among them, as sentence-transformers does), "cls" the
             first token's vector, "none" every token's.
-        max_length: longer texts are cut to so many tokens, the longer of a pair first; None: as many as
-            `funcnet finetune` trained with, else the position table's.
-        tokens: in a batch, padding included; None: as suits the device (`heads.buckets.Bucketed`).
+        max_length: the most tokens of a text; longer ones are cut, the longer of a pair first. None: as many as
+            `funcnet finetune` trained with, else those of the position table.
+        tokens: in a batch, padding included; None: a number that suits the device (`heads.buckets.Bucketed`).
 
     Attributes:
         truncated: how many texts were cut so far.
         width: D.
 
     Raises:
-        FileNotFoundError, ValueError: as `bert.from_pretrained` and `text.load_tokenizer`; a layer that is not there,
-            another pool, a `max_length` out of range, a vocabulary that does not fit the model's table.
+        FileNotFoundError, ValueError: as `bert.from_pretrained` and `text.load_tokenizer`; a layer that does not exist,
+            an unknown pool, a `max_length` out of range, a vocabulary that does not fit the model's table.
 
     Example:
         >>> import jax, tempfile
@@ -89,23 +90,21 @@ class FeatureExtractor:
         tokens: int | None = None,
     ):
         if pool not in get_args(Pool):
-            raise ValueError(
-                f"features: pool is not known; expected one of {', '.join(get_args(Pool))}, got {pool!r}. Choose one."
-            )
+            raise ValueError(f"features: pool is not known; expected one of {', '.join(get_args(Pool))}, got {pool!r}.")
         config = bert.BertConfig.load(path)
         self.layers = tuple(layers)
         self.pool, self.width, self.truncated = pool, config.hidden_size, 0
         states = config.num_hidden_layers + 1
         taken = [_layer(layer, states) for layer in self.layers]
         if not taken:
-            raise ValueError("features: layers is empty; expected at least one, got none. Name one: -1 is the last.")
+            raise ValueError("features: layers is empty; expected at least one, got none. -1 is the last.")
         longest = max_length
         if longest is None:
             longest = read_settings(Path(path)).get("seq_len", config.max_position_embeddings)
         if not 3 <= longest <= config.max_position_embeddings:
             raise ValueError(
                 f"features: max_length; expected 3 to {config.max_position_embeddings}, the size of the position "
-                f"table, got {longest}. Choose a length in between."
+                f"table, got {longest}."
             )
         tokenizer = text_.load_tokenizer(path)
         text_.require_fit(tokenizer, config.vocab_size, where=f"features: {path}")
@@ -131,7 +130,7 @@ class FeatureExtractor:
         )
 
     def __call__(self, texts: Iterable[Text]) -> Iterator[Features]:
-        """The vectors of each text, in order; reads `texts` some thousand at a time."""
+        """The vectors of each text, in order; reads a few thousand `texts` at a time."""
         source = iter(texts)
         while some := list(islice(source, WINDOW)):
             encodings = self._tokenizer.encode_batch(some)
@@ -147,11 +146,12 @@ class FeatureExtractor:
         """Pooled vectors as one array (N, L, D), or (N, D) for one layer.
 
         Raises:
-            ValueError: every token's vectors were asked for, which are of many lengths.
+            ValueError: `pool` is "none": texts have different numbers of vectors.
         """
         if self.pool == "none":
             raise ValueError(
-                "features: every token's vectors fit no array; expected a pool, got 'none'. Iterate instead."
+                "features: the vectors of all tokens fit no array; expected a pool, got 'none'. Iterate over the texts "
+                "instead."
             )
         values = [found.values for found in self(texts)]
         stacked = np.stack(values) if values else np.zeros((0, len(self.layers), self.width), np.float32)
@@ -174,12 +174,11 @@ def _pooled(hidden: jax.Array, shown: jax.Array, pool: str) -> jax.Array:
 def _layer(layer: int, states: int) -> int:
     if not -states <= layer < states:
         raise ValueError(
-            f"features: there is no such layer; expected {-states} to {states - 1} (0 is the embeddings), got {layer}. "
-            "Name another."
+            f"features: there is no such layer; expected {-states} to {states - 1} (0 is the embeddings), got {layer}."
         )
     return layer % states
 
 
 def _encoder(config: bert.BertConfig) -> bert.BertModel:
-    """Without the pooler, which no feature comes from, and with its layers apart."""
+    """Without the pooler, which no feature needs, and with unstacked layers."""
     return bert.BertModel(dataclasses.replace(config, scan_layers=False), add_pooling_layer=False)

@@ -1,4 +1,4 @@
-"""Features as files, written as they come: Arrow, NumPy, or JSON lines as Google's script writes them.
+"""Features as files, written one after the other: Arrow, NumPy, or JSON lines like those of Google's script.
 
 Letters: `N texts, L layers, T tokens of a text, D width`.
 """
@@ -22,28 +22,28 @@ __all__ = ["SUFFIXES", "starts_file", "write_features"]
 
 SUFFIXES = (".arrow", ".npy", ".jsonl")
 _ROWS = 1024  # texts in a batch of an Arrow file
-_HEADER = 128  # bytes kept free for the head of a .npy, whose number of rows is known at the end
+_HEADER = 128  # bytes reserved for the header of a .npy file, whose number of rows is known only at the end
 
 
 def write_features(path: str | Path, found: Iterable[Features], layers: Sequence[int]) -> int:
-    """Writes the vectors of texts as they come; the file is there whole or not at all.
+    """Writes the vectors of texts one after the other; the file is written whole or not at all.
 
     - `.arrow`: an Arrow IPC file, a row a text: `tokens` (list of strings), and for each layer `layer_-1`, …: D
       floats, or a list of T times D floats.
-    - `.npy`: pooled, (N, D) for one layer, (N, L, D) for several; else (sum of T, D) or (sum of T, L, D), and where
-      each text starts in `NAME.starts.npy` (N + 1,), which is not there beside pooled ones.
-    - `.jsonl`: as Google's `extract_features.py`; pooled, a line has `layers` in the place of `features`.
+    - `.npy`: pooled, (N, D) for one layer, (N, L, D) for several; else (sum of T, D) or (sum of T, L, D), and the
+      rows where texts start in `NAME.starts.npy` (N + 1,), which only this form has.
+    - `.jsonl`: as Google's `extract_features.py`; pooled, a line has `layers` instead of `features`.
 
     Args:
-        path: its suffix says the format, in capitals too.
-        found: as a `FeatureExtractor` gives them.
-        layers: as it was asked for them; they name the columns.
+        path: its suffix (lower or upper case) is the format.
+        found: as a `FeatureExtractor` yields them.
+        layers: the requested ones; they name the columns.
 
     Returns:
         N.
 
     Raises:
-        ValueError: another suffix.
+        ValueError: an unknown suffix.
         OSError: the file cannot be written.
 
     Example:
@@ -59,15 +59,12 @@ def write_features(path: str | Path, found: Iterable[Features], layers: Sequence
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise ValueError(
-            f"features: {path}: the suffix says no format; expected {', '.join(SUFFIXES)}, got {path.suffix!r}. "
-            "Name another file."
-        )
+        raise ValueError(f"features: {path}: unknown format; expected {', '.join(SUFFIXES)}, got {path.suffix!r}.")
     write = {".arrow": _write_arrow, ".npy": _write_npy, ".jsonl": _write_json_lines}[suffix]
     with replacing(path) as part:
         count, starts = write(part, found, list(layers))
     if suffix == ".npy":
-        starts_file(path).unlink(missing_ok=True)  # of every token's vectors that lay here before
+        starts_file(path).unlink(missing_ok=True)  # left over from vectors of every token
     if starts is not None:
         with replacing(starts_file(path)) as part, part.open("wb") as file:
             np.save(file, starts)
@@ -75,7 +72,7 @@ def write_features(path: str | Path, found: Iterable[Features], layers: Sequence
 
 
 def starts_file(path: Path) -> Path:
-    """Where each text starts in a .npy of every token's vectors.
+    """The file of the rows where texts start in a .npy of every token's vectors.
 
     >>> starts_file(Path("a.npy")).name
     'a.starts.npy'

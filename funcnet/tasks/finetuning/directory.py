@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from funcnet import text
 from funcnet.files import read_json
-from funcnet.heads import HEADS, TrainedHead, open_head, write_settings
+from funcnet.heads import TRAINED, TrainedHead, open_head, write_settings
 from funcnet.models import bert
 
 __all__ = ["FineTuned", "load", "save", "start"]
@@ -71,7 +71,7 @@ def load(directory: str | Path) -> FineTuned:
     """Opens a directory of `save`, or one of Hugging Face with a fine-tuned BERT.
 
     Args:
-        directory: without `finetuning.json` the architecture in config.json tells the head.
+        directory: without `finetuning.json` the architecture in config.json decides the head.
 
     Raises:
         FileNotFoundError: there is no such directory.
@@ -85,13 +85,12 @@ def load(directory: str | Path) -> FineTuned:
         )
     config = bert.BertConfig.load(directory)
     name, *_ = (read_json(directory / "config.json") or {}).get("architectures") or ["none"]
-    known = dict.fromkeys(head.architecture for head in HEADS if issubclass(head, TrainedHead))
+    known = dict.fromkeys(head.architecture for head in TRAINED)
     if name not in known:
         raise ValueError(
             f"finetuning.load: {directory} holds no fine-tuned BERT; expected an architecture of {', '.join(known)}, "
             f"got {name}. Fine-tune it: `funcnet finetune`."
         )
-    head, tokenizer, seq_len = open_head(directory, config, None, "finetuning.load")
-    assert isinstance(head, TrainedHead)
+    head, tokenizer, seq_len = open_head(directory, config, None, "finetuning.load", heads=TRAINED)
     net, params, state = bert.from_pretrained(directory, bert.ARCHITECTURES[name], new_heads=False)
     return FineTuned(head, tokenizer, net, params, state, seq_len)

@@ -44,7 +44,7 @@ def predict(
     Returns:
         (a dict for each example, in order, the figures; empty without labels). The dicts hold
 
-        - classify, pairs: label, probability, probabilities {label: p}; with several labels, labels and probabilities;
+        - classify, pairs: label, probability, probabilities {label: p}; labels: labels, probabilities;
         - regress: value, for a model with several numbers values; choice: choice, text, probabilities;
         - tokens: tokens, tags, and entities {type, first, last, text} where the tags are those of entities;
         - answer: id, answer, start, n_best, and no_answer, the score of "no answer" minus the best answer's.
@@ -90,7 +90,7 @@ def evaluate(
     """The figures of the model in a directory on a labelled file; see `predict`.
 
     Returns:
-        loss, examples, and: accuracy, f1_macro, matthews and of two classes f1; of several labels f1_micro; pearson,
+        loss, examples, and: accuracy, f1_macro, matthews and of two classes f1; of labels f1_micro; pearson,
         spearman, mse; of entities precision, recall, f1; of questions exact and f1 in percent.
     """
     return predict(path, file, batch_size=batch_size, labelled=True, null_threshold=null_threshold)[1]

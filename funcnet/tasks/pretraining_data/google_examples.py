@@ -35,7 +35,7 @@ from funcnet.tasks.pretraining_data.manifest import (
 )
 from funcnet.tasks.pretraining_data.reader import open_data
 from funcnet.tasks.pretraining_data.report import write_report
-from funcnet.tasks.pretraining_data.shard import Columns, write_shard
+from funcnet.tasks.pretraining_data.shard import ShardColumns, write_shard
 from funcnet.text import load_tokenizer, save_tokenizer, special_ids, vocabulary_digest
 
 __all__ = ["export_examples", "import_examples"]
@@ -200,7 +200,9 @@ def _examples(files: Sequence[Path], seq_len: int | None, slots: int | None) -> 
             raise ValueError(f"data import: {path} is empty; expected examples, got none.")
 
 
-def _columns(examples: Sequence[Example], tokenizer: Tokenizer, tokens_before: int) -> tuple[NDArray[Any], Columns]:
+def _columns(
+    examples: Sequence[Example], tokenizer: Tokenizer, tokens_before: int
+) -> tuple[NDArray[Any], ShardColumns]:
     """(the words of N examples one after the other, their pairs): see `build_pairs` and `PretrainingDataset`."""
     names = NAMES.items()
     batch = {ours: np.stack([one[theirs] for _, _, one in examples]).astype(np.int32) for ours, theirs in names}

@@ -224,9 +224,9 @@ def file_problem(path: Path, described: dict[str, Any], origin: Mapping[str, str
         return f"is cut short or changed; expected {described['bytes']:,} bytes, got {size:,}"
     made_from = origin_of(path) if path.suffix == ".arrow" else {}
     for what, digest in (made_from or {}).items():
-        if digest != origin[what]:
+        if digest != (expected := origin.get(what, "none")):
             other = "corpus" if what == "plan" else what
-            return f"was made with another {other} than {path.parent}'s; expected {origin[what]:.12}, got {digest:.12}"
+            return f"was made with another {other} than {path.parent}'s; expected {expected:.12}, got {digest:.12}"
     if made_from is None or (
         every_byte and (describe_file(path) != described or (made_from and not is_whole(path, made_from)))
     ):

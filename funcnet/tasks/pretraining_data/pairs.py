@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.tasks.pretraining_data.packing import share_rows
-from funcnet.tasks.pretraining_data.shard import Columns
+from funcnet.tasks.pretraining_data.shard import ShardColumns
 from funcnet.tasks.pretraining_data.token_shards import TokenizedDocuments
 
 __all__ = ["AllCuts", "Cuts", "build_pairs", "check_enough_documents", "cut_documents", "join_partners"]
@@ -31,7 +31,7 @@ TRIES = 16  # rounds in which random partners are drawn before the remaining pai
 
 def build_pairs(
     documents: TokenizedDocuments, *, seq_len: int, seed: int, number: int = 0, short_share: float = 0.1
-) -> Columns:
+) -> ShardColumns:
     """Make pairs of segments (A, B) in one pass over the documents of one shard, in random order.
 
     Google's construction: sentences are collected up to a target length, which is `seq_len - 3`, or with probability
@@ -87,7 +87,7 @@ class Cuts:
         draws: how many random numbers were used.
     """
 
-    columns: Columns
+    columns: ShardColumns
     lengths: NDArray[np.int64]
     counts: NDArray[np.int64]
     draws: int
@@ -150,7 +150,7 @@ def cut_documents(
     return Cuts(columns, *np.unique(b_length, return_counts=True), draws)
 
 
-def join_partners(cuts: AllCuts, shard: int, *, seq_len: int, seed: int, number: int) -> Columns:
+def join_partners(cuts: AllCuts, shard: int, *, seq_len: int, seed: int, number: int) -> ShardColumns:
     """The pairs of one shard in random order, with their random B drawn from the whole corpus.
 
     Args:

@@ -14,7 +14,7 @@ from funcnet.files import replacing, write_json
 from funcnet.tasks.pretraining_data.manifest import EXAMPLES, DataFiles, Manifest
 from funcnet.tasks.pretraining_data.packing import number_of_rows
 from funcnet.tasks.pretraining_data.reader import joined_pairs, open_datasets
-from funcnet.tasks.pretraining_data.shard import Columns, read_shard, write_shard
+from funcnet.tasks.pretraining_data.shard import ShardColumns, read_shard, write_shard
 from funcnet.text import load_tokenizer, special_ids
 
 __all__ = ["describe_documents", "describe_masks", "describe_pairs", "draw_data_report", "report_text", "write_report"]
@@ -201,7 +201,7 @@ def describe_masks(batch: Mapping[str, NDArray[Any]], mask_id: int) -> dict[str,
 
 
 def _pairs(files: DataFiles, manifest: Manifest, seq_len: int) -> dict[str, Any]:
-    def shards_of(one: dict[str, Any]) -> list[Columns]:
+    def shards_of(one: dict[str, Any]) -> list[ShardColumns]:
         return [{name: column.arrays[shard] for name, column in one.items()} for shard in range(manifest.shards or 0)]
 
     passes = map(shards_of, joined_pairs(files, manifest, seq_len))

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from funcnet.data import read_columns, write_columns
 
-__all__ = ["Columns", "digest_of", "is_whole", "origin_of", "read_shard", "write_shard"]
+__all__ = ["ShardColumns", "digest_of", "is_whole", "origin_of", "read_shard", "write_shard"]
 
-Columns = dict[str, NDArray[Any]]
+ShardColumns = dict[str, NDArray[Any]]
 
 
 def write_shard(path: Path, columns: Mapping[str, NDArray[Any]], origin: Mapping[str, str], facts: Any = None) -> None:
@@ -31,7 +31,7 @@ def write_shard(path: Path, columns: Mapping[str, NDArray[Any]], origin: Mapping
     write_columns(path, columns, {**metadata, "digest": _digest(columns, metadata)})
 
 
-def read_shard(path: Path) -> tuple[Columns, Any]:
+def read_shard(path: Path) -> tuple[ShardColumns, Any]:
     """The (columns, facts) of a shard, memory-mapped; its digest is not checked.
 
     Raises:

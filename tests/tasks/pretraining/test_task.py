@@ -178,9 +178,9 @@ def test_settings_that_were_edited_are_no_settings(finished, tmp_path, capsys):
 
 
 def test_a_pattern_that_no_file_fits_is_not_the_default_corpus(tmp_path, capsys):
-    assert "no paths; expected None or at least one file or folder" in refused(capsys, tmp_path / "out", "--corpus")
+    assert "no paths; expected at least one file or folder" in refused(capsys, tmp_path / "out", "--corpus")
     assert run_here("data", "build", "--out", tmp_path / "data", "--corpus") == 2
-    assert "no paths; expected None or at least one file or folder" in capsys.readouterr().err
+    assert "no paths; expected at least one file or folder" in capsys.readouterr().err
 
 
 def test_a_given_cased_vocabulary(finished, corpus, tmp_path):

@@ -274,6 +274,9 @@ def test_a_bad_shard_is_named_by_who_reads_it(built, corpus, tmp_path):
     shard.write_bytes(whole[:-100])
     with pytest.raises(ValueError, match=r"tokens-00002\.arrow is cut short or changed; expected [\d,]+ bytes, got"):
         open_data(folder, seq_len=32)
+    shard.write_bytes(bytes(len(whole)))
+    with pytest.raises(ValueError, match=r"tokens-00002\.arrow is damaged or changed; expected the bytes that were wr"):
+        open_data(folder, seq_len=32)
     shard.unlink()
     with pytest.raises(ValueError, match=r"tokens-00002\.arrow is missing; expected .* bytes, got no file\. Run"):
         open_data(folder, seq_len=32)

@@ -198,7 +198,9 @@ def test_the_starts_are_named(folder, tmp_path, capsys):
 )
 def test_a_table_read_as_lines_is_told(folder, tmp_path, suffix, names):
     (tmp_path / f"a{suffix}").write_text("text\nthe cat\n")
-    with pytest.warns(UserWarning, match=rf"a{suffix} is read as plain lines, each of them one text, the {names}"):
+    with pytest.warns(
+        UserWarning, match=rf"a{suffix} is read as plain lines, and each line is one text, including the {names}"
+    ):
         features(FeaturesArguments(folder, (tmp_path / f"a{suffix}",), tmp_path / "out.npy"))
     assert len(np.load(tmp_path / "out.npy")) == 2
 
@@ -259,8 +261,8 @@ ONE = [Features(["[CLS]"], np.zeros((1, 2), np.float32))]
         (lambda f: FeatureExtractor(f, layers=(4,)), "features: there is no such layer; expected -4 to 3"),
         (lambda f: FeatureExtractor(f, layers=()), "features: layers is empty"),
         (lambda f: FeatureExtractor(f, max_length=41), "features: max_length; expected 3 to 40"),
-        (lambda f: FeatureExtractor(f, pool="none").array(["a"]), "features: every token's vectors fit no array"),
-        (lambda f: write_features(f / "a.txt", ONE, [-1]), r"a.txt: the suffix says no format; expected .arrow, .npy"),
+        (lambda f: FeatureExtractor(f, pool="none").array(["a"]), "features: the vectors of all tokens fit no array"),
+        (lambda f: write_features(f / "a.txt", ONE, [-1]), r"a.txt: unknown format; expected .arrow, .npy"),
     ],
 )
 def test_refusals(folder, call, message):
@@ -278,7 +280,7 @@ def test_a_line_that_is_not_utf8_is_named(folder, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"files": []}, r"features: no file of text; expected at least one, got none"),
+        ({"files": []}, r"features: no file of text; expected at least one .*, got none"),
         ({"files": ["no.txt"]}, r"no.txt is no file; expected one, got nothing"),
         ({"files": ["."]}, r"is no file; expected one, got a folder"),
         ({"files": ["empty.txt"]}, r"empty.txt: no line; expected at least one"),
@@ -309,7 +311,7 @@ def test_the_input_is_not_written_over(folder, tmp_path, capsys, name, out, wher
 
 def test_standard_input_is_read_once(folder, tmp_path, capsys):
     assert run_here("features", folder, "-", "-", "--out", tmp_path / "y.npy") == 2
-    assert 'features: "-" is there twice; expected standard input once, got it again' in capsys.readouterr().err
+    assert 'features: "-" occurs twice; expected standard input at most once' in capsys.readouterr().err
 
 
 @pytest.mark.slow

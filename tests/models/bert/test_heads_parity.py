@@ -12,7 +12,7 @@ import transformers
 from funcnet import tree
 from funcnet.models import bert
 from tests.compare import furthest, relative
-from tests.models.test_bert_parity import ours_from, precision
+from tests.models.bert.test_parity import ours_from, precision
 from tests.models.transformers_bert import make_reference
 
 WORDS = np.where(np.arange(20) % 3 == 1, np.arange(60).reshape(3, 20), -100)  # labels of masked words, the rest is left

@@ -15,7 +15,7 @@ from funcnet.tasks.finetuning.predict import predict
 from funcnet.text import load_tokenizer, truncating
 from tests import real_data
 from tests.tasks.command import run_here
-from tests.tasks.finetuning import write_model
+from tests.tasks.small_bert import write_model
 
 pytestmark = pytest.mark.slow
 

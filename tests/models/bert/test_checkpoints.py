@@ -235,20 +235,20 @@ def test_a_vocabulary_longer_than_the_word_table(saved, quiet):
         ({"is_decoder": True}, "is_decoder is not supported"),
         ({"pruned_heads": {"0": [1]}}, "pruned_heads is not supported"),
         ({"quantization_config": {"bits": 4}}, "quantization_config is not supported; expected None"),
-        ({"hidden_size": "32"}, "hidden_size is of another kind; expected an integer, got '32'"),
-        ({"num_hidden_layers": True}, "num_hidden_layers is of another kind; expected an integer, got True"),
-        ({"layer_norm_eps": "1e-12"}, "layer_norm_eps is of another kind; expected a number, got '1e-12'"),
+        ({"hidden_size": "32"}, "hidden_size has the wrong type; expected an integer, got '32'"),
+        ({"num_hidden_layers": True}, "num_hidden_layers has the wrong type; expected an integer, got True"),
+        ({"layer_norm_eps": "1e-12"}, "layer_norm_eps has the wrong type; expected a number, got '1e-12'"),
         ({"layer_norm_eps": -1.0}, "layer_norm_eps is out of range; expected 0 or more, got -1.0"),
-        ({"initializer_range": None}, "initializer_range is of another kind; expected a number, got None"),
-        ({"hidden_dropout_prob": "0.1"}, "hidden_dropout_prob is of another kind; expected a number, got '0.1'"),
-        ({"classifier_dropout": [0]}, r"classifier_dropout is of another kind; expected a number or None, got \[0\]"),
-        ({"pad_token_id": "0"}, "pad_token_id is of another kind; expected an integer or None, got '0'"),
-        ({"hidden_act": ["gelu"]}, r"hidden_act is of another kind; expected a text, got \['gelu'\]"),
-        ({"problem_type": ["regression"]}, "problem_type is of another kind; expected a text or None, got"),
-        ({"position_embedding_type": 1}, "position_embedding_type is of another kind; expected a text, got 1"),
-        ({"scan_layers": 1}, "scan_layers is of another kind; expected True or False, got 1"),
-        ({"architectures": "BertModel"}, "architectures is of another kind; expected a list of texts, got 'BertModel'"),
-        ({"id2label": {"0": ["no"]}}, r"id2label is of another kind; expected a number and a text .* got 0: \['no'\]"),
+        ({"initializer_range": None}, "initializer_range has the wrong type; expected a number, got None"),
+        ({"hidden_dropout_prob": "0.1"}, "hidden_dropout_prob has the wrong type; expected a number, got '0.1'"),
+        ({"classifier_dropout": [0]}, r"classifier_dropout has the wrong type; expected a number or None, got \[0\]"),
+        ({"pad_token_id": "0"}, "pad_token_id has the wrong type; expected an integer or None, got '0'"),
+        ({"hidden_act": ["gelu"]}, r"hidden_act has the wrong type; expected a text, got \['gelu'\]"),
+        ({"problem_type": ["regression"]}, "problem_type has the wrong type; expected a text or None, got"),
+        ({"position_embedding_type": 1}, "position_embedding_type has the wrong type; expected a text, got 1"),
+        ({"scan_layers": 1}, "scan_layers has the wrong type; expected True or False, got 1"),
+        ({"architectures": "BertModel"}, "architectures has the wrong type; expected a list of texts, got 'BertModel'"),
+        ({"id2label": {"0": ["no"]}}, r"id2label has the wrong type; expected a number and a text .* got 0: \['no'\]"),
         ({"id2label": ["no", "yes"]}, r"id2label is no dict of labels; .* got \['no', 'yes'\]"),
         ({"id2label": {"a": "no"}}, "id2label is no dict of labels"),
     ],
@@ -271,7 +271,7 @@ def test_names_of_labels_that_are_no_texts_in_the_file(saved):
     values = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps(values | {"id2label": {"0": 0, "1": 2.5}, "label2id": {"0": 0}}))
     assert bert.BertConfig.load(path).id2label == {0: "0", 1: "2.5"}
-    with pytest.raises(TypeError, match=r"id2label is of another kind; .* got 0: 0"):
+    with pytest.raises(TypeError, match=r"id2label has the wrong type; .* got 0: 0"):
         bert.BertConfig(id2label={0: 0, 1: 1})
 
 
@@ -281,7 +281,7 @@ def test_unknown_fields_are_named_with_the_file(saved):
     (path / "config.json").write_text(
         json.dumps(values | {"rotary_base": 10000, "use_cache": True, "embedding_size": 8})
     )
-    told = rf"{re.escape(str(path))}/config\.json has fields that are not known .* got rotary_base, embedding_size\."
+    told = rf"{re.escape(str(path))}/config\.json has unknown fields, .* got rotary_base, embedding_size\."
     with pytest.warns(UserWarning, match=told) as messages:
         bert.from_pretrained(path)
     assert len(messages) == 1

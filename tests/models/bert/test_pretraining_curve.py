@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "parity" / "pretraining_curves.py"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "parity" / "pretraining_curves.py"
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def test_the_encoder_from_every_kind_of_directory(tmp_path, saved):
 
 def test_directories_that_do_not_fit(saved, sizes):
     path = saved[0]
-    with pytest.raises(FileNotFoundError, match=r"nowhere is not there; expected a directory"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere is missing; expected a directory"):
         bert.from_pretrained(path / "nowhere")
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps(config | {"intermediate_size": 50}))

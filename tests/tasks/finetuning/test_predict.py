@@ -13,7 +13,7 @@ from funcnet.tasks.finetuning.predict import evaluate, predict
 from funcnet.text import save_tokenizer, train_wordpiece
 from tests.models.transformers_bert import make_reference
 from tests.tasks.command import run_here
-from tests.tasks.finetuning import all_texts, near, write_task
+from tests.tasks.small_bert import all_texts, near, write_task
 
 SIZES = {
     "hidden_size": 16,

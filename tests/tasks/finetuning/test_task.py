@@ -24,7 +24,7 @@ from funcnet.train import lock_run, open_run
 from funcnet.train.run import NOT_RECORDED
 from funcnet.weights import load
 from tests.tasks.command import metrics, run_here
-from tests.tasks.finetuning import all_texts, sentence, write_model, write_task
+from tests.tasks.small_bert import all_texts, sentence, write_model, write_task
 
 slow = pytest.mark.slow
 TASKS = ["classify", "regress", "pairs", "tokens", "choice", "answer"]
@@ -203,16 +203,17 @@ def test_a_path_that_is_meant_from_another_folder(model, tmp_path, monkeypatch, 
     (tmp_path / "deep").mkdir()
     monkeypatch.chdir(tmp_path / "deep")
     resume = ["finetune", "--resume", "--out", tmp_path / "out"]
-    told = "train.csv is not there; expected a file, got nothing. Check the path. The run's --train train.csv was meant"
-    assert f"{told} from {tmp_path}: change to that folder first." in refused(capsys, *resume)
+    said = "train.csv is missing; expected a file, got nothing. The run's --train train.csv is relative to"
+    assert f"{said} {tmp_path}: change to that folder first." in refused(capsys, *resume)
     known = json.loads(record.read_text())
     del known["began_in"]  # as older releases wrote it
     record.write_text(json.dumps(known))
-    assert f"{told} from the folder that it began in: change to that folder first." in refused(capsys, *resume)
+    said = "train.csv is missing; expected a file, got nothing. The run's --train train.csv is relative to"
+    assert f"{said} the folder in which it began: change to that folder first." in refused(capsys, *resume)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.csv").unlink()
     record.write_text(json.dumps(known | {"began_in": str(tmp_path)}))
-    assert "was meant" not in refused(capsys, *resume)
+    assert "is relative to" not in refused(capsys, *resume)
 
 
 def test_a_run_does_not_go_on_with_other_examples(model, tmp_path, capsys):
@@ -341,7 +342,7 @@ def test_a_config_with_a_field_of_another_kind(model, tmp_path, capsys):
     (other / "config.json").write_text(json.dumps(config | {"layer_norm_eps": "1e-12"}))
     train = write_task(tmp_path, "classify", 12)
     said = refused(capsys, "finetune", "classify", "--model", other, "--train", train, "--out", tmp_path / "out", *FAST)
-    assert "config.json: BertConfig: layer_norm_eps is of another kind; expected a number, got '1e-12'" in said
+    assert "config.json: BertConfig: layer_norm_eps has the wrong type; expected a number, got '1e-12'" in said
     assert not (tmp_path / "out").exists()
 
 
