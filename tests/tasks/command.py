@@ -59,4 +59,5 @@ def metrics(folder: Path) -> list[dict]:
     path = folder / "metrics.jsonl"
     lines = path.read_text().split("\n")[:-1] if path.exists() else []
     rows = [json.loads(line) for line in lines]
-    return [{k: v for k, v in row.items() if k not in ("tokens_per_second", "data_wait_share")} for row in rows]
+    clock = ("tokens_per_second", "images_per_second", "data_wait_share")
+    return [{name: value for name, value in row.items() if name not in clock} for row in rows]

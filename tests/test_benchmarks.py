@@ -1,0 +1,52 @@
+"""Every benchmark runs: the command in its head, on a toy size. What it measures is not judged here."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TOY = {
+    "compile_time.py": ["--rounds", "1"],
+    "data_build.py": ["--megabytes", "1", "--processes", "1", "--passes", "1"],
+    "data_wait.py": ["--steps", "12"],
+    "dispatch.py": ["--calls", "3"],
+    "features.py": ["--sentences", "64", "--blocks", "2"],
+    "finetune.py": [
+        "--results",
+        "results.json",
+        "--datasets",
+        "r8",
+        "--who",
+        "step",
+        "--seeds",
+        "0",
+        "--seq-len",
+        "16",
+    ],
+    "layers.py": ["--only", "LSTM", "--turns", "1"],
+    "step.py": ["--pairs", "1"],
+}
+
+
+def scripts():
+    return {path.name: path for path in (ROOT / "scripts" / "benchmarks").glob("*.py")}
+
+
+def test_every_benchmark_has_a_toy_size_and_names_its_command():
+    commands = {name: path.read_text("utf-8") for name, path in scripts().items() if not name.startswith("bare_")}
+    assert commands.keys() == TOY.keys()
+    assert all(f"    python scripts/benchmarks/{name}" in text for name, text in commands.items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TOY)
+def test_the_command_runs(name, tmp_path):
+    environment = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "OMP_NUM_THREADS")}
+    environment |= {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, str(scripts()[name]), *TOY[name]]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert any(character.isdigit() for character in done.stdout), "it prints figures"
