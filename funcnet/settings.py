@@ -1,8 +1,8 @@
-"""Settings of commands, composed of groups: each setting is written once and reaches every command that needs it.
+"""Settings of commands, composed of groups: each setting is defined once and shared by the commands that need it.
 
-A *group* is a frozen dataclass of settings that belong together (the text, the optimizer). A command's settings are a
-frozen dataclass whose fields are groups, and settings of its own; on the command line all of them stand side by side,
-without prefixes. Names are unique within a command.
+A *group* is a frozen dataclass of related settings (the text, the optimizer). The settings of a command are a frozen
+dataclass whose fields are groups and settings of its own. On the command line, all settings are flags without prefixes,
+so their names must be unique within a command.
 """
 
 import dataclasses
@@ -19,14 +19,14 @@ Settings = TypeVar("Settings")
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The numbers that a setting may have: `steps: Annotated[int, Range(1)] = 2000`.
+    """The allowed values of a numeric setting: `steps: Annotated[int, Range(1)] = 2000`.
 
     Args:
-        low: the smallest.
-        high: the largest.
-        above: `low` itself is not allowed.
-        below: `high` itself is not allowed.
-        note: what a special value means, for the message: "0: only at the end".
+        low: the smallest value.
+        high: the largest value.
+        above: exclude `low` itself.
+        below: exclude `high` itself.
+        note: the meaning of a special value, for the error message: "0: only at the end".
 
     Example:
         >>> print(Range(1), Range(0, 1, below=True), Range(0, note="0: never"), Range(0, 2**63 - 1), sep="; ")
@@ -55,7 +55,7 @@ class Range:
 
 
 def _bound(number: float) -> str:
-    """A bound as a person writes it: 2**63 - 1, not 9223372036854775807."""
+    """A readable form of a bound: 2**63 - 1 instead of 9223372036854775807."""
     for minus in (0, 1):
         power = int(number) + minus
         if power >= 2**31 and power & (power - 1) == 0:
@@ -64,18 +64,23 @@ def _bound(number: float) -> str:
 
 
 def flag(name: str) -> str:
-    """The flag of a setting: `flag("batch_size")` is `--batch-size`."""
+    """The command-line flag of a setting.
+
+    Example:
+        >>> flag("batch_size")
+        '--batch-size'
+    """
     return f"--{name.replace('_', '-')}"
 
 
 def flat(settings: Any) -> dict[str, Any]:
-    """All settings by name, those of the groups among them.
+    """All settings by name, including those in groups.
 
     Args:
-        settings: a dataclass instance of groups and settings.
+        settings: the settings of a command.
 
     Returns:
-        {name: value}, in the order in which they are declared.
+        {name: value}, in the order of declaration.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -92,10 +97,21 @@ def flat(settings: Any) -> dict[str, Any]:
 
 
 def defaults(kind: type) -> dict[str, Any]:
-    """The default of every setting of a command that has one, by name: what `compose` fills in.
+    """The default values of the settings of a command, as used by `compose`.
 
     Args:
-        kind: the command's dataclass.
+        kind: the dataclass of the command.
+
+    Returns:
+        {name: default}, without the settings that have no default.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Command:
+        ...     out: Path
+        ...     steps: int = 10
+        >>> defaults(Command)
+        {'steps': 10}
     """
     found: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
@@ -109,14 +125,17 @@ def defaults(kind: type) -> dict[str, Any]:
 
 
 def compose(kind: type[Settings], **values: Any) -> Settings:
-    """A command's settings from flat names: each value goes into the group that declares it.
+    """Make the settings of a command from values by name. Each value is put into the group that declares it.
 
     Args:
-        kind: the command's dataclass.
-        **values: by name; those that are left out have the command's defaults.
+        kind: the dataclass of the command.
+        **values: {name: value}; omitted settings get the defaults of the command.
+
+    Returns:
+        An instance of `kind`.
 
     Raises:
-        TypeError: a name that the command does not have, or one without a default that is left out.
+        TypeError: the command has no setting of a name, or a setting without a default is omitted.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -146,14 +165,14 @@ def compose(kind: type[Settings], **values: Any) -> Settings:
 
 
 def check_ranges(settings: Any, where: str) -> None:
-    """Refuse a number outside its `Range`; None passes.
+    """Check that every number is in its `Range`. None is accepted.
 
     Args:
-        settings: a command's.
-        where: the command, as it is typed: the message begins with it.
+        settings: the settings of a command.
+        where: the name of the command, for the error message.
 
     Raises:
-        ValueError: names the flag, the range, and the value.
+        ValueError: a number is out of range; the message names the flag, the range and the value.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -173,11 +192,14 @@ def check_ranges(settings: Any, where: str) -> None:
 
 
 def recorded(settings: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The settings as JSON holds them: flat, paths as text, tuples as lists.
+    """The settings in a form that JSON can represent: flat, with paths as strings and tuples as lists.
 
     Args:
-        settings: a command's.
-        leave_out: names that are not recorded, such as where the run lies.
+        settings: the settings of a command.
+        leave_out: names to omit, such as the directory of the run.
+
+    Returns:
+        {name: value}; `from_record` reads it.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -191,15 +213,18 @@ def recorded(settings: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any
 
 
 def from_record(kind: type[Settings], record: Mapping[str, Any], **given: Any) -> Settings:
-    """The settings that `recorded` wrote: its opposite.
+    """Make settings from a record: the inverse of `recorded`.
 
     Args:
-        kind: the command's dataclass.
-        record: of `recorded`; what an older release did not record has the command's default.
-        **given: what is not recorded, by name.
+        kind: the dataclass of the command.
+        record: the result of `recorded`. Settings that an older release did not record get their defaults.
+        **given: {name: value} for settings that are not in the record.
+
+    Returns:
+        An instance of `kind`.
 
     Raises:
-        TypeError: a name that the command does not have, or a value of another kind: the record was edited.
+        TypeError: the command has no setting of a name, or a value has the wrong type.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -211,16 +236,17 @@ def from_record(kind: type[Settings], record: Mapping[str, Any], **given: Any) -
     """
     values = dict(given)
     for name, value in record.items():
-        of = Path if name in _fields(kind) and _names_paths(_fields(kind)[name][1]) else lambda one: one
-        values[name] = tuple(map(of, value)) if isinstance(value, list) else None if value is None else of(value)
+        make = Path if name in _fields(kind) and _has_paths(_fields(kind)[name][1]) else lambda one: one
+        values[name] = tuple(map(make, value)) if isinstance(value, list) else None if value is None else make(value)
     return compose(kind, **values)
 
 
 def as_json(value: Any) -> Any:
-    """A setting as JSON holds it: paths as text, tuples as lists.
+    """A value in a form that JSON can represent, with paths as strings and tuples as lists.
 
-    >>> as_json((Path("a"), 1))
-    ['a', 1]
+    Example:
+        >>> as_json((Path("a"), 1))
+        ['a', 1]
     """
     if isinstance(value, Path):
         return str(value)
@@ -236,31 +262,31 @@ def _default(field: Any) -> Any:
 
 
 def _fields(kind: Any) -> dict[str, tuple[tuple[str, ...], Any]]:
-    """{setting: (the attributes that lead to it, its type)}."""
+    """{name of a setting: (path of its group, its type)}."""
     found: dict[str, tuple[tuple[str, ...], Any]] = {}
     hints = get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
         group = _group(hints[field.name])
-        below = {field.name: ((), hints[field.name])} if group is None else _fields(group)
-        twice = sorted(set(found) & set(below))
+        own = {field.name: ((), hints[field.name])} if group is None else _fields(group)
+        twice = sorted(set(found) & set(own))
         if twice:
             raise TypeError(f"settings: {kind.__name__} has the setting {twice[0]!r} in two groups.")
-        found |= {name: ((field.name, *path), hint) for name, (path, hint) in below.items()}
+        found |= {name: ((field.name, *path), hint) for name, (path, hint) in own.items()}
     return found
 
 
 def _group(hint: Any) -> type | None:
-    """The dataclass that a type names; None for anything else."""
+    """The dataclass of a group; None for the type of a single setting."""
     kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     return kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
 
 
-def _names_paths(hint: Any) -> bool:
-    return hint is Path or any(map(_names_paths, get_args(hint)))
+def _has_paths(hint: Any) -> bool:
+    return hint is Path or any(map(_has_paths, get_args(hint)))
 
 
 def _metadata(hint: Any) -> Iterator[Any]:
-    """What `Annotated` adds to a type, also within unions: Annotated[int, Range(1)] | None."""
+    """The metadata of `Annotated`, also within unions: Annotated[int, Range(1)] | None."""
     if get_origin(hint) is Annotated:
         yield from hint.__metadata__
     for inner in get_args(hint):

@@ -1,4 +1,4 @@
-"""`funcnet data`: the data of pretraining runs, made, reported, exported and imported."""
+"""`funcnet data`: build, report, export and import pretraining data."""
 
 import dataclasses
 from pathlib import Path
@@ -13,7 +13,7 @@ __all__ = ["Data", "run_data"]
 
 @dataclasses.dataclass(frozen=True)
 class ReportData:
-    """Report what a folder of `funcnet data build` contains: documents, tokens, pairs, masks."""
+    """Report the content of a folder of `funcnet data build`: documents, tokens, pairs and masks."""
 
     directory: tyro.conf.Positional[Path]
     """Folder of `funcnet data build`."""
@@ -21,28 +21,28 @@ class ReportData:
 
 @dataclasses.dataclass(frozen=True)
 class ExportData:
-    """Write the examples of a folder of `funcnet data build` as Google's tf_examples.tfrecord, with masks."""
+    """Export a folder of `funcnet data build` as Google's tf_examples.tfrecord, with masks."""
 
     directory: tyro.conf.Positional[Path]
     """Folder of `funcnet data build`."""
     out: Path
     """File to write."""
     seq_len: int | None = None
-    """Tokens in a row, if the folder has rows of several lengths."""
+    """Number of tokens per row, if the folder has rows of several lengths."""
     seed: int = 0
     """Seed of the masks."""
     held_out: bool = False
-    """Export the held-out examples in place of the training examples."""
+    """Export the held-out examples instead of the training examples."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ImportData:
-    """Turn Google's tf_examples.tfrecord into a folder for `funcnet pretrain --data`; the masks stay as they are."""
+    """Import Google's tf_examples.tfrecord into a folder for `funcnet pretrain --data`, with their masks."""
 
     files: tyro.conf.Positional[tuple[Path, ...]]
-    """Files of create_pretraining_data.py or `funcnet data export`, all with rows of one length."""
+    """Files of create_pretraining_data.py or `funcnet data export`. All rows must have the same length."""
     vocab: Path
-    """Vocabulary that they were made with: vocab.txt, or a directory that contains one."""
+    """Vocabulary with which the files were made: vocab.txt, or a directory that contains one."""
     out: Path
     """Folder to write."""
     held_out: tuple[Path, ...] = ()
@@ -53,7 +53,7 @@ class ImportData:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Make data for pretraining, once for many runs."""
+    """Build data for pretraining once, and use them in many runs."""
 
     command: (
         Annotated[BuildData, tyro.conf.subcommand("build")]
@@ -64,7 +64,7 @@ class Data:
 
 
 def run_data(arguments: Data) -> int:
-    """Runs the subcommand; returns the exit code."""
+    """Run a subcommand of `funcnet data`; return the exit code."""
     from funcnet.tasks.pretraining_data import commands
 
     match arguments.command:

@@ -1,4 +1,4 @@
-"""`funcnet fill-mask`: the words that a pretrained model expects in the place of [MASK]."""
+"""`funcnet fill-mask`: predict masked words with a pretrained model."""
 
 import dataclasses
 from pathlib import Path
@@ -13,7 +13,7 @@ __all__ = ["FillMaskArguments", "run_fill_mask"]
 
 @dataclasses.dataclass(frozen=True)
 class FillMaskArguments:
-    """Predict the words hidden by [MASK] with a pretrained BERT.
+    """Predict masked words with a pretrained BERT.
 
     Prints the most likely words for each [MASK], with their probabilities.
     """
@@ -27,7 +27,7 @@ class FillMaskArguments:
 
 
 def run_fill_mask(arguments: FillMaskArguments) -> int:
-    """Runs `funcnet fill-mask`; returns the exit code."""
+    """Run `funcnet fill-mask`; return the exit code."""
     from funcnet.serving import inference
 
     check_ranges(arguments, "fill-mask")

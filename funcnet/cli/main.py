@@ -1,4 +1,4 @@
-"""The `funcnet` command: reads the arguments, runs the command, and turns errors into one line and an exit code."""
+"""The `funcnet` command: parses the arguments, runs the command, and reports errors in one line."""
 
 import contextlib
 import functools
@@ -16,7 +16,7 @@ import tyro
 from funcnet.cli.data import Data, run_data
 from funcnet.cli.fill_mask import FillMaskArguments, run_fill_mask
 from funcnet.cli.predict import Evaluate, Predict, run_evaluate, run_predict
-from funcnet.cli.training import moved_path, remembered, run_finetune, run_pretrain, run_train_images
+from funcnet.cli.training import moved_path_hint, resumed_settings, run_finetune, run_pretrain, run_train_images
 from funcnet.serving.bench import BenchServe, bench_serve
 from funcnet.tasks.features.command import FeaturesArguments, features
 from funcnet.tasks.finetuning.settings import FinetuningSettings
@@ -40,17 +40,17 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
 
 
 def _commands() -> Any:
-    """The union of all commands' settings, as tyro takes subcommands."""
+    """The union of the settings of all commands, from which tyro makes subcommands."""
     kinds = [Annotated[kind, tyro.conf.subcommand(name)] for name, (kind, _) in COMMANDS.items()]
     return functools.reduce(operator.or_, kinds)
 
 
-def _flags(before: Any) -> tuple[Any, ...]:
-    """A flag that is on before anything is read would be known as --no-flag alone, and --flag again be refused."""
+def _flag_options(before: Any) -> tuple[Any, ...]:
+    """Options of tyro: a resumed run has both --flag and --no-flag, because the default of a flag may be on."""
     return (tyro.conf.FlagCreatePairsOff,) if before is None else ()
 
 
-def _say(
+def _show_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -58,13 +58,13 @@ def _say(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """A warning as a line of its own: whoever runs a command has no use for the line of the source."""
+    """Print a warning in one line, without its place in the source."""
     print(f"funcnet: {message}", file=sys.stderr)
 
 
 @contextlib.contextmanager
-def _unwound_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does, so that files half written go; runs save a checkpoint first themselves."""
+def _exit_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise an exception, so that commands remove incomplete files. Training runs handle it themselves."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -79,50 +79,50 @@ def _unwound_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _in_words(error: ValueError | OSError) -> str:
-    """An error's message; one that the system itself made names a file and little more."""
+def _message(error: ValueError | OSError) -> str:
+    """The message of an error. An error of the operating system gets the form of our own messages."""
     if isinstance(error, OSError) and error.filename is not None:
         return (
-            f"{error.filename}: the system refuses it; expected a path that can be used so, got '{error.strerror}'. "
-            "Check the path, its permissions, and the space on the disk."
+            f"{error.filename}: the operating system reported an error; expected a usable path, got "
+            f"'{error.strerror}'. Check the path, its permissions and the free disk space."
         )
     return str(error)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs the command line.
+    """Run the command line.
 
     Args:
-        arguments: None takes the process's.
+        arguments: the arguments. The default is the arguments of the process.
 
     Raises:
-        SystemExit: always; 0 when done, 2 when something given is wrong, 130 or 143 after a signal, 141 where nobody
-            reads what is printed.
+        SystemExit: always. The code is 0 for success, 2 for wrong arguments, data or files, 130 or 143 after a signal,
+            and 141 if the reader of standard output has closed it.
     """
     before = command = None
     try:
-        before = remembered(sys.argv[1:] if arguments is None else arguments)
+        before = resumed_settings(sys.argv[1:] if arguments is None else arguments)
         command = tyro.cli(
             _commands(),  # type: ignore[arg-type]
             prog="funcnet",
             args=arguments,
             description="BERT from raw text on JAX. Set FUNCNET_TRACEBACK=1 to see the traceback of an error.",
-            config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, *_flags(before)),
+            config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, *_flag_options(before)),
             **({} if before is None else {"default": before}),
         )
-        with warnings.catch_warnings(), _unwound_by_sigterm():
-            warnings.showwarning = _say
+        with warnings.catch_warnings(), _exit_on_sigterm():
+            warnings.showwarning = _show_warning
             code = dict(COMMANDS.values())[type(command)](command)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except BrokenPipeError:  # who read what we print has enough, as `head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains when it ends
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise the interpreter reports an error at exit
         code = 141
     except (ValueError, OSError) as error:
         if os.environ.get("FUNCNET_TRACEBACK"):
             raise
-        more = "" if before is None or command is None else moved_path(command, before)
-        print(f"funcnet: {_in_words(error)}{more}", file=sys.stderr)
+        hint = "" if before is None or command is None else moved_path_hint(command, before)
+        print(f"funcnet: {_message(error)}{hint}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
         code = 130

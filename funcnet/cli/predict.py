@@ -1,4 +1,4 @@
-"""`funcnet predict` and `funcnet evaluate`: a fine-tuned model on a file."""
+"""`funcnet predict` and `funcnet evaluate`: apply a fine-tuned model to a file."""
 
 import dataclasses
 from pathlib import Path
@@ -14,47 +14,48 @@ __all__ = ["Evaluate", "Predict", "run_evaluate", "run_predict"]
 
 @dataclasses.dataclass(frozen=True)
 class PredictionSettings:
-    """How a file is read by a fine-tuned model."""
+    """Settings of `funcnet predict` and `funcnet evaluate`."""
 
     batch_size: Annotated[int, Range(1)] = 32
-    """Texts per batch."""
+    """Number of texts per batch."""
     null_threshold: float | None = None
-    """answer: by how much "no answer" must outscore the best answer to be given; the default is the value of the
-    training."""
+    """Margin by which the score of "no answer" must exceed that of the best answer (task answer). The default is the
+    value found in training."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Predict:
-    """Write the answers of a fine-tuned model for the texts in a file.
+    """Predict the labels or answers of the texts in a file with a fine-tuned model.
 
-    Writes one JSON object per text, with probabilities; answers come with the n best. See `funcnet finetune`.
+    Writes one JSON object per text, with probabilities; for the task answer, also with the n best answers. See
+    `funcnet finetune`.
     """
 
     directory: tyro.conf.Positional[Path]
     """Run of `funcnet finetune`, or a Hugging Face directory with a fine-tuned BERT."""
     file: tyro.conf.Positional[Path]
-    """Texts in the form that the model was trained on, with labels or without; or plain lines of text (.txt), of which
-    empty ones are skipped. A model that tags words splits such lines at spaces and punctuation."""
+    """Texts in the format of the training file, with or without labels, or plain lines of text (.txt). Empty lines are
+    skipped. A model that tags words splits plain lines at spaces and punctuation."""
     out: Path | None = None
-    """File to write: JSON lines, or a table if its suffix is .csv. The default is standard output."""
+    """File to write: a table if its suffix is .csv, otherwise JSON lines. The default is standard output."""
     options: PredictionSettings = PredictionSettings()
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluate:
-    """Measure a fine-tuned model on a labelled file, and print the metrics of its task as JSON."""
+    """Evaluate a fine-tuned model on a labelled file, and print the metrics of its task as JSON."""
 
     directory: tyro.conf.Positional[Path]
     """Run of `funcnet finetune`, or a Hugging Face directory with a fine-tuned BERT."""
     file: tyro.conf.Positional[Path]
-    """Labelled texts in the form that the model was trained on."""
+    """Labelled texts in the format of the training file."""
     out: Path | None = None
-    """File to write the metrics to."""
+    """File for the metrics."""
     options: PredictionSettings = PredictionSettings()
 
 
 def run_predict(arguments: Predict) -> int:
-    """Runs `funcnet predict`; returns the exit code."""
+    """Run `funcnet predict`; return the exit code."""
     from funcnet.tasks.finetuning.predict import predict, write_predictions
 
     _check(arguments, "predict")
@@ -64,7 +65,7 @@ def run_predict(arguments: Predict) -> int:
 
 
 def run_evaluate(arguments: Evaluate) -> int:
-    """Runs `funcnet evaluate`; returns the exit code."""
+    """Run `funcnet evaluate`; return the exit code."""
     from funcnet.tasks.finetuning.predict import evaluate, write_figures
 
     _check(arguments, "evaluate")

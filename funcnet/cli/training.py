@@ -1,4 +1,4 @@
-"""The commands that train: `funcnet pretrain`, `finetune`, `train-images`; and what --resume remembers of them."""
+"""The training commands `funcnet pretrain`, `finetune` and `train-images`, and their option --resume."""
 
 import argparse
 import os
@@ -11,39 +11,42 @@ from funcnet.tasks.images.settings import ImageSettings
 from funcnet.tasks.pretraining.settings import PretrainingSettings
 from funcnet.train import began_in, configuration
 
-__all__ = ["moved_path", "remembered", "run_finetune", "run_pretrain", "run_train_images"]
+__all__ = ["moved_path_hint", "resumed_settings", "run_finetune", "run_pretrain", "run_train_images"]
 
-KINDS = {"pretrain": PretrainingSettings, "finetune": FinetuningSettings, "train-images": ImageSettings}
+SETTINGS = {"pretrain": PretrainingSettings, "finetune": FinetuningSettings, "train-images": ImageSettings}
 
 
 def run_pretrain(settings: PretrainingSettings) -> int:
-    """Runs `funcnet pretrain`; returns the exit code."""
+    """Run `funcnet pretrain`; return the exit code."""
     from funcnet.tasks.pretraining.task import pretrain
 
     return pretrain(settings)
 
 
 def run_finetune(settings: FinetuningSettings) -> int:
-    """Runs `funcnet finetune`; returns the exit code."""
+    """Run `funcnet finetune`; return the exit code."""
     from funcnet.tasks.finetuning.task import finetune
 
     return finetune(settings)
 
 
 def run_train_images(settings: ImageSettings) -> int:
-    """Runs `funcnet train-images`; returns the exit code."""
+    """Run `funcnet train-images`; return the exit code."""
     from funcnet.tasks.images.task import train_images
 
     return train_images(settings)
 
 
-def remembered(arguments: list[str]) -> Any:
-    """With --resume, the settings of the run in --out, for those that the command line leaves out; otherwise None.
+def resumed_settings(arguments: list[str]) -> Any:
+    """The recorded settings of a run to resume: the defaults for settings that the command line omits.
 
     Args:
-        arguments: of the command line, the command first.
+        arguments: the arguments of the command line; the first one is the command.
+
+    Returns:
+        The settings of the run in --out, or None without --resume or without such a run.
     """
-    kind = KINDS.get(arguments[0] if arguments else "")
+    kind = SETTINGS.get(arguments[0] if arguments else "")
     if kind is None or "--resume" not in arguments:
         return None
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
@@ -51,22 +54,25 @@ def remembered(arguments: list[str]) -> Any:
     try:
         out = parser.parse_known_args(arguments[1:])[0].out
     except argparse.ArgumentError:
-        return None  # --out without a value: the parser of all arguments says so
+        return None  # --out has no value: the main parser reports it
     known = configuration(out) if out else None
     if known is None:
         return None
     try:
         return from_record(kind, known, out=out)
     except TypeError:
-        return None  # a run of another command or of another release, or an edited file
+        return None  # a run of another command or release, or an edited record
 
 
-def moved_path(settings: Any, before: Any) -> str:
-    """Of a resumed run: which remembered path is missing, and the folder that it is relative to; otherwise empty.
+def moved_path_hint(settings: Any, before: Any) -> str:
+    """A hint for a run that is resumed in another directory, where a recorded relative path does not exist.
 
     Args:
-        settings: of the command line.
-        before: of `remembered`.
+        settings: the settings from the command line.
+        before: the settings from `resumed_settings`.
+
+    Returns:
+        A sentence with the path and the directory to change to; empty if no recorded path is missing.
     """
     now, then = flat(settings), flat(before)
     for name, value in now.items():
@@ -74,7 +80,7 @@ def moved_path(settings: Any, before: Any) -> str:
             continue
         for path in value if isinstance(value, tuple) else (value,):
             if isinstance(path, Path) and not path.is_absolute() and not path.exists():
-                folder = began_in(now["out"]) or "the folder in which it began"
+                folder = began_in(now["out"]) or "the folder where it started"
                 if folder != os.getcwd():
                     return f" The run's {flag(name)} {path} is relative to {folder}: change to that folder first."
     return ""

@@ -1,4 +1,4 @@
-"""Many devices: the layout of arrays over a mesh, and one training step run over it three ways."""
+"""Several devices: the layout of arrays on a mesh, and a step that runs on it by jit, shard_map or pmap."""
 
 from funcnet.parallel.checks import check_batch_size, check_replicated
 from funcnet.parallel.layout import Kind, Layout, make_layout

@@ -1,4 +1,4 @@
-"""What is checked before and after a step: that batches divide, and that replicas are equal."""
+"""Checks before and after a step: batches divide evenly, and replicas are equal."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ __all__ = ["check_batch_size", "check_replicated"]
 
 
 def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str = "parallel.check_batch_size") -> None:
-    """Refuse a batch that does not divide over devices and micro-batches.
+    """Refuse a batch that does not divide evenly over devices and micro-batches.
 
     Args:
-        rows: of the whole batch.
-        devices: over which it is cut.
-        accumulate: micro-batches a device makes of its part.
-        where: the caller or the flag, for the message.
+        rows: number of rows of the whole batch.
+        devices: number of devices over which the batch is sharded.
+        accumulate: number of micro-batches per update.
+        where: the caller or the flag, for the error message.
 
     Raises:
         ValueError: `rows` is not a positive multiple of `devices * accumulate`.
@@ -33,21 +33,25 @@ def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str
     over = f"{devices} device{'s' * (devices != 1)}" + (f" x {accumulate} micro-batches" if accumulate > 1 else "")
     near = [m for m in (rows // multiple * multiple, (rows // multiple + 1) * multiple) if m > 0] or [multiple]
     raise ValueError(
-        f"{where}: a batch that does not divide over {over}; expected a multiple of {multiple}, got {rows}. "
-        f"Take a batch size of {' or '.join(map(str, near))}, or other devices."
+        f"{where}: the batch does not divide over {over}; expected a multiple of {multiple}, got {rows}. "
+        f"Use a batch size of {' or '.join(map(str, near))}, or another number of devices."
     )
 
 
 def check_replicated(tree: Any, *, where: str = "parallel.check_replicated") -> None:
-    """Refuse leaves whose replicas differ from device to device: they were never synchronised.
+    """Refuse leaves whose replicas differ between devices, because they were not synchronised.
 
     Args:
-        tree: placed arrays, small ones (every replica is read): buffers, not parameters. Of a leaf that is cut, the
-            replicas of each part are compared.
-        where: the caller, for the message.
+        tree: arrays on the devices. Every replica is read, so check buffers rather than parameters. For a sharded leaf,
+            the replicas of each shard are compared.
+        where: the caller, for the error message.
 
     Raises:
-        ValueError: replicas differ; names the leaves.
+        ValueError: replicas differ; the message names the leaves.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> check_replicated({"running_mean": jnp.zeros(3)})
     """
     differing = []
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
@@ -58,6 +62,6 @@ def check_replicated(tree: Any, *, where: str = "parallel.check_replicated") -> 
             differing.append(jax.tree_util.keystr(path, simple=True, separator="."))
     if differing:
         raise ValueError(
-            f"{where}: {', '.join(differing[:4])}; expected equal copies on all devices, got different ones. "
+            f"{where}: {', '.join(differing[:4])}; expected equal replicas on all devices, got different ones. "
             f"Synchronise them (SyncBatchNorm, or axis_name={AXIS!r}), or train with buffers='averaged'."
         )

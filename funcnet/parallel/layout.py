@@ -1,11 +1,11 @@
-"""The layout of a run: which part of every array lies on which device.
+"""The layout of a run: which device has which part of every array.
 
-A *mesh* is an array of devices whose axes have names. *Rules* map name patterns to `PartitionSpec`s, which say along
-which mesh axes the dimensions of a parameter or buffer are cut; a leaf that no rule names is whole on every device.
-From the mesh and the rules follow the shardings of parameters, buffers, optimizer state and batch, and nothing else in
-the package decides where an array lies: a plain data-parallel run has no rules, and cuts its batches along `data`.
+A *mesh* is an array of devices with named axes. *Rules* map name patterns to `PartitionSpec`s, which assign mesh axes
+to the dimensions of a parameter or buffer. A leaf without a rule is replicated: every device has all of it. The mesh
+and the rules determine the shardings of parameters, buffers, optimizer state and batch; no other part of the package
+does. A data-parallel run has no rules, and shards its batches along the axis `data`.
 
-`kind` says how a step runs on the mesh; see `funcnet.parallel.step`.
+`kind` selects how a step runs on the mesh; see `funcnet.parallel.step`.
 """
 
 import dataclasses
@@ -28,13 +28,20 @@ Kind = Literal["pmap", "shard_map", "jit"]
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where arrays lie, and how steps run. Made by `make_layout`.
+    """The placement of arrays on devices, and how steps run there. Use `make_layout` to make one.
 
     Attributes:
         kind: "jit", "shard_map" or "pmap".
         mesh: the devices.
         rules: {name pattern: PartitionSpec} for parameters and buffers.
-        batch_axes: the mesh axes along which the rows of a batch are cut.
+        batch_axes: the mesh axes along which the rows of a batch are sharded.
+
+    Example:
+        >>> layout = make_layout("data=4,model=2", rules={"fc.weight": PartitionSpec("model", None)})
+        >>> print(layout)
+        8 devices (data=4, model=2) by jit
+        >>> layout.shardings({"fc": {"weight": np.ones((6, 3)), "bias": np.ones(6)}})["fc"]["weight"].spec
+        PartitionSpec('model', None)
     """
 
     kind: Kind
@@ -44,19 +51,19 @@ class Layout:
 
     @property
     def axis_name(self) -> str | tuple[str, ...] | None:
-        """What collectives in a step are given: the batch axes under pmap and shard_map, None under jit."""
+        """The axis name for collectives in a step: the batch axes under pmap and shard_map, None under jit."""
         if self.kind == "jit":
             return None
         return self.batch_axes[0] if len(self.batch_axes) == 1 else self.batch_axes
 
     @property
     def batch_parts(self) -> int:
-        """Into how many runs of rows a batch is cut."""
+        """The number of shards of a batch."""
         return math.prod(self.mesh.shape[axis] for axis in self.batch_axes)
 
     @property
     def whole(self) -> NamedSharding:
-        """The sharding of what every device has all of."""
+        """The sharding of a replicated array."""
         return NamedSharding(self.mesh, PartitionSpec())
 
     @property
@@ -69,20 +76,20 @@ class Layout:
         return f"{self.mesh.size} device{'s' * (self.mesh.size != 1)} ({axes}) by {self.kind}"
 
     def shardings(self, tree: Any) -> Any:
-        """The sharding of every leaf.
+        """The sharding of every leaf, from the rules.
 
         Args:
-            tree: a train state, parameters, buffers, or any pytree of these: arrays, or `jax.ShapeDtypeStruct`s. A
-                leaf's name is the dotted path of the innermost nested dicts, so an optimizer's moments have the name of
-                their parameter, and lie as it does where they have its shape. A leaf outside any dict (the step, a key)
-                has no name, and is whole.
+            tree: a train state, parameters, buffers, or any pytree of these, with arrays or `jax.ShapeDtypeStruct`s
+                as leaves. The name of a leaf is the dotted path of its innermost nested dicts. So the moments of an
+                optimizer have the names of their parameters, and the same sharding if they have the same shape. A leaf
+                outside any dict (the step, a key) has no name, and is replicated.
 
         Returns:
             A pytree of `NamedSharding` of the same structure.
 
         Raises:
-            ValueError: a rule names an axis that the mesh does not have, matches nothing, asks for more dimensions than
-                the leaf has, or cuts a dimension that does not divide; two rules match one leaf.
+            ValueError: a rule matches nothing, names an axis that the mesh does not have, has more entries than the
+                leaf has dimensions, or shards a dimension that does not divide evenly; or two rules match one leaf.
         """
         leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
         names = [_name(path) for path, _ in leaves]
@@ -97,16 +104,29 @@ class Layout:
         return jax.tree.unflatten(structure, [NamedSharding(self.mesh, spec) for spec in found])
 
     def place(self, tree: Any) -> Any:
-        """The leaves on the devices, as `shardings` says. Always a copy: a donated one leaves the original alone."""
-        # device_put alone, told may_alias=False too, makes no copy on the device where the array already lies.
+        """Copy a tree to the devices, with its `shardings`.
+
+        Args:
+            tree: as for `shardings`, with arrays as leaves.
+
+        Returns:
+            The tree as `jax.Array`s. They never share memory with `tree`, so a step may donate them.
+        """
+        # Without this copy, device_put reuses an array that is already on the device, even with may_alias=False.
         own = jax.tree.map(lambda x: x.copy() if isinstance(x, jax.Array) else x, tree)
         return jax.device_put(own, self.shardings(tree))
 
     def shard(self, batch: Any) -> Any:
-        """The batch cut into runs of rows along the batch axes; in pmap's form (N, B/N, …) under pmap.
+        """Shard a batch by rows along the batch axes.
+
+        Args:
+            batch: a pytree of arrays (B, …).
+
+        Returns:
+            Arrays (B, …) on the devices; under pmap (N, B/N, …) for N devices.
 
         Raises:
-            ValueError: a leaf's leading dimension does not divide by `batch_parts`.
+            ValueError: B is not a multiple of `batch_parts`.
         """
         for leaf in jax.tree.leaves(batch):
             rows = np.shape(leaf)[0] if np.ndim(leaf) else 0
@@ -116,11 +136,18 @@ class Layout:
         return jax.device_put(batch, self.by_rows)
 
     def gather(self, tree: Any) -> Any:
-        """The tree as whole numpy arrays of its own: no later step, donated or not, can change them."""
+        """Copy a tree to the host.
+
+        Args:
+            tree: a pytree of arrays on the devices.
+
+        Returns:
+            The tree as whole numpy arrays. They do not share memory with `tree`, so no later step can change them.
+        """
         return jax.tree.map(lambda x: np.array(x, copy=True), tree)
 
     def _specs(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, PartitionSpec]:
-        """The spec of every name; see `shardings` for what is refused."""
+        """The spec of every name; raises the errors of `shardings`."""
         where = "parallel.Layout: rules"
         specs = dict.fromkeys(shapes, PartitionSpec())
         ruled: dict[str, str] = {}
@@ -136,14 +163,14 @@ class Layout:
                 if name in ruled and specs[name] != spec:
                     raise ValueError(
                         f"{where}: two rules match {name!r}; expected one, got {ruled[name]!r} and {pattern!r}. "
-                        "Make one of the patterns narrower."
+                        "Make one of the patterns more specific."
                     )
                 self._check(name, shapes[name], pattern, spec)
                 ruled[name], specs[name] = pattern, spec
         return specs
 
     def _check(self, name: str, shape: tuple[int, ...], pattern: str, spec: PartitionSpec) -> None:
-        """Refuses a spec that does not fit the shape of a leaf."""
+        """Refuse a spec that does not fit the shape of a leaf."""
         if len(spec) > len(shape):
             raise ValueError(
                 f"parallel.Layout: rules: {pattern!r} does not fit {name!r}; expected at most {len(shape)} entries for "
@@ -153,8 +180,8 @@ class Layout:
             parts = math.prod(self.mesh.shape[axis] for axis in ((entry,) if isinstance(entry, str) else entry or ()))
             if size % parts:
                 raise ValueError(
-                    f"parallel.Layout: rules: {pattern!r} cuts {name!r} of shape {shape} into {parts} parts along "
-                    f"{entry!r}; expected a dimension that {parts} divides, got {size}."
+                    f"parallel.Layout: rules: {pattern!r} splits {name!r} of shape {shape} into {parts} parts along "
+                    f"{entry!r}; expected a dimension that is divisible by {parts}, got {size}."
                 )
 
 
@@ -165,18 +192,21 @@ def make_layout(
     rules: Mapping[str, PartitionSpec] | None = None,
     batch_axes: tuple[str, ...] = (AXIS,),
 ) -> Layout:
-    """The layout of a run.
+    """Make the layout of a run.
 
     Args:
-        mesh: the sizes of the mesh's axes, `{"data": 8}` or as on the command line, "data=4,model=2"; -1 takes what is
-            left. None: all devices along `data`.
-        kind: how steps run; "pmap" and "shard_map" take no rules, because their steps see whole parameters.
-        rules: {name pattern: PartitionSpec} for parameters and buffers, by the matcher of `funcnet.tree`.
-        batch_axes: the axes along which batches are cut.
+        mesh: the sizes of the mesh axes: `{"data": 8}`, or as on the command line "data=4,model=2". A size of -1 takes
+            all remaining devices. None puts all devices on the axis `data`.
+        kind: how steps run. "pmap" and "shard_map" accept no rules, because their steps see whole parameters.
+        rules: {name pattern: PartitionSpec} for parameters and buffers; see `funcnet.tree` for patterns.
+        batch_axes: the axes along which batches are sharded.
+
+    Returns:
+        The layout.
 
     Raises:
-        ValueError: an unknown kind; more devices than there are; an axis that neither a rule nor the batch uses; rules
-            under pmap or shard_map.
+        ValueError: the kind is unknown; the mesh needs more devices than there are; neither a rule nor the batch uses
+            an axis; pmap or shard_map has rules.
 
     Example:
         >>> layout = make_layout("data=4,model=2", rules={"fc.weight": PartitionSpec("model", None)})
@@ -194,18 +224,18 @@ def make_layout(
     for axis, size in layout.mesh.shape.items():
         if axis not in used | set(batch_axes) and size > 1:
             raise ValueError(
-                f"parallel.make_layout: nothing is cut along the axis {axis!r}; expected axes that a rule or the batch "
-                f"({', '.join(batch_axes)}) uses, got {dict(layout.mesh.shape)}."
+                f"parallel.make_layout: nothing is sharded along the axis {axis!r}; expected axes that a rule or the "
+                f"batch ({', '.join(batch_axes)}) uses, got {dict(layout.mesh.shape)}."
             )
     for axis in batch_axes:
         if axis not in layout.mesh.axis_names:
             raise ValueError(
-                f"parallel.make_layout: the batch is cut along {axis!r}; expected an axis of that name, got "
+                f"parallel.make_layout: the batch is sharded along {axis!r}; expected an axis of that name, got "
                 f"{', '.join(layout.mesh.axis_names)}."
             )
     if kind != "jit" and (layout.rules or layout.mesh.size != layout.batch_parts):
         raise ValueError(
-            f"parallel.make_layout: kind {kind!r} cuts batches alone; expected no rules and no other axes, got "
+            f"parallel.make_layout: kind {kind!r} shards only batches; expected no rules and no other axes, got "
             f"{layout}. Use kind='jit'."
         )
     return layout

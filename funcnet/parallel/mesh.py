@@ -1,4 +1,4 @@
-"""Which devices a run uses, and the mesh that they form: an array of devices whose axes have names."""
+"""The devices of a run, and their mesh: an array of devices with named axes."""
 
 import math
 import os
@@ -11,33 +11,31 @@ from jax.sharding import AxisType, Mesh
 
 __all__ = ["AXIS", "make_mesh", "parse_mesh", "select_devices", "use_virtual_cpu_devices"]
 
-AXIS = "data"  # the axis along which batches are cut; the `axis_name` of collectives
+AXIS = "data"  # the axis along which batches are sharded; the `axis_name` of collectives
 
 
 def use_virtual_cpu_devices(count: int) -> None:
-    """Let the CPU show itself as `count` devices. Call it before anything makes an array or asks for devices.
+    """Make the CPU appear as `count` devices. Call this before JAX starts: before the first array or device query.
 
-    Each has its own memory and its own share of the work, so a step that is right on 8 of these is right on 8 GPUs.
-    Where JAX finds a GPU or TPU this changes nothing: that one stays the default.
+    Each device has its own memory and its own share of the work, so a step that is correct on 8 virtual devices is
+    correct on 8 GPUs. If JAX finds a GPU or TPU, that one remains the default.
 
     Args:
-        count: how many, at least 1.
+        count: number of devices, at least 1.
 
     Raises:
-        ValueError: `count` is below 1, or JAX has started already with fewer.
+        ValueError: `count` is below 1, or JAX has already started with fewer devices.
 
     Example:
-        >>> use_virtual_cpu_devices(8)  # the tests start with eight: nothing to do
+        >>> use_virtual_cpu_devices(8)  # does nothing here, because the tests start with eight
     """
     if count < 1:
-        raise ValueError(
-            f"parallel.use_virtual_cpu_devices: count; expected at least 1, got {count}. Ask for one device or more."
-        )
+        raise ValueError(f"parallel.use_virtual_cpu_devices: count; expected at least 1, got {count}.")
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
-        return  # the environment has decided; JAX refuses both at once, and select_devices tells when they are too few
+        return  # JAX accepts only one of the two; select_devices raises an error if there are too few devices
     try:
         jax.config.update("jax_num_cpu_devices", count)
-    except RuntimeError as error:  # JAX has started
+    except RuntimeError as error:  # JAX has already started
         found = len(jax.devices("cpu"))
         if found < count:
             raise ValueError(
@@ -51,13 +49,13 @@ def select_devices(count: int | None = None) -> list[jax.Device]:
     """The first `count` devices of JAX's default backend.
 
     Args:
-        count: how many; None takes all there are.
+        count: number of devices. The default is all devices.
 
     Returns:
         A list of `jax.Device`.
 
     Raises:
-        ValueError: `count` is below 1 or more than there are.
+        ValueError: `count` is below 1, or there are not so many devices.
 
     Example:
         >>> select_devices(1) == jax.devices()[:1]
@@ -69,25 +67,25 @@ def select_devices(count: int | None = None) -> list[jax.Device]:
     if not 1 <= count <= len(found):
         kind = found[0].platform.upper()
         advice = (
-            "Call parallel.use_virtual_cpu_devices before JAX starts, or ask for fewer."
+            "Call parallel.use_virtual_cpu_devices before JAX starts, or use fewer devices."
             if kind == "CPU"
-            else "Ask for fewer, or make more visible (CUDA_VISIBLE_DEVICES)."
+            else "Use fewer devices, or make more of them visible (CUDA_VISIBLE_DEVICES)."
         )
         raise ValueError(f"parallel.select_devices: {kind} devices; expected 1 to {len(found)}, got {count}. {advice}")
     return list(found[:count])
 
 
 def parse_mesh(text: str) -> dict[str, int]:
-    """The sizes of a mesh's axes, as the command line writes them.
+    """Parse the sizes of mesh axes in the form of the command line.
 
     Args:
-        text: "data=4,model=2"; -1 stands for what is left.
+        text: axes and sizes, such as "data=4,model=2". A size of -1 stands for all remaining devices.
 
     Returns:
         {axis: size}, in order.
 
     Raises:
-        ValueError: something else, or an axis twice.
+        ValueError: the text has another form, or has an axis twice.
 
     Example:
         >>> parse_mesh("data=-1,model=2")
@@ -98,7 +96,7 @@ def parse_mesh(text: str) -> dict[str, int]:
         name, equals, size = (one.strip() for one in part.partition("="))
         if not equals or not name.isidentifier() or not re.fullmatch(r"-1|[1-9]\d*", size) or name in found:
             raise ValueError(
-                f"parallel.parse_mesh: {text!r} is no mesh; expected axes and their sizes, such as data=8 or "
+                f"parallel.parse_mesh: {text!r} is not a mesh; expected axes with sizes, such as data=8 or "
                 f"data=-1,model=2, got {part.strip()!r}."
             )
         found[name] = int(size)
@@ -106,21 +104,22 @@ def parse_mesh(text: str) -> dict[str, int]:
 
 
 def make_mesh(sizes: Mapping[str, int] | None = None) -> Mesh:
-    """A mesh over the first devices.
+    """Make a mesh of the first devices.
 
-    Its axes are of type Auto: under `jit` the compiler decides how intermediate values lie, so a model written for one
-    device runs as it is. `jax.make_mesh` alone makes Explicit axes, whose shardings are part of every array's type:
-    with a batch cut along one, JAX refuses under `jit` what leaves the result's sharding open, here `F.embedding`,
-    `group_norm`, `instance_norm`, `unfold`, `interpolate` and, on CPU, convolutions of one pixel.
+    Its axes have the type Auto: under `jit`, the compiler chooses the shardings of intermediate values, so a model
+    written for one device runs unchanged. `jax.make_mesh` makes axes of type Explicit by default, where the sharding is
+    part of the type of every array. With a batch sharded along such an axis, JAX refuses operations whose result has an
+    ambiguous sharding under `jit`: here `F.embedding`, `group_norm`, `instance_norm`, `unfold`, `interpolate` and, on
+    CPU, convolutions with one-pixel kernels.
 
     Args:
-        sizes: {axis: size}; one size may be -1, which takes what is left. None: all devices along `AXIS`.
+        sizes: {axis: size}. One size may be -1, which takes all remaining devices. None puts all devices on `AXIS`.
 
     Returns:
         A `jax.sharding.Mesh`.
 
     Raises:
-        ValueError: more devices than there are, or a -1 that does not come out even.
+        ValueError: the mesh needs more devices than there are, or -1 does not have a whole number as its value.
 
     Example:
         >>> dict(make_mesh({"data": -1, "model": 2}).shape)

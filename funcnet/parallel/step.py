@@ -1,17 +1,18 @@
-"""One step, written once, run over a mesh in three ways that agree.
+"""One step function that runs on a mesh by jit, shard_map or pmap, with equal results.
 
-A step is `step(state, batch, key, *, axis_name)`. `axis_name` says who the program is:
+A step is a function `step(state, batch, key, *, axis_name)`:
 
-- `pmap`, `shard_map`: the program of *one* device. It sees its own rows, `axis_name` is the mesh axis, and what
-  concerns all rows goes through a collective along it (`sum_over`).
-- `jit`: the program of *all* devices. It sees the whole batch, `axis_name` is None, the compiler cuts it up and puts
-  collectives in. It is the program of a single device, so dropout too is the same on 1, 2 or 8.
+- Under `pmap` and `shard_map` it is the program of *one* device. It sees the rows of this device, `axis_name` is the
+  mesh axis, and sums over all rows need a collective along that axis (`sum_over`).
+- Under `jit` it is the program of *all* devices. It sees the whole batch, `axis_name` is None, and the compiler
+  partitions it and inserts the collectives. It is the same program as on a single device, so dropout is the same on 1,
+  2 or 8 devices.
 
-Under the first two a gradient is taken of the device's own sum, and then summed (`sum_over`); never of a summed loss:
-the transpose of a sum over devices is again a sum over devices, and the gradients would come out N times too large.
-`shard_map` runs with `check_vma=False`, where this holds as under pmap; with its default the gradient of a replicated
-parameter is summed already and summing again would be the mistake. (pmap is in maintenance in JAX and is built on
-shard_map there; it is kept for code and habits that want it.)
+Under pmap and shard_map, differentiate the sum of the device's own rows, and then sum the gradients (`sum_over`). Do
+not differentiate a loss that is already summed over devices: the transpose of such a sum is again a sum over devices,
+so the gradients would be N times too large. `shard_map` runs with `check_vma=False`, so that it behaves as pmap does;
+with its default, the gradient of a replicated parameter is already summed. (In JAX, pmap is in maintenance mode and
+built on shard_map; it is kept for code that uses it.)
 """
 
 import functools
@@ -34,18 +35,20 @@ AxisName = str | tuple[str, ...] | None
 def parallelize(
     step: Step, layout: Layout, *, state: Any = None, donate: bool = False
 ) -> Callable[[Any, Any, Any], Any]:
-    """Compile `step` to run over the layout's devices.
+    """Compile a step for the devices of a layout.
 
     Args:
-        step: `step(state, batch, key, *, axis_name)`, pure. Under pmap and shard_map all that it returns must be equal
-            on all devices.
-        layout: of `make_layout`.
-        state: the first state, from `layout.place`, of a step that returns (the next state, anything else): the next
-            state lies as this one, so the next call compiles nothing. None: all that comes out is whole everywhere.
-        donate: the state's memory is reused for what comes out; the caller's `state` is gone then.
+        step: a pure function `step(state, batch, key, *, axis_name)`. Under pmap and shard_map, everything that it
+            returns must be equal on all devices.
+        layout: the layout, from `make_layout`.
+        state: the first state, from `layout.place`, for a step that returns (next state, other outputs). The next state
+            gets the same shardings, so that the next call does not compile again. With None, all outputs are
+            replicated.
+        donate: reuse the memory of the state for the outputs. The caller's `state` is then deleted.
 
     Returns:
-        `call(state, batch, key)`: `state` and `key` (or None) from `layout.place`, `batch` from `layout.shard`.
+        `call(state, batch, key)`, with `state` and `key` (or None) from `layout.place`, and `batch` from
+        `layout.shard`.
 
     Example:
         >>> import numpy as np
@@ -76,12 +79,22 @@ def parallelize(
 
 
 def sum_over(tree: Any, axis_name: AxisName) -> Any:
-    """The sum over the devices along `axis_name`, all leaves in one exchange; without an axis the tree itself."""
+    """Sum every leaf over the devices, all leaves in one collective.
+
+    Args:
+        tree: a pytree of arrays.
+        axis_name: the mesh axis, as the step receives it. With None (under jit), the tree is returned unchanged.
+    """
     return tree if axis_name is None else lax.psum(tree, axis_name)
 
 
 def average_over(tree: Any, axis_name: AxisName) -> Any:
-    """The mean over the devices of floating leaves, the largest of the others (counters, flags)."""
+    """Average floating leaves over the devices, and take the maximum of other leaves (counters, flags).
+
+    Args:
+        tree: a pytree of arrays.
+        axis_name: the mesh axis, as the step receives it. With None (under jit), the tree is returned unchanged.
+    """
     if axis_name is None:
         return tree
     return jax.tree.map(
@@ -90,5 +103,10 @@ def average_over(tree: Any, axis_name: AxisName) -> Any:
 
 
 def fold_in_device(key: jax.Array, axis_name: AxisName) -> jax.Array:
-    """A key of the device's own under pmap and shard_map: equal keys would drop the same units in every shard."""
+    """Make a separate key for each device; with equal keys, dropout would drop the same units on every device.
+
+    Args:
+        key: a random key, equal on all devices.
+        axis_name: the mesh axis, as the step receives it. With None (under jit), the key is returned unchanged.
+    """
     return key if axis_name is None else jax.random.fold_in(key, lax.axis_index(axis_name))

@@ -1,4 +1,4 @@
-"""Training, of any model: the run, its state, step and loop, and what it leaves on disk. It knows no model."""
+"""Training of any model: the run, its state, step and loop, and the files that it writes. No model is imported here."""
 
 from funcnet.train.checkpoints import Checkpoints, Restored, resume
 from funcnet.train.errors import RunError
@@ -9,7 +9,16 @@ from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.report import Matrix, Panel, draw_report
 from funcnet.train.run import run_task
-from funcnet.train.run_directory import abandon, began_in, configuration, finish, is_finished, lock_run, open_run, pin
+from funcnet.train.run_directory import (
+    began_in,
+    cancel_run,
+    configuration,
+    finish,
+    is_finished,
+    lock_run,
+    open_run,
+    record_facts,
+)
 from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings, open_layout
 from funcnet.train.state import TrainState, create
 from funcnet.train.step import evaluate, make_eval_step, make_step
@@ -41,8 +50,8 @@ __all__ = [
     "TensorBoard",
     "TrainState",
     "TrainingProgress",
-    "abandon",
     "began_in",
+    "cancel_run",
     "configuration",
     "create",
     "draw_report",
@@ -54,8 +63,8 @@ __all__ = [
     "make_step",
     "open_layout",
     "open_run",
-    "pin",
     "read_metrics",
+    "record_facts",
     "resume",
     "run_task",
     "train",

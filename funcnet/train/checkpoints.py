@@ -1,12 +1,12 @@
-"""Checkpoints of a run: complete or absent, whatever is killed, and a flipped byte is found.
+"""Checkpoints of a run. A checkpoint is complete or absent even after a kill, and any damage to it is detected.
 
-    checkpoints/step-00000100/arrays/        what orbax writes: params, buffers, optimizer, step
+    checkpoints/step-00000100/arrays/        written by orbax: params, buffers, optimizer state, step
                               run.json       step, seed, data position, configuration, versions, metrics
-                              digests.json   {file: SHA-256}, written last and in one step: it makes all complete
+                              digests.json   {file: SHA-256}, written last and atomically; it completes the checkpoint
 
-A save copies the arrays, each where it lies, and returns; a thread writes them, then the digests, and only then removes
-what is no longer kept. A folder without digests is no checkpoint, and is removed when the next one is written. Arrays
-are stored whole, whatever their layout was: what was saved under one layout is restored under any other.
+`save` copies the arrays on their devices and returns. A thread then writes the arrays and the digests, and only then
+removes old checkpoints. A folder without digests is incomplete, and is removed by the next write. Arrays are stored
+independently of their layout: a checkpoint saved under one layout can be restored under any other.
 """
 
 import contextlib
@@ -37,7 +37,13 @@ ARRAYS = "arrays"
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """`state` in the template's structure, laid out as was asked; `about` is what run.json holds."""
+    """A restored checkpoint.
+
+    Attributes:
+        state: a pytree with the structure of the template.
+        step: the number of updates made.
+        about: the content of its run.json.
+    """
 
     state: Any
     step: int
@@ -45,14 +51,14 @@ class Restored:
 
 
 class Checkpoints:
-    """Writes and reads the checkpoints in `folder`. Used as a context, it ends with the last write finished.
+    """Writes and reads the checkpoints in `folder`. As a context manager, it waits for the last write at its end.
 
     Args:
-        folder: made when needed.
-        keep: how many of the newest stay.
-        best_metric: the name of an evaluation metric whose best checkpoint stays too; None for none.
-        best: whether the smallest or the largest is best.
-        say: receives what a person should know, a line at a time.
+        folder: created by the first save.
+        keep: the number of newest checkpoints to keep.
+        best_metric: an evaluation metric; the checkpoint with its best value is kept too. None keeps only the newest.
+        best: whether the smallest or the largest value is best.
+        say: called with each line for the user.
 
     Raises:
         ValueError: `keep` below 1.
@@ -78,7 +84,7 @@ class Checkpoints:
         say: Callable[[str], None] = print,
     ):
         if keep < 1:
-            raise ValueError(f"train.Checkpoints: keep; expected at least 1, got {keep}. Keep one or more.")
+            raise ValueError(f"train.Checkpoints: keep; expected at least 1, got {keep}.")
         self.folder = Path(folder).absolute()
         self.keep, self.best_metric, self.best, self.say = keep, best_metric, best, say
         self._writer: threading.Thread | None = None
@@ -97,16 +103,16 @@ class Checkpoints:
     # -------------------------------------------------------------------------------------------------- writing
 
     def save(self, state: Any, step: int, about: Mapping[str, Any], metrics: Mapping[str, float] | None = None) -> None:
-        """Copy `state` and write it in the background; waits for the write before this one.
+        """Copy `state`, and write it in the background. Waits for the previous write first.
 
         Args:
-            state: a pytree of arrays, in any layout; each device's copy stays on it until it is written.
-            step: the updates made; names the checkpoint.
+            state: a pytree of arrays, in any layout. The copies stay on the devices until they are written.
+            step: the number of updates made; it names the checkpoint.
             about: what else a resumed run needs (seed, data position, configuration), as JSON.
-            metrics: of the evaluation at this step, for the best.
+            metrics: the evaluation at this step, to find the best checkpoint.
 
         Raises:
-            RunError: the write before this one failed.
+            RunError: the previous write failed.
         """
         self.wait()
         if step == self._last_step:
@@ -117,10 +123,10 @@ class Checkpoints:
         self._writer.start()
 
     def wait(self) -> None:
-        """Until the write in progress is finished.
+        """Wait for the current write.
 
         Raises:
-            RunError: it failed.
+            RunError: the write failed.
         """
         if self._writer is not None:
             self._writer.join()
@@ -128,10 +134,10 @@ class Checkpoints:
         self.check()
 
     def check(self) -> None:
-        """Raise what a write in the background failed with; cheap, for every step.
+        """Raise the error of a failed write in the background. This is cheap enough for every step.
 
         Raises:
-            RunError: names the folder and the reason.
+            RunError: a write failed; the message names the folder and the reason.
         """
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -142,7 +148,7 @@ class Checkpoints:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._remove_incomplete()
-            _remove(target)  # a broken one of this step, that restore passed over
+            _remove(target)  # a damaged checkpoint of this step that restore() skipped
             target.mkdir()
             _write_arrays(target / ARRAYS, arrays)
             write_json(target / ABOUT, record)
@@ -153,7 +159,7 @@ class Checkpoints:
         except BaseException as error:
             self._failure = error
             if not (target / DIGESTS).exists():
-                shutil.rmtree(target, ignore_errors=True)  # half a checkpoint on a full disk is in the way
+                shutil.rmtree(target, ignore_errors=True)  # free the space of an incomplete checkpoint on a full disk
 
     def _remove_incomplete(self) -> None:
         for folder in self.folder.glob("step-*"):
@@ -172,31 +178,32 @@ class Checkpoints:
                 _remove(path)
 
     def _complete(self) -> list[Path]:
-        """Folders with digests, the newest first; whether the digests hold is another question."""
+        """The folders with digests, newest first. Their digests are not checked here."""
         found = [path for path in self.folder.glob("step-*") if (path / DIGESTS).exists()]
         return sorted(found, reverse=True)
 
     # -------------------------------------------------------------------------------------------------- reading
 
     def restore(self, template: Any, shardings: Any = None) -> Restored | None:
-        """The newest complete checkpoint whose digests match; says which ones were skipped, and why.
+        """Restore the newest complete checkpoint whose digests match.
 
-        Those are renamed to damaged-…: they can be looked at, and are not read again.
+        Damaged checkpoints are reported, renamed to damaged-… for inspection, and not read again.
 
         Args:
-            template: a pytree whose structure, shapes and dtypes the checkpoint must have: the state before step 0.
-            shardings: where its leaves go (`Layout.shardings`); each device reads its own part. None: numpy arrays.
+            template: a pytree with the structure, shapes and dtypes of the checkpoint, such as the initial state.
+            shardings: the shardings of its leaves (`Layout.shardings`); each device reads its own part. None restores
+                numpy arrays.
 
         Returns:
-            None where there is no sound one.
+            The checkpoint, or None if there is no complete and undamaged one.
 
         Raises:
-            RunError: the arrays are those of another model or optimizer; lists the differences.
+            RunError: the arrays belong to another model or optimizer; the message lists the differences.
         """
         for path in self._complete():
-            trouble = _trouble(path)
-            if trouble:
-                self.say(f"Checkpoint {path.name} is damaged ({trouble}): using the one before it.")
+            damage = _damage(path)
+            if damage:
+                self.say(f"Checkpoint {path.name} is damaged ({damage}); using the previous one.")
                 _set_aside(path)
                 continue
             about: dict[str, Any] = read_json(path / ABOUT) or {}
@@ -206,37 +213,41 @@ class Checkpoints:
 
 
 def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
-    """What to go on from, placed: the newest undamaged checkpoint, else `start` at step 0; says which.
+    """Restore the newest undamaged checkpoint, or start again at step 0. Prints which of the two.
 
     Args:
-        checkpoints: of the run; its `say` receives the line.
-        start: the state before step 0, which a run killed before its first checkpoint begins with again.
-        layout: of the run that goes on; it may be another one than that of the run that saved.
+        checkpoints: the checkpoints of the run; its `say` prints the line.
+        start: the initial state, for a run that was killed before its first checkpoint.
+        layout: the layout of the resumed run. It may differ from that of the run that saved.
+
+    Returns:
+        The state, placed on the devices; with step 0 and an empty `about` if there is no checkpoint.
 
     Raises:
-        RunError: as `Checkpoints.restore`.
+        RunError: see `Checkpoints.restore`.
 
     Example:
         >>> import tempfile
         >>> from funcnet.parallel import make_layout
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     resume(Checkpoints(folder), {"weight": np.zeros(1)}, make_layout({"data": 1})).step
-        No complete checkpoint: starting again from step 0.
+        No complete checkpoint was found; starting again at step 0.
         0
     """
     restored = checkpoints.restore(start, layout.shardings(start))
     if restored is None:
-        checkpoints.say("No complete checkpoint: starting again from step 0.")
+        checkpoints.say("No complete checkpoint was found; starting again at step 0.")
         return Restored(layout.place(start), 0, {})
-    checkpoints.say(f"Going on from the checkpoint of step {restored.step:,}.")
+    checkpoints.say(f"Resuming from the checkpoint of step {restored.step:,}.")
     return restored
 
 
 def versions() -> dict[str, str]:
-    """What the numbers of a run depend on: Python and the packages that compute or store.
+    """The versions of Python and of the packages on which the numbers of a run depend.
 
-    >>> sorted(versions())
-    ['flax', 'funcnet', 'jax', 'jaxlib', 'numpy', 'optax', 'orbax-checkpoint', 'python']
+    Example:
+        >>> sorted(versions())
+        ['flax', 'funcnet', 'jax', 'jaxlib', 'numpy', 'optax', 'orbax-checkpoint', 'python']
     """
     names = ("flax", "funcnet", "jax", "jaxlib", "numpy", "optax", "orbax-checkpoint")
     return {"python": platform.python_version()} | {name: _version(name) for name in names}
@@ -245,7 +256,7 @@ def versions() -> dict[str, str]:
 def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:  # funcnet, run from its source alone
+    except importlib.metadata.PackageNotFoundError:  # funcnet, used from its source without installation
         return "not installed"
 
 
@@ -255,9 +266,9 @@ def _named(tree: Any) -> dict[str, Any]:
 
 
 def _require_same(stored: dict[str, str], template: Any, path: Path) -> None:
-    """Refuse a checkpoint of another model or optimizer, with what differs."""
+    """Refuse a checkpoint of another model or optimizer."""
     expected = {name: _kind(leaf) for name, leaf in _named(template).items()}
-    empty = {name for name, leaf in _named(template).items() if 0 in leaf.shape}  # orbax stores none
+    empty = {name for name, leaf in _named(template).items() if 0 in leaf.shape}  # orbax does not store empty arrays
     differences = [f"{name} is missing" for name in expected if name not in stored and name not in empty]
     differences += [f"{name} is not expected" for name in stored if name not in expected]
     differences += [
@@ -268,8 +279,8 @@ def _require_same(stored: dict[str, str], template: Any, path: Path) -> None:
     if differences:
         more = f", and {len(differences) - 6} more" if len(differences) > 6 else ""
         raise RunError(
-            f"train.Checkpoints.restore: {path}; expected the arrays of this model and optimizer, got other ones: "
-            f"{', '.join(differences[:6])}{more}. Resume with the configuration that wrote it."
+            f"train.Checkpoints.restore: {path} belongs to another run; expected the arrays of this model and "
+            f"optimizer, got others: {', '.join(differences[:6])}{more}. Resume with the original configuration."
         )
 
 
@@ -285,7 +296,7 @@ def _stored_kinds(path: Path) -> dict[str, str]:
 
 
 def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:
-    stored = {name: array for name, array in arrays.items() if array.size}  # orbax refuses empty ones
+    stored = {name: array for name, array in arrays.items() if array.size}  # orbax refuses empty arrays
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as writer:
         writer.save(path, args=ocp.args.PyTreeSave(stored))
 
@@ -316,8 +327,8 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _trouble(folder: Path) -> str | None:
-    """What is wrong with a complete checkpoint; None when every file is as it was written."""
+def _damage(folder: Path) -> str | None:
+    """What is damaged in a complete checkpoint; None if every file is as it was written."""
     written = read_json(folder / DIGESTS)
     if not isinstance(written, dict) or not written:
         return f"{DIGESTS} cannot be read"
@@ -331,13 +342,13 @@ def _trouble(folder: Path) -> str | None:
 
 def _set_aside(folder: Path) -> None:
     aside = folder.with_name(f"damaged-{folder.name}")
-    with contextlib.suppress(OSError):  # a disk that cannot be written: it is passed over again next time
+    with contextlib.suppress(OSError):  # on a read-only disk, the checkpoint is skipped again next time
         shutil.rmtree(aside, ignore_errors=True)
         folder.rename(aside)
 
 
 def _remove(folder: Path) -> None:
-    """The digests first: a removal that is cut short leaves an incomplete checkpoint, not a damaged one."""
+    """Remove the digests first: an interrupted removal then leaves an incomplete checkpoint, not a damaged one."""
     (folder / DIGESTS).unlink(missing_ok=True)
     if folder.exists():
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Compiled programs that outlive the process: a second start of the same run compiles nothing."""
+"""A cache of compiled programs on disk: a second start of the same run compiles nothing."""
 
 import hashlib
 import os
@@ -12,16 +12,17 @@ __all__ = ["enable"]
 
 
 def enable(folder: str | Path | None = None) -> Path | None:
-    """Keep compiled programs on disk. Call it before the first compilation.
+    """Keep compiled programs on disk. Call this before the first compilation.
 
-    A folder that the user has set (`JAX_COMPILATION_CACHE_DIR`) stays. A program for the CPU is only right on one with
-    the same instructions, so each kind has a folder of its own: a home directory may be shared by many machines.
+    The environment variable `JAX_COMPILATION_CACHE_DIR` has precedence. A program compiled for one CPU runs only on
+    CPUs with the same instruction set. Each instruction set has its own folder, because several machines may share a
+    home directory.
 
     Args:
-        folder: None takes the user's cache folder.
+        folder: where to keep the programs. The default is the user's cache folder.
 
     Returns:
-        The folder; None where it cannot be written: then every start compiles.
+        The folder of the cache, or None if it cannot be written; then every start compiles.
 
     Example:
         >>> import tempfile
@@ -47,7 +48,7 @@ def enable(folder: str | Path | None = None) -> Path | None:
 
 
 def _instructions() -> str:
-    """A short name for the instructions that this CPU has."""
+    """A short digest of the instruction set of this CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a wish that the loop reads: finish the step, save, leave."""
+"""SIGINT and SIGTERM as a request: the loop finishes its step, saves and returns."""
 
 import signal
 import threading
@@ -8,20 +8,20 @@ __all__ = ["Interruption", "Stopped"]
 
 
 class Stopped(Exception):
-    """A signal came while something slow was under way before the first step."""
+    """A signal arrived before the first step, while data were read or built."""
 
 
 class Interruption:
-    """While it is open, the first SIGINT or SIGTERM is noted, and the second ends the program at once.
+    """Within its block, the first SIGINT or SIGTERM only sets a flag; the second ends the program.
 
-    Open it early: a signal that comes while data are read or a program compiles is then noted too. Outside the main
-    thread, where Python delivers no signals, it notes nothing.
+    Enter the block early, so that signals during the reading of data and the first compilation are caught too. Python
+    delivers signals to the main thread only; in any other thread the block does nothing.
 
     Attributes:
-        signal: the number of the signal that came; None before.
+        signal: the number of the signal that arrived, or None.
 
     Raises:
-        KeyboardInterrupt: at the second signal.
+        KeyboardInterrupt: on the second signal.
 
     Example:
         >>> import os
@@ -37,18 +37,18 @@ class Interruption:
 
     @property
     def requested(self) -> bool:
-        """Whether one came."""
+        """Whether a signal arrived."""
         return self.signal is not None
 
     @property
     def exit_code(self) -> int:
-        """0, or as shells say it: 130 after SIGINT, 143 after SIGTERM."""
+        """0 without a signal; otherwise the code that shells use: 130 for SIGINT, 143 for SIGTERM."""
         return 0 if self.signal is None else 128 + self.signal
 
     def __enter__(self) -> "Interruption":
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._note)
+                self._before[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -56,7 +56,7 @@ class Interruption:
             signal.signal(number, handler)
         self._before = {}
 
-    def _note(self, number: int, frame: object) -> None:
+    def _receive(self, number: int, frame: object) -> None:
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal = int(number)

@@ -1,8 +1,7 @@
-"""The training loop, from top to bottom.
+"""The training loop.
 
-The next batch is made and placed in a thread while a step runs, and a step's metrics are read when the next one is
-already running: the device never waits for Python. What must see a finished step (evaluating, saving, leaving) reads
-them at once.
+A thread makes and places the next batch while a step runs, and the metrics of a step are read while the next step runs:
+the device never waits for Python. Before an evaluation, a checkpoint or the end, the loop waits for the step.
 """
 
 import contextlib
@@ -26,24 +25,25 @@ __all__ = ["Cadence", "Logger", "Outcome", "train"]
 
 
 class Logger(Protocol):
-    """Receives the values of a logged step: `JsonLines`, `TensorBoard`, `Progress`."""
+    """Receives the metrics of logged steps: `JsonLines`, `TensorBoard`, `TrainingProgress`."""
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """The values of one step, each step once."""
+        """Write the metrics of a step. Each step is written once."""
 
     def sync(self) -> None:
-        """A checkpoint is about to count on what was written."""
+        """Make everything written so far durable; called before a checkpoint is saved."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cadence:
-    """When things happen, in steps; 0 means never, but for the last step.
+    """How often a run logs, evaluates and saves, in steps. 0 means only at the last step.
 
     Args:
-        total_steps: where the run ends.
-        log_every: a line of metrics; the first and the last step and evaluated ones have one too.
-        evaluate_every: on held-out batches; the last step too.
-        save_every: a checkpoint; the last step too. A multiple of `evaluate_every` lets the best one be known.
+        total_steps: the last step of the run.
+        log_every: steps between two lines of metrics. The first, the last and all evaluated steps are logged too.
+        evaluate_every: steps between two evaluations. The last step is evaluated too.
+        save_every: steps between two checkpoints. The last step is saved too. With a multiple of `evaluate_every`,
+            every checkpoint has an evaluation, so the best one can be kept.
 
     Example:
         >>> cadence = Cadence(total_steps=10, log_every=4, save_every=5)
@@ -59,15 +59,15 @@ class Cadence:
     save_every: int = 0
 
     def logs(self, step: int) -> bool:
-        """Whether `step` has a line."""
+        """Whether `step` is logged."""
         return step == 1 or self._due(step, self.log_every)
 
     def evaluates(self, step: int) -> bool:
-        """Whether held-out batches are looked at after `step`."""
+        """Whether the model is evaluated after `step`."""
         return self._due(step, self.evaluate_every)
 
     def saves(self, step: int) -> bool:
-        """Whether a checkpoint is written after `step`."""
+        """Whether a checkpoint is saved after `step`."""
         return self._due(step, self.save_every)
 
     def _due(self, step: int, every: int) -> bool:
@@ -76,8 +76,15 @@ class Cadence:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a call of `train` ended: the state, the updates made, seconds of training without evaluation and saving, the
-    real tokens seen in them, and the share of them in which the loop waited for data."""
+    """The result of `train`.
+
+    Attributes:
+        state: the last train state, on the devices.
+        step: the number of updates made, including those of earlier processes.
+        seconds: time spent in training after the first step, without evaluation and saving.
+        tokens: tokens (or images, …) seen in these seconds, without padding.
+        data_wait_share: share of these seconds that the loop spent waiting for data, 0 to 1.
+    """
 
     state: TrainState
     step: int
@@ -103,35 +110,35 @@ def train(
     about: Mapping[str, Any] | None = None,
     after_step: Callable[[int], None] = lambda step: None,
     owed: Mapping[str, float] | None = None,
-    enough: Callable[[Mapping[str, float]], bool] = lambda evaluation: False,
+    should_stop: Callable[[Mapping[str, float]], bool] = lambda evaluation: False,
 ) -> Outcome:
-    """Train from `train_state` to `cadence.total_steps`, or to the step after a signal.
+    """Train from `train_state` to `cadence.total_steps`, or until a signal arrives.
 
     Args:
-        step: `parallelize(make_step(…), plan, donate=True)`; `train_state` is gone after the first call.
-        train_state: placed by `plan.place`, from `create` or from a checkpoint: its `step` says where to go on.
-        batches: `batches(start_step)`, the host batches from that step on (`DataLoader.batches`).
-        key: the run's, placed.
-        place: `plan.shard`.
-        size: the real tokens (or images, …) of a host batch, for the throughput.
+        step: the compiled step, `parallelize(make_step(…), layout, donate=True)`. It consumes `train_state`.
+        train_state: the first state, placed by `layout.place`. Training continues from its `step`.
+        batches: `batches(start_step)` returns the host batches from that step on (`DataLoader.batches`).
+        key: the random key of the run, placed.
+        place: function that places a batch on the devices: `layout.shard`.
+        size: function that counts the tokens (or images, …) of a host batch, without padding, for the throughput.
         unit: what `size` counts; the throughput is logged as `{unit}_per_second`.
         cadence: when to log, evaluate and save.
-        stop: an open `Interruption`.
-        loggers: each receives `write(step, values)`.
-        evaluate: `evaluate(train_state) -> {name: value}`; the names are logged with `eval_` before them.
-        checkpoints: where to save; None saves nothing.
-        about: what a checkpoint should hold beside the arrays (seed, configuration).
+        stop: an active `Interruption`.
+        loggers: receive the metrics of logged steps.
+        evaluate: `evaluate(train_state) -> {name: value}`; names are logged with the prefix `eval_`.
+        checkpoints: where to save. None saves nothing.
+        about: what a checkpoint contains besides the arrays (seed, configuration), as JSON.
         after_step: called with the number of each finished step, for a progress bar.
-        owed: what the checkpoint's `about` says under "owed": the values of its step, whose evaluation a signal cut
-            short. That is made up for before anything else.
-        enough: asked with the values of each evaluation (as logged); True ends the run at that step, saved.
+        owed: the entry "owed" of the restored checkpoint's `about`: the metrics of its step, if a signal interrupted
+            the evaluation of that step. The evaluation is repeated first, and logged with these metrics.
+        should_stop: called with the values of each evaluation, as logged. True saves and ends the run at that step.
 
     Returns:
         An `Outcome`.
 
     Raises:
-        RunError: the loss is not finite; a checkpoint could not be written; the data ended early.
-        ValueError: the devices' buffers differ (`check_replicated`).
+        RunError: the loss or the gradient norm is not finite, a checkpoint cannot be written, or the data end early.
+        ValueError: the buffers differ between devices (`check_replicated`).
     """
     done = int(train_state.step)
     remaining = range(done + 1, done + 1 if stop.requested else cadence.total_steps + 1)
@@ -140,49 +147,50 @@ def train(
         evaluation = evaluated(train_state)
         if evaluation is not None:
             _log(loggers, done, {**owed, **evaluation})
-        if evaluation is None or enough(evaluation):
+        if evaluation is None or should_stop(evaluation):
             return Outcome(train_state, done, 0.0, 0, 0.0)
 
     with Prefetcher(batches(done), transfer=lambda batch: (int(size(batch)), place(batch))) as ahead:
-        book = _Book(cadence, loggers, after_step, ahead, unit)
+        pending = _PendingMetrics(cadence, loggers, after_step, ahead, unit)
         for number in remaining:
             tokens, batch = _next(ahead, number)
             train_state, metrics = step(train_state, batch, key)  # returns while the device works
-            book.close_page()  # of the step before
-            book.open_page(number, metrics, tokens)
+            pending.log()  # the metrics of the previous step
+            pending.add(number, metrics, tokens)
             if checkpoints is not None:
                 checkpoints.check()
             is_first = number == remaining[0]
             if not (stop.requested or is_first or cadence.evaluates(number) or cadence.saves(number)):
                 continue
-            book.wait()
+            pending.wait()
             details: dict[str, Any] = {**(about or {}), "data": {"next_step": number}}
             evaluation = {}
             if cadence.evaluates(number):
-                with book.clock.paused():
+                with pending.clock.paused():
                     evaluation = evaluated(train_state)
             if evaluation is None and checkpoints is not None:
-                details["owed"] = book.take_page()
+                details["owed"] = pending.take()
             else:
-                book.close_page(evaluation)
-            stopping = stop.requested or bool(evaluation and enough(evaluation))
+                pending.log(evaluation)
+            stopping = stop.requested or bool(evaluation and should_stop(evaluation))
             if checkpoints is not None and (stopping or cadence.saves(number)):
-                with book.clock.paused():
+                with pending.clock.paused():
                     _save(checkpoints, train_state, number, details, evaluation, loggers)
             if is_first:
-                book.clock.restart()  # the first step of a process compiles
+                pending.clock.restart()  # the first step of a process includes its compilation
             if stopping:
                 break
-        book.close_page()
+        pending.log()
         if checkpoints is not None:
             checkpoints.wait()
-        return Outcome(train_state, book.done or done, book.clock.seconds, book.clock.tokens, book.wait_share)
+        clock = pending.clock
+        return Outcome(train_state, pending.done or done, clock.seconds, clock.tokens, pending.wait_share)
 
 
 def _evaluated(
     evaluate: Callable[[TrainState], dict[str, float]] | None, stop: Interruption, state: TrainState
 ) -> dict[str, float] | None:
-    """The evaluation as it is logged; None if a signal cut it short."""
+    """Evaluate, and add the prefix `eval_`. Returns None if a signal interrupted the evaluation."""
     if evaluate is None:
         return {}
     if stop.requested:
@@ -210,8 +218,8 @@ def _log(loggers: Sequence[Logger], step: int, values: Mapping[str, float]) -> N
         logger.write(step, values)
 
 
-class _Book:
-    """Reads the metrics of one step at a time, hands the logged ones on, and keeps the time."""
+class _PendingMetrics:
+    """The metrics of the step that the device is computing: reads and logs them, and measures the throughput."""
 
     def __init__(
         self, cadence: Cadence, loggers: Sequence[Logger], after_step: Callable[[int], None], ahead: Any, unit: str
@@ -219,47 +227,47 @@ class _Book:
         self.cadence, self.loggers, self.after_step, self.ahead, self.unit = cadence, loggers, after_step, ahead, unit
         self.clock = _Clock()
         self.done: int | None = None
-        self._page: tuple[int, dict[str, jax.Array], int] | None = None
+        self._pending: tuple[int, dict[str, jax.Array], int] | None = None
         self._waited = 0.0
 
     @property
     def wait_share(self) -> float:
-        """Of the seconds since the first step, those in which the loop waited for a batch."""
+        """The share of the time after the first step that the loop spent waiting for a batch."""
         return self.ahead.waited / self.clock.seconds if self.clock.seconds > 0 else 0.0
 
-    def open_page(self, number: int, metrics: dict[str, jax.Array], tokens: int) -> None:
-        """A step has been handed to the device."""
-        self._page = (number, metrics, tokens)
+    def add(self, number: int, metrics: dict[str, jax.Array], tokens: int) -> None:
+        """Keep the metrics of a step that was given to the device."""
+        self._pending = (number, metrics, tokens)
 
     def wait(self) -> None:
-        """Until the device has finished the step."""
-        jax.block_until_ready(self._page and self._page[1])
+        """Wait until the device has finished the step."""
+        jax.block_until_ready(self._pending and self._pending[1])
 
-    def close_page(self, evaluation: Mapping[str, float] | None = None) -> None:
-        """Read the step's metrics, which waits for it, and log them where a line is due."""
-        if self._page is None:
+    def log(self, evaluation: Mapping[str, float] | None = None) -> None:
+        """Wait for the step, read its metrics, and log them if the step is logged or evaluated."""
+        if self._pending is None:
             return
         number, values = self._read()
         if evaluation or self.cadence.logs(number):
             _log(self.loggers, number, {**values, **self._speed(), **(evaluation or {})})
 
-    def take_page(self) -> dict[str, float]:
-        """The line of the step, read but not logged."""
+    def take(self) -> dict[str, float]:
+        """Wait for the step, and return its metrics without logging them."""
         _, values = self._read()
         return {**values, **self._speed()}
 
     def _read(self) -> tuple[int, dict[str, float]]:
-        assert self._page is not None
-        number, metrics, tokens = self._page
+        assert self._pending is not None
+        number, metrics, tokens = self._pending
         values = {name: float(value) for name, value in jax.device_get(metrics).items()}
-        self._page, self.done = None, number
+        self._pending, self.done = None, number
         self.clock.add(tokens)
         self.after_step(number)
         for name in ("loss", "grad_norm"):
             if not math.isfinite(values.get(name, 0.0)):
                 raise RunError(
                     f"train.train: {name} at step {number}; expected a finite number, got {values[name]}. "
-                    "Lower the learning rate or lengthen the warm-up; the last checkpoint is from before."
+                    "Lower the learning rate or lengthen the warm-up. The last checkpoint is from an earlier step."
                 )
         return number, values
 
@@ -270,26 +278,26 @@ class _Book:
 
 
 class _Clock:
-    """Seconds and tokens, in all and since the last lap; paused seconds do not count."""
+    """Counts seconds and tokens, in total and since the last lap. Paused seconds do not count."""
 
     def __init__(self) -> None:
         self._since = time.perf_counter()
         self.restart()
 
     def restart(self) -> None:
-        """Forget what was, laps too."""
+        """Set all counts to zero."""
         self.seconds, self.tokens = 0.0, 0
         self._lap_seconds, self._lap_tokens = 0.0, 0
         self._since = time.perf_counter()
 
     def add(self, tokens: int) -> None:
-        """A step has ended."""
+        """Count the tokens of a finished step."""
         self._advance()
         self.tokens += tokens
         self._lap_tokens += tokens
 
     def lap(self) -> tuple[float, int]:
-        """(seconds, tokens) since the last lap."""
+        """Start a new lap; return (seconds, tokens) of the last one."""
         self._advance()
         lap = max(self._lap_seconds, 1e-9), self._lap_tokens
         self._lap_seconds, self._lap_tokens = 0.0, 0
@@ -297,7 +305,7 @@ class _Clock:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """What happens inside takes no time."""
+        """A context whose time is not counted."""
         self._advance()
         yield
         self._since = time.perf_counter()
@@ -314,6 +322,6 @@ def _next(ahead: Iterator[tuple[int, Any]], number: int) -> tuple[int, Any]:
         return next(ahead)
     except StopIteration:
         raise RunError(
-            f"train.train: the data ended at step {number}; expected a batch for every step, got none. "
-            "Let batches(start_step) go on for as long as the run does."
+            f"train.train: the data ended at step {number}; expected a batch for every step, got none. The iterator of "
+            "batches(start_step) must not end before the run."
         ) from None

@@ -1,7 +1,7 @@
-"""What a run measured, on disk: metrics.jsonl, an object a logged step, and TensorBoard events.
+"""The metrics of a run on disk: metrics.jsonl, with one object per logged step, and TensorBoard events.
 
-Each step is there once, whatever was killed: a run that resumes at step s first cuts away what lies after s, and a
-last line that was only half written.
+Each step appears once, even if the run was killed: a run that resumes at step s first removes the lines of later steps,
+and an incomplete last line.
 """
 
 import json
@@ -17,11 +17,11 @@ __all__ = ["JsonLines", "TensorBoard", "read_metrics"]
 
 
 class JsonLines:
-    """Appends an object a step to a file of lines.
+    """Appends one JSON object per step to a file.
 
     Args:
-        path: of metrics.jsonl.
-        step: the updates made so far: lines of later steps go. 0 starts anew.
+        path: the file, metrics.jsonl.
+        step: the number of updates made so far. Lines of later steps are removed; 0 empties the file.
 
     Raises:
         RunError: the file cannot be written.
@@ -43,7 +43,7 @@ class JsonLines:
         self.path = Path(path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _cut(self.path, step)
+            _truncate(self.path, step)
             self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115  closed by close()
         except OSError as error:
             raise cannot_write("train.JsonLines", self.path, error) from error
@@ -55,7 +55,11 @@ class JsonLines:
         self.close()
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """One line, in one write: it survives the process from here on.
+        """Append one line in a single write. It is kept even if the process is killed immediately afterwards.
+
+        Args:
+            step: the number of the step.
+            values: its metrics.
 
         Raises:
             RunError: the disk is full.
@@ -66,27 +70,31 @@ class JsonLines:
             raise cannot_write("train.JsonLines", self.path, error) from error
 
     def sync(self) -> None:
-        """Let the lines outlive a loss of power: before a checkpoint that counts on them."""
+        """Write the lines to the disk itself, so that a checkpoint can rely on them after a power failure."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Done."""
+        """Close the file."""
         self._file.close()
 
 
 class TensorBoard:
-    """Writes scalars as TensorBoard events, `train/` and `eval/` apart.
+    """Writes scalars as TensorBoard events, under `train/` and `eval/`.
 
     Args:
-        folder: of the events.
-        step: the updates made so far: TensorBoard drops what an earlier process wrote of later steps.
+        folder: the folder of the event files.
+        step: the number of updates made so far. TensorBoard ignores events of later steps from earlier processes.
+
+    Raises:
+        RunError: the folder cannot be written.
     """
 
     def __init__(self, folder: str | Path, step: int):
-        from tensorboardX import SummaryWriter  # half a second that `--help` need not wait for
+        from tensorboardX import SummaryWriter  # imported here, because it takes half a second
 
         try:
-            # names are made of seconds: without a suffix a run resumed within the same one would overwrite the file
+            # File names contain the time in seconds. Without a suffix, a run that resumes within the same second would
+            # overwrite the file.
             self._writer = SummaryWriter(str(folder), purge_step=step + 1, filename_suffix=f".{step:08d}")
         except OSError as error:
             raise cannot_write("train.TensorBoard", Path(folder), error) from error
@@ -98,48 +106,59 @@ class TensorBoard:
         self.close()
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """One scalar a value."""
+        """Write one scalar per value.
+
+        Args:
+            step: the number of the step.
+            values: its metrics; names that begin with `eval_` appear under `eval/`.
+        """
         for name, value in values.items():
             tag = f"eval/{name.removeprefix('eval_')}" if name.startswith("eval_") else f"train/{name}"
             self._writer.add_scalar(tag, value, step)
 
     def sync(self) -> None:
-        """Write what waits in memory."""
+        """Write the buffered events to the file."""
         self._writer.flush()
 
     def close(self) -> None:
-        """Done."""
+        """Close the event file."""
         self._writer.close()
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """The objects of a metrics.jsonl, but for a last line that was only half written.
+    """The rows of a metrics.jsonl file, without an incomplete last line.
+
+    Args:
+        path: the file.
+
+    Returns:
+        One dict per logged step, with `step` and the metrics.
 
     Raises:
-        RunError: a line before the last is no JSON object.
+        RunError: a line is not a JSON object with a step.
     """
-    return [json.loads(line) for line in _sound_lines(Path(path))]
+    return [json.loads(line) for line in _valid_lines(Path(path))]
 
 
-def _sound_lines(path: Path) -> list[bytes]:
-    *lines, rest = path.read_bytes().split(b"\n")  # what has no newline behind it was cut short
+def _valid_lines(path: Path) -> list[bytes]:
+    lines = path.read_bytes().split(b"\n")[:-1]  # what follows the last newline is empty or an incomplete line
     for number, line in enumerate(lines, start=1):
         try:
-            sound = isinstance(json.loads(line)["step"], int)
+            is_valid = isinstance(json.loads(line)["step"], int)
         except (ValueError, KeyError, TypeError):
-            sound = False
-        if not sound:
+            is_valid = False
+        if not is_valid:
             raise RunError(
-                f"train.metrics: {path}, line {number}; expected a JSON object with a 'step', got {line[:40]!r}. "
-                "Remove the line."
+                f"train.read_metrics: {path}, line {number} is not a metrics record; expected a JSON object with a "
+                f"'step', got {line[:40]!r}. Remove the line."
             )
-    del rest
     return lines
 
 
-def _cut(path: Path, step: int) -> None:
+def _truncate(path: Path, step: int) -> None:
+    """Remove the lines after `step`, and an incomplete last line."""
     if not path.exists():
         return
-    kept = [line + b"\n" for line in (_sound_lines(path) if step else []) if json.loads(line)["step"] <= step]
+    kept = [line + b"\n" for line in (_valid_lines(path) if step else []) if json.loads(line)["step"] <= step]
     with replacing(path) as part:
         part.write_bytes(b"".join(kept))

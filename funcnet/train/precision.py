@@ -1,4 +1,4 @@
-"""Which floating type each part of the computation uses: one policy for a whole run."""
+"""The precision policy of a run: the floating type of each part of the computation."""
 
 import dataclasses
 from typing import Any
@@ -15,17 +15,17 @@ __all__ = ["BFLOAT16", "FLOAT32", "Precision", "at_least_float32"]
 class Precision:
     """The floating types of a run.
 
-    The step differentiates with respect to the parameters as stored (the masters) and hands the objective a copy in
-    `compute`; the gradients arrive in the masters' type and the optimizer works there. Everything in
-    `funcnet.functional` computes norms, softmax and reductions in at least float32 whatever its input, so `norms`,
-    `softmax` and `reductions` are a promise rather than a switch: a narrower type is refused.
+    The step differentiates with respect to the stored parameters (the master weights) and gives the objective a copy of
+    them in `compute`. Gradients and optimizer state have the type of the master weights. All functions of
+    `funcnet.functional` compute norms, softmax and reductions in at least float32, whatever the type of their input.
+    `norms`, `softmax` and `reductions` document this; a narrower type is refused.
 
     Args:
-        params: of the masters, and with them of gradients and optimizer.
-        compute: of matrix products and of what flows between layers.
-        norms: of the statistics of LayerNorm, BatchNorm and the like.
-        softmax: of softmax and the losses on it.
-        reductions: of sums over tokens, examples and devices.
+        params: type of the master weights, the gradients and the optimizer state.
+        compute: type of matrix products and activations.
+        norms: type of the statistics of LayerNorm, BatchNorm and similar layers.
+        softmax: type of softmax and of losses that use it.
+        reductions: type of sums over tokens, examples and devices.
 
     Raises:
         ValueError: `norms`, `softmax` or `reductions` is narrower than float32; or `params` is narrower than `compute`.
@@ -48,12 +48,23 @@ class Precision:
         _at_least("params", self.params, self.compute)
 
     def cast(self, arrays: Any) -> Any:
-        """Floating leaves in the compute type: parameters (the step does it), or a batch's floats (the objective)."""
+        """Cast floating leaves to the compute type; other leaves stay as they are.
+
+        The step casts the parameters. The objective casts the floating arrays of its batch.
+
+        Args:
+            arrays: a pytree of arrays.
+        """
         return tree.cast(arrays, self.compute)
 
 
 def at_least_float32(x: Any) -> jax.Array:
-    """`x` as an array of float32, or of what is wider."""
+    """Cast to float32, unless `x` already has that type or a wider floating type.
+
+    Example:
+        >>> at_least_float32(jnp.ones(2, jnp.bfloat16)).dtype
+        dtype('float32')
+    """
     x = jnp.asarray(x)
     narrow = not jnp.issubdtype(x.dtype, jnp.floating) or _bits(x.dtype) < 32
     return x.astype(jnp.float32) if narrow else x
@@ -67,7 +78,7 @@ def _at_least(part: str, dtype: Any, least: Any) -> None:
     if _bits(dtype) < _bits(least):
         name = jnp.dtype(least).name
         raise ValueError(
-            f"train.Precision: {part}; expected {name} or wider, got {jnp.dtype(dtype).name}. Leave {part} at {name}."
+            f"train.Precision: {part} is too narrow; expected {name} or wider, got {jnp.dtype(dtype).name}."
         )
 
 

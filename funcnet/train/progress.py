@@ -1,4 +1,4 @@
-"""What a person watches while a run trains: a bar in a terminal, plain lines elsewhere."""
+"""The progress of a run: a progress bar in a terminal, plain lines elsewhere."""
 
 from collections.abc import Mapping
 
@@ -10,15 +10,15 @@ __all__ = ["TrainingProgress"]
 
 
 class TrainingProgress:
-    """A bar with the newest values and the time left; where the output is no terminal, a line for every logged step.
+    """A progress bar with the latest metrics and the remaining time; without a terminal, one line per logged step.
 
-    It is a logger of `train` (`write`, `sync`), its `after_step` moves the bar, and `say` prints a line above it.
+    It is a `Logger` for `train` (`write`, `sync`). `after_step` moves the bar, and `say` prints a line above it.
 
     Args:
-        total_steps: where the run ends.
-        step: where it starts.
-        show: {label: name of the metric}, in order; what a step lacks is left out.
-        console: of rich; None makes one on standard output.
+        total_steps: the last step of the run.
+        step: the number of steps made so far.
+        show: {label: name of the metric}, in order. Metrics that a step does not have are omitted.
+        console: a rich console. The default prints to standard output.
 
     Example:
         >>> progress = TrainingProgress(100, show={"loss": "loss"}, console=Console(force_terminal=False))
@@ -58,12 +58,21 @@ class TrainingProgress:
             self._bar.stop()
 
     def after_step(self, step: int) -> None:
-        """Move the bar."""
+        """Move the bar.
+
+        Args:
+            step: the number of the finished step.
+        """
         if self._bar is not None:
             self._bar.update(self._task, completed=step)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Show the values of a step; an evaluated one leaves a line behind."""
+        """Show the metrics of a step. An evaluation is also printed as a line above the bar.
+
+        Args:
+            step: the number of the step.
+            values: its metrics.
+        """
         evaluated = {f"held-out {label}": f"eval_{name}" for label, name in self.show.items()}
         held_out = self._text(values, evaluated)
         speeds = {f"{name.removesuffix('_per_second')}/s": name for name in values if name.endswith("_per_second")}
@@ -76,10 +85,10 @@ class TrainingProgress:
             self.say(f"step {step:,}/{self.total_steps:,}{held_out}")
 
     def sync(self) -> None:
-        """Nothing waits to be written."""
+        """Do nothing: nothing is buffered."""
 
     def say(self, text: str) -> None:
-        """Print a line, above the bar where there is one."""
+        """Print a line, above the bar if there is one."""
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _text(self, values: Mapping[str, float], show: Mapping[str, str]) -> str:
@@ -87,7 +96,7 @@ class TrainingProgress:
 
 
 class _Values(ProgressColumn):
-    """The newest values, as plain text."""
+    """The latest metrics as plain text."""
 
     def render(self, task: Task) -> Text:
         return Text(task.fields["values"], no_wrap=True)

@@ -1,4 +1,4 @@
-"""report.png: the curves of a run, for a person who was not there."""
+"""report.png: the curves of a run in one picture."""
 
 import dataclasses
 import warnings
@@ -19,14 +19,14 @@ GREY = "#6b7280"
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """One picture of several curves over steps.
+    """One plot with several curves over the steps.
 
     Args:
-        title: what is shown.
-        unit: of the vertical axis.
-        curves: {label: name of the metric}. Values of few steps (evaluations) are drawn as points on a line, the
-            others faint as they are and strong as they run.
-        lines: {label: value}, drawn across: what a simple baseline reaches.
+        title: title of the plot.
+        unit: label of the vertical axis.
+        curves: {label: name of the metric}. Metrics of a few steps (evaluations) are drawn as points on a line. Other
+            metrics are drawn as a faint curve with their running mean as a strong curve on top.
+        lines: {label: value}, drawn as horizontal lines: the values of simple baselines.
         smooth: whether to draw the running mean.
         from_zero: whether the vertical axis starts at 0.
     """
@@ -41,12 +41,12 @@ class Panel:
 
 @dataclasses.dataclass(frozen=True)
 class Matrix:
-    """A picture of counts: which class (row) was taken for which (column).
+    """A confusion matrix: the actual class by row, the predicted class by column.
 
     Args:
-        title: what is shown.
-        names: of the classes.
-        counts: (C, C).
+        title: title of the plot.
+        names: names of the classes.
+        counts: integers (C, C).
     """
 
     title: str
@@ -62,14 +62,14 @@ def draw_report(
     title: str,
     subtitle: str = "",
 ) -> None:
-    """Draw the panels, two in a row, and write the picture.
+    """Draw the panels, two per row, and write the picture.
 
     Args:
-        path: of the PNG.
-        rows: of metrics.jsonl (`read_metrics`).
-        panels: what to draw; a curve whose metric never came is left out.
-        title: above all.
-        subtitle: the settings and the outcome in a line.
+        path: the PNG file to write.
+        rows: the rows of metrics.jsonl (`read_metrics`).
+        panels: what to draw. Curves whose metric was never logged are omitted.
+        title: title of the picture.
+        subtitle: a line with the settings and the result.
 
     Raises:
         RunError: the file cannot be written.
@@ -83,7 +83,9 @@ def draw_report(
         ...     path.stat().st_size > 10_000
         True
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no display, no global state; half a second to import
+    from matplotlib.backends.backend_agg import (
+        FigureCanvasAgg,
+    )  # no display, no global state; imported here because it takes half a second
     from matplotlib.figure import Figure
 
     across = min(2, len(panels))
@@ -104,7 +106,7 @@ def draw_report(
     path = Path(path)
     try:
         with replacing(path) as part, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph")  # a script that the font lacks is drawn as boxes
+            warnings.filterwarnings("ignore", "Glyph")  # characters that the font lacks are drawn as boxes
             figure.savefig(part, format="png")
     except OSError as error:
         raise cannot_write("train.draw_report", path, error) from error
@@ -139,7 +141,7 @@ def _draw(axis: Any, rows: Sequence[Mapping[str, Any]], panel: Panel) -> None:
 
 
 def _draw_matrix(axis: Any, panel: Matrix) -> None:
-    """Shares of the row as shades, counts as numbers where there is room for them."""
+    """Shade each cell by its share of the row; print the counts if there are at most 20 classes."""
     counts = np.asarray(panel.counts)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
@@ -152,17 +154,17 @@ def _draw_matrix(axis: Any, panel: Matrix) -> None:
         colour = "white" if shares[row, column] > 0.5 else "black"
         axis.text(column, row, f"{counts[row, column]:,}", ha="center", va="center", color=colour, fontsize=8)
     axis.set_title(panel.title, loc="left", fontsize=11)
-    axis.set_xlabel("taken for")
-    axis.set_ylabel("is")
+    axis.set_xlabel("predicted")
+    axis.set_ylabel("actual")
 
 
 def _plain(text: str) -> str:
-    """Names come from files: what stands between two dollar signs is no formula."""
+    """Escape dollar signs, so that matplotlib does not read names as formulas."""
     return text.replace("$", r"\$")
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
-    """An exponential mean that looks both ways, so that it does not lag behind a falling curve."""
+    """An exponential mean over earlier and later steps, so that it does not lag on a falling curve."""
     width = max(2.0, len(values) / 40)
     distance = np.exp(-np.arange(len(values)) / width)
     weight = np.concatenate([distance[:0:-1], distance])

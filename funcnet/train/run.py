@@ -1,8 +1,8 @@
-"""The lifecycle of every run, from its arguments to its exit code.
+"""The lifecycle of every training run, from its settings to its exit code.
 
-    folder and lock -> layout -> task -> start or restore -> loop (metrics, evaluation, checkpoints) -> conclusion
+    layout -> run directory, lock -> task -> start or restore -> loop (metrics, evaluation, checkpoints) -> conclusion
 
-Killed at any moment, a run goes on with `resume` and ends with the same bits.
+A run can be killed at any moment. Resumed, it ends with the same bits as a run that was not killed.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from funcnet.train.loop import Outcome, train
 from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.report import draw_report
-from funcnet.train.run_directory import abandon, finish, is_finished, lock_run, open_run, pin
+from funcnet.train.run_directory import cancel_run, finish, is_finished, lock_run, open_run, record_facts
 from funcnet.train.seeds import summarise
 from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings, open_layout
 from funcnet.train.state import TrainState, create
@@ -37,43 +37,78 @@ __all__ = ["NOT_RECORDED", "TrainingSettings", "run_task"]
 
 MODEL = "model.safetensors"
 WRITES = (MODEL, "metrics.jsonl", "checkpoints", "eval.json", "config.json", "tokenizer.json")
-FREE = ("save_every", "keep")  # a resumed run may change them
-NOT_RECORDED = ("out", "resume")
+FREE = ("save_every", "keep")  # settings that a resumed run may change
+NOT_RECORDED = ("out", "resume")  # settings that are not part of the run record
 
 
 class TrainingSettings(Protocol):
-    """The settings of a command that trains: groups, among them these."""
+    """The settings of a training command: any dataclass with these three groups."""
 
     @property
     def run(self) -> RunSettings:
-        """Where the run lies."""
+        """The run directory and the seed."""
 
     @property
     def loop(self) -> LoopSettings:
-        """How large an update is."""
+        """The size of an update."""
 
     @property
     def device(self) -> DeviceSettings:
-        """On which devices it computes."""
+        """The devices and the precision."""
 
 
 Settings = TypeVar("Settings", bound=TrainingSettings)
 
 
 def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings, *, where: str) -> int:
-    """Runs a task, or goes on with it.
+    """Run a task, or resume its run.
 
     Args:
-        open_task: reads the data and makes the task; it may take long, and raises `Stopped` after a signal.
-        settings: the command's, checked.
-        where: the command, for messages.
+        open_task: `open_task(settings, context)` reads the data and returns the task. It may take long; it raises
+            `Stopped` after a signal.
+        settings: the settings of the command, already checked.
+        where: the name of the command, for error messages.
 
     Returns:
-        The exit code: 0 finished, 130 or 143 stopped by SIGINT or SIGTERM with a checkpoint saved.
+        The exit code: 0 when the run is finished; 130 or 143 when SIGINT or SIGTERM stopped it. A stopped run has
+        saved a checkpoint, unless it stopped before its first step.
 
     Raises:
-        ValueError: settings or data are wrong; `RunError` for what concerns the run's directory.
+        ValueError: the settings or the data are wrong.
+        RunError: the run directory cannot be used. It is a `ValueError`.
         OSError: a file cannot be read or written.
+
+    Example:
+        >>> import dataclasses, tempfile
+        >>> import numpy as np, optax
+        >>> from funcnet.train import Cadence, Conclusion, Panel
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Command:
+        ...     run: RunSettings
+        ...     loop: LoopSettings = LoopSettings(batch_size=2)
+        ...     device: DeviceSettings = DeviceSettings()
+        >>> class Mean(Task):  # learns the mean of its data, which is 2
+        ...     name, cadence, optimizer = "mean", Cadence(10), optax.sgd(0.25)
+        ...     def __init__(self, settings, context): ...
+        ...     def init(self, seed):
+        ...         return {"mean": np.zeros(1, np.float32)}, {}
+        ...     def counts(self, batch):
+        ...         return {"fit": batch.shape[0]}
+        ...     def objective(self, params, state, batch, *, training, rng):
+        ...         return {"fit": {"loss": ((batch - params["mean"]) ** 2).sum()}}, state
+        ...     def batches(self, seed):
+        ...         return lambda start: iter(lambda: np.array([1, 3], np.float32), None)
+        ...     def size(self, batch):
+        ...         return len(batch)
+        ...     def save(self, folder, params, state):
+        ...         np.save(folder / "mean.npy", params["mean"])
+        ...     def conclude(self, ended):
+        ...         return Conclusion({"loss": ended.rows[-1]["loss"]}, [Panel("Loss", "", {"x": "loss"})], "Mean", "")
+        >>> with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
+        ...     out = Path(folder) / "run"
+        ...     code = run_task(Mean, Command(RunSettings(out)), where="mean")
+        ...     code, np.load(out / "mean.npy").round(2)
+        (0, array([2.], dtype=float32))
     """
     with Interruption() as stop, contextlib.ExitStack() as stack:
         layout = open_layout(settings.device, where)
@@ -86,7 +121,7 @@ def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings,
         )
         stack.enter_context(lock_run(folder))
         if is_finished(folder) and (folder / MODEL).exists():
-            print(f"The run in {folder} has finished: nothing is left to do.")
+            print(f"The run in {folder} has finished; there is nothing left to do.")
             return 0
         compilation_cache.enable()
         context = Context(layout, settings.device.policy, stop)
@@ -94,14 +129,14 @@ def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings,
             task = open_task(settings, context)
             trials = _Trials(task, settings, config, context)
         except Stopped:
-            print("Stopped before the first step: nothing was lost. Go on with --resume.")
+            print("Stopped before the first step. Continue with --resume.")
             return stop.exit_code
         except (ValueError, OSError):
             if not settings.run.resume:
-                abandon(folder)
+                cancel_run(folder)
             raise
         for facts in task.facts:
-            pin(folder, facts, task.sources)
+            record_facts(folder, facts, task.sources)
         if not trials.all(folder):
             return stop.exit_code
         finish(folder)
@@ -110,7 +145,7 @@ def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings,
 
 
 class _Trials:
-    """The trainings of a run, one a seed, and the programs that they share."""
+    """The trainings of a run, one per seed. They share the compiled programs."""
 
     def __init__(self, task: Task, settings: TrainingSettings, config: Mapping[str, Any], context: Context):
         self.task, self.settings, self.config, self.context = task, settings, config, context
@@ -119,7 +154,7 @@ class _Trials:
         self._step: Callable[..., Any] | None = None
 
     def all(self, folder: Path) -> bool:
-        """Every training, and the summary of several; False where a signal stopped them."""
+        """Train with every seed, and summarise several seeds. False if a signal stopped the run."""
         seeds = list(self.task.seeds) or [self.settings.run.seed]
         outs = {seed: folder if len(seeds) == 1 else folder / f"seed-{seed}" for seed in seeds}
         for seed, out in outs.items():
@@ -130,34 +165,34 @@ class _Trials:
         return True
 
     def one(self, seed: int, out: Path) -> bool:
-        """The training of one seed, from its newest checkpoint or from the start, to its conclusion."""
+        """Train with one seed, from its newest checkpoint or from the start. False if a signal stopped the run."""
         if self.stop.requested:
-            self._say_stopped(0)
+            self._print_stopped(0)
             return False
         out.mkdir(exist_ok=True)
-        task, is_begun = self.task, self.settings.run.resume and (out / "metrics.jsonl").exists()
+        task, is_resumed = self.task, self.settings.run.resume and (out / "metrics.jsonl").exists()
         with Checkpoints(
             out / "checkpoints", keep=task.keep, best_metric=None if task.best else "eval_loss"
         ) as checkpoints:
             first = create(*task.init(seed), task.optimizer, trainable=task.trainable)
-            if not is_begun:
+            if not is_resumed:
                 begin = Restored(self.layout.place(first), 0, {})
             else:
                 begin = resume(checkpoints, first, self.layout)
             self._announce(first)
             best = None
             if task.best is not None and self.evaluate is not None:
-                best = BestModel(task.best, read_metrics(out / "metrics.jsonl") if is_begun else [], begin.step)
+                best = BestModel(task.best, read_metrics(out / "metrics.jsonl") if is_resumed else [], begin.step)
             outcome = None
-            if best is None or not best.is_enough():
+            if best is None or not best.should_stop():
                 outcome = self._train(seed, out, begin, best, checkpoints)
                 if self.stop.requested:
-                    self._say_stopped(outcome.step)
+                    self._print_stopped(outcome.step)
                     return False
                 if best is None:
                     self._save(out, outcome.state)
         if not self._conclude(seed, out, outcome):
-            self._say_stopped(self.task.cadence.total_steps)
+            self._print_stopped(self.task.cadence.total_steps)
             return False
         if not task.keeps_checkpoints:
             shutil.rmtree(out / "checkpoints", ignore_errors=True)
@@ -167,7 +202,7 @@ class _Trials:
         self, seed: int, out: Path, begin: Restored, best: BestModel | None, checkpoints: Checkpoints
     ) -> Outcome:
         task, cadence = self.task, self.task.cadence
-        evaluate = self.evaluate if best is None else self._keeping_the_best(best, out)
+        evaluate = self.evaluate if best is None else self._saving_the_best(best, out)
         step = self._compiled(begin.state)
         with self._loggers(out, begin.step) as loggers:
             return train(
@@ -186,7 +221,7 @@ class _Trials:
                 about={"seed": seed, "config": dict(self.config)},
                 after_step=loggers[-1].after_step,
                 owed=begin.about.get("owed"),
-                enough=lambda evaluation: best is not None and best.is_enough(),
+                should_stop=lambda evaluation: best is not None and best.should_stop(),
             )
 
     def _compiled(self, state: TrainState) -> Callable[..., Any]:
@@ -213,11 +248,11 @@ class _Trials:
         ):
             yield [lines, board, progress]
 
-    def _keeping_the_best(self, best: BestModel, out: Path) -> Callable[[TrainState], dict[str, float]]:
+    def _saving_the_best(self, best: BestModel, out: Path) -> Callable[[TrainState], dict[str, float]]:
         def evaluate(state: TrainState) -> dict[str, float]:
             assert self.evaluate is not None
             figures = self.evaluate(state)
-            if not self.stop.requested and best.takes(figures):
+            if not self.stop.requested and best.update(figures):
                 self._save(out, state)
             return figures
 
@@ -234,10 +269,10 @@ class _Trials:
             return False
         draw_report(out / "report.png", rows, conclusion.panels, title=conclusion.title, subtitle=conclusion.subtitle)
         if outcome is not None:
-            wait = f"waited for data {outcome.data_wait_share:.2%} of the time"
-            print(f"{outcome.tokens:,} {self.task.unit} in this process; {wait}.")
+            wait = f"{outcome.data_wait_share:.2%} of the time was spent waiting for data"
+            print(f"This process trained on {outcome.tokens:,} {self.task.unit}; {wait}.")
         if conclusion.values:
-            write_json(out / "eval.json", conclusion.values)  # the last: it says that the training is concluded
+            write_json(out / "eval.json", conclusion.values)  # written last: it marks the training as concluded
             print(json.dumps(conclusion.values, indent=2))
         for line in conclusion.notes:
             print(line)
@@ -250,6 +285,6 @@ class _Trials:
         steps = self.task.cadence.total_steps
         print(f"{self.task.name}: {trained:,} parameters{frozen}, {steps:,} steps, {self.layout}.")
 
-    def _say_stopped(self, step: int) -> None:
-        saved = "saved" if step else "nothing was lost"
-        print(f"Stopped after step {step:,} of {self.task.cadence.total_steps:,}; {saved}. Go on with --resume.")
+    def _print_stopped(self, step: int) -> None:
+        saved = " and saved" if step else ""
+        print(f"Stopped{saved} after step {step:,} of {self.task.cadence.total_steps:,}. Continue with --resume.")

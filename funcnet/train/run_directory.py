@@ -1,7 +1,7 @@
-"""The directory of a run: whether one may start there, go on there, or has ended there.
+"""The run directory and its record: whether a run may start or resume there, and whether it has finished.
 
-`run.json` appears in it before anything else and holds the configuration, then the facts that were found later (the
-digest of a corpus, of a vocabulary), and at last that the run finished. What it holds, a resumed run must agree with.
+The run record, `run.json`, is the first file in the directory. It contains the configuration, the facts that are found
+later (such as the digest of the corpus) and whether the run has finished. A resumed run must agree with it.
 """
 
 import contextlib
@@ -16,15 +16,15 @@ from funcnet.train.errors import RunError, cannot_write
 
 __all__ = [
     "RUN_FILE",
-    "abandon",
     "began_in",
+    "cancel_run",
     "configuration",
     "differences",
     "finish",
     "is_finished",
     "lock_run",
     "open_run",
-    "pin",
+    "record_facts",
 ]
 
 RUN_FILE = "run.json"
@@ -39,25 +39,25 @@ def open_run(
     free: Sequence[str] = (),
     defaults: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Begin a run in `folder`, or go on with the one that is there.
+    """Start a run in `folder`, or resume the run in it.
 
-    Call it before anything slow: from here on `--resume` works. `lock_run` the folder while the run lasts.
+    Call this before anything slow, because `--resume` works from here on. Hold `lock_run` during the run.
 
     Args:
-        folder: made when needed.
-        config: all settings of the run, as JSON; a resumed run must have the same.
-        resume: go on.
-        writes: names of files that the run will write: a new run refuses a folder that holds one of them.
+        folder: the run directory; it is created if it does not exist.
+        config: all settings of the run as JSON. A resumed run must have the same ones.
+        resume: resume the run in `folder` instead of starting one.
+        writes: names of the files that the run will write. A new run refuses a folder with one of them.
         free: names in `config` that a resumed run may change.
-        defaults: the values of settings that a run of an older release does not record, because it had none of them.
+        defaults: default values of the settings, for settings that an older release did not record.
 
     Returns:
-        The folder. Ask `is_finished` next.
+        The run directory. Call `is_finished` next.
 
     Raises:
-        RunError: there is a run (or one of `writes`) and `resume` is False; there is none and it is True; the run there
-            has another configuration, whose differences are listed; it is a file; it cannot be written; another process
-            runs there.
+        RunError: `resume` is False and the folder has a run or one of the files in `writes`; `resume` is True and there
+            is no run, or one with another configuration; `folder` is a file or cannot be written; another process uses
+            it.
 
     Example:
         >>> import tempfile
@@ -70,20 +70,20 @@ def open_run(
     folder = Path(folder)
     record = folder / RUN_FILE
     if file := next((one for one in (folder, *folder.parents) if one.is_file()), None):
-        what = "is a file" if file == folder else f"lies beneath {file}, which is a file"
-        raise RunError(f"train.open_run: {folder} {what}; expected a folder, got none. Choose another --out.")
+        what = "is a file" if file == folder else f"is inside {file}, which is a file"
+        raise RunError(f"train.open_run: {folder} {what}; expected a folder, got a file. Use another --out.")
     if resume:
         if not record.exists():
             raise RunError(
-                f"train.open_run: {folder}; expected a run to resume, got {_what_is(folder)}: none ever started there. "
-                "Leave out --resume to start one."
+                f"train.open_run: there is no run to resume in {folder}; expected a folder with {RUN_FILE}, got "
+                f"{_what_is(folder)}. Omit --resume to start a run."
             )
         before = _record(folder)["config"]
         added = {name: value for name, value in (defaults or {}).items() if name in config}
-        sides = [
+        compared = [
             {name: value for name, value in side.items() if name not in free} for side in ({**added, **before}, config)
         ]
-        _compare("train.open_run", folder, *sides)
+        _compare("train.open_run", folder, *compared)
         return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -98,53 +98,65 @@ def open_run(
 
 @contextlib.contextmanager
 def lock_run(folder: Path) -> Iterator[None]:
-    """While the block runs, no other process may: two runs in one folder would write over each other's files.
+    """A context in which no other process can run in `folder`: two runs would overwrite each other's files.
 
     Args:
-        folder: of `open_run`.
+        folder: the run directory from `open_run`.
 
     Raises:
-        RunError: another process runs there.
-        OSError: the folder is not there.
+        RunError: another process has the lock.
+        OSError: the folder does not exist.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, lock_run(Path(folder)):
         ...     open_run(folder, {"steps": 100})
         Traceback (most recent call last):
-        funcnet.train.errors.RunError: train.lock_run: ...: another process is running it; expected ...
+        funcnet.train.errors.RunError: train.lock_run: ... is locked by another process; expected ...
     """
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(lock_folder(folder))
         except BlockingIOError:
             raise RunError(
-                f"train.lock_run: {folder}: another process is running it; expected a folder where none does, got a "
-                "locked one. Wait for it, or choose another --out."
+                f"train.lock_run: {folder} is locked by another process; expected a folder without a running process, "
+                "got a locked one. Wait for the process to end, or use another --out."
             ) from None
         yield
 
 
 def configuration(folder: str | Path) -> dict[str, Any] | None:
-    """The settings that the run in `folder` began with, as `open_run` got them as JSON; None where no run began.
+    """The configuration with which the run in `folder` started.
+
+    Args:
+        folder: a run directory.
+
+    Returns:
+        The `config` of `open_run` as JSON, or None if there is no run in `folder`.
 
     Raises:
-        RunError: what lies there is no record of a run.
+        RunError: its run.json is not a run record.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     configuration(open_run(folder, {"steps": 100}))
+        {'steps': 100}
     """
     return _record(Path(folder))["config"] if (Path(folder) / RUN_FILE).exists() else None
 
 
 def began_in(folder: str | Path) -> str | None:
-    """The folder that the relative paths in a run's settings are meant from.
+    """The working directory in which a run started; relative paths in its settings are relative to it.
 
     Args:
-        folder: of `open_run`.
+        folder: the run directory.
 
     Returns:
-        Its path, or None where the run does not tell it, as those of older releases.
+        The path, or None for a run of an older release, which did not record it.
 
     Raises:
-        RunError: what lies there is no record of a run.
+        RunError: its run.json is not a run record.
 
     Example:
         >>> import tempfile
@@ -156,16 +168,16 @@ def began_in(folder: str | Path) -> str | None:
     return began if isinstance(began, str) else None
 
 
-def pin(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, str] = {}) -> None:
-    """Record what was found out only after the start; a resumed run must find the same.
+def record_facts(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, str] = {}) -> None:
+    """Record facts that are found only after the start, such as digests of the data. A resumed run must find the same.
 
     Args:
-        folder: of `open_run`.
-        facts: such as {"corpus": digest}.
-        sources: the file that a fact is of, where it is one.
+        folder: the run directory.
+        facts: {name: value}, such as {"corpus": digest}; values as JSON.
+        sources: {name of a fact: the file that it describes}, for facts about files.
 
     Raises:
-        RunError: the run began with others, which are listed, or their files named.
+        RunError: a fact differs from the recorded one. The message names the files, or lists the values.
     """
     record = _record(folder)
     known = {name: value for name, value in record["facts"].items() if name in facts}
@@ -174,61 +186,83 @@ def pin(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, str] = {})
         if name in sources and differences({"": known[name]}, {"": facts[name]}):
             changed.setdefault(sources[name], []).append(name)
     if changed:
-        told = " and ".join(f"{source} ({', '.join(names)})" for source, names in changed.items())
+        files = " and ".join(f"{source} ({', '.join(names)})" for source, names in changed.items())
         raise RunError(
-            f"train.pin: {folder}; expected the files that the run began with, got others: {told} changed since. "
-            f"Restore what was there, or begin anew with another --out.{_meant_from(folder, changed)}"
+            f"train.record_facts: files of the run in {folder} changed; expected those with which it started, got a "
+            f"changed {files}. Restore the original files, or start a new run with another --out."
+            f"{_relative_path_hint(folder, changed)}"
         )
-    _compare("train.pin", folder, known, {name: value for name, value in facts.items() if name in known})
+    _compare("train.record_facts", folder, known, {name: value for name, value in facts.items() if name in known})
     if len(known) < len(facts):
         _write(folder, {**record, "facts": {**record["facts"], **facts}})
 
 
 def finish(folder: Path) -> None:
-    """Record that all is done. The last thing a run does."""
+    """Mark a run as finished. Call this last.
+
+    Args:
+        folder: the run directory.
+    """
     _write(folder, {**_record(folder), "finished": True})
 
 
-def abandon(folder: Path) -> None:
-    """Take back `open_run` for a run that could not begin, so that it can be called again with better settings."""
+def cancel_run(folder: Path) -> None:
+    """Undo `open_run` for a run that could not start, so that a corrected command can use the same directory.
+
+    Args:
+        folder: the run directory. It is removed if it is empty without the run record.
+    """
     (folder / RUN_FILE).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # not empty: it was there before
+    with contextlib.suppress(OSError):  # the folder existed before and has other files
         folder.rmdir()
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether nothing is left to do."""
+    """Whether a run has finished.
+
+    Args:
+        folder: the run directory.
+    """
     return bool(_record(folder)["finished"])
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs between two nested configurations, a line for each name.
+    """The differences between two nested configurations.
 
-    >>> differences({"steps": 100, "model": {"layers": 2}}, {"steps": 200, "model": {"layers": 2}})
-    ['steps was 100, now 200']
+    Args:
+        before: the earlier configuration.
+        now: the later one.
+
+    Returns:
+        One text per name whose value differs.
+
+    Example:
+        >>> differences({"steps": 100, "model": {"layers": 2}}, {"steps": 200, "model": {"layers": 2}})
+        ['steps was 100, now 200']
     """
     old, new = _flat(before), _flat(now)
     shown = {name: [repr(side[name]) if name in side else "absent" for side in (old, new)] for name in old | new}
     return [f"{name} was {was}, now {is_now}" for name, (was, is_now) in shown.items() if was != is_now]
 
 
-def _meant_from(folder: Path, sources: Iterable[str]) -> str:
-    """Where the relative ones of the paths were meant from, if elsewhere: another file may lie here under that name."""
+def _relative_path_hint(folder: Path, sources: Iterable[str]) -> str:
+    """A sentence for a resumed run that was started in another directory: a path may name a different file here."""
     began = began_in(folder)
     relative = [source for source in sources if not os.path.isabs(source)]
     if not relative or began in (None, os.getcwd()):
         return ""
-    return f" If {relative[0]} is another one here: the run's paths are meant from {began}; go there first."
+    return f" The run started in {began}; if {relative[0]} is relative to it, change to that folder first."
 
 
 def _require_new(folder: Path, writes: Sequence[str]) -> None:
-    there = [name for name in (RUN_FILE, *writes) if (folder / name).exists()]
-    if there:
-        run = "a run" if RUN_FILE in there else f"{', '.join(there)}"
-        advice = "Add --resume to go on with it, or take another --out" if RUN_FILE in there else "Take another --out"
+    found = [name for name in (RUN_FILE, *writes) if (folder / name).exists()]
+    if found:
+        is_run = RUN_FILE in found
+        content = "a run" if is_run else ", ".join(found)
+        advice = "Add --resume to continue the run, or use another --out." if is_run else "Use another --out."
         raise RunError(
-            f"train.open_run: {folder} already holds {run}; expected a new or empty folder, got one with {there[0]}. "
-            f"{advice}."
+            f"train.open_run: {folder} already contains {content}; expected a new or empty folder, got one with "
+            f"{found[0]}. {advice}"
         )
 
 
@@ -236,8 +270,8 @@ def _compare(where: str, folder: Path, before: Mapping[str, Any], now: Mapping[s
     found = differences(before, now)
     if found:
         raise RunError(
-            f"{where}: {folder}; expected the configuration that the run began with, got another one: "
-            f"{'; '.join(found)}. Resume with the first values, or take another --out."
+            f"{where}: the configuration of the run in {folder} changed; expected the original one, got another one: "
+            f"{'; '.join(found)}. Resume with the original values, or use another --out."
         )
 
 
@@ -245,8 +279,8 @@ def _record(folder: Path) -> dict[str, Any]:
     record = read_json(folder / RUN_FILE)
     if not isinstance(record, dict) or "finished" not in record or not _are_dicts(record, "config", "facts"):
         raise RunError(
-            f"train.open_run: {folder / RUN_FILE}; expected the record of a run, got something else. "
-            "Take another --out."
+            f"train.open_run: {folder / RUN_FILE} is not a run record; expected an object with config, facts and "
+            "finished, got something else. Use another --out."
         )
     return record
 
@@ -267,7 +301,7 @@ def _what_is(folder: Path) -> str:
 
 
 def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    """{dotted name: value}, lists as JSON gives them back."""
+    """{dotted name: value}, with tuples as lists, as in JSON."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping):

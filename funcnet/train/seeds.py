@@ -1,4 +1,4 @@
-"""A run that is repeated with several seeds: mean and spread of the figures, and the best seed's model."""
+"""The summary of a run with several seeds: mean and standard deviation of the metrics, and the best model."""
 
 import json
 import shutil
@@ -16,12 +16,12 @@ __all__ = ["spread", "summarise"]
 
 
 def summarise(outs: Sequence[Path], folder: Path, best: Best) -> None:
-    """Writes eval.json with mean and spread; the best seed's files become the folder's own.
+    """Write eval.json with mean and standard deviation, and copy the files of the best seed into the run directory.
 
     Args:
-        outs: the folder of each seed, with its eval.json.
-        folder: of the run.
-        best: which seed is best; its figure on the test examples decides where there is no other.
+        outs: the folders of the seeds, each with an eval.json.
+        folder: the run directory.
+        best: how seeds are compared: by the metric on the validation examples or, without these, on the test examples.
     """
     runs = [read_json(out / "eval.json") or {} for out in outs]
     prefix = "" if best.metric in runs[0] else "test_"
@@ -35,10 +35,17 @@ def summarise(outs: Sequence[Path], folder: Path, best: Best) -> None:
 
 
 def spread(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """The mean, and the sample's standard deviation, of every figure.
+    """The mean and the sample standard deviation of every metric.
 
-    >>> spread([{"seed": 0, "accuracy": 0.5}, {"seed": 1, "accuracy": 0.75}])["mean"]
-    {'accuracy': 0.625}
+    Args:
+        runs: the metrics of each seed; at least two.
+
+    Returns:
+        `{"mean": {metric: value}, "spread": {metric: value}}`.
+
+    Example:
+        >>> spread([{"seed": 0, "accuracy": 0.5}, {"seed": 1, "accuracy": 0.75}])["mean"]
+        {'accuracy': 0.625}
     """
     names = [name for name in runs[0] if name not in ("seed", "steps", "best_step")]
     values = {name: np.array([run[name] for run in runs], np.float64) for name in names}

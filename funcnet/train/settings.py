@@ -1,4 +1,4 @@
-"""The settings that every command that trains has, in groups; see `funcnet.settings`."""
+"""Groups of settings that every training command has; see `funcnet.settings`."""
 
 import dataclasses
 from pathlib import Path
@@ -12,75 +12,78 @@ from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 
 __all__ = ["CheckpointSettings", "DeviceSettings", "LoopSettings", "RunSettings", "open_layout"]
 
-MOST_DEVICES = 4096  # more virtual ones than this take the machine down with them
+MOST_DEVICES = 4096  # more virtual devices can exhaust the memory of the machine
 
 
 @dataclasses.dataclass(frozen=True)
 class RunSettings:
-    """Where a run lies, and its seed."""
+    """The directory and the seed of a run."""
 
     out: Path
     """Directory of the run."""
     resume: bool = False
-    """Continue the run in --out. Settings that are left out stay as they were; other values are refused, except for
-    --save-every and --keep."""
+    """Continue the run in --out. Settings that are left out keep their values. Changed values are refused, except those
+    of --save-every and --keep."""
     seed: Annotated[int, Range(0, 2**62)] = 0
     """Seed of all random numbers."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LoopSettings:
-    """How large an update is, and how often metrics are logged."""
+    """The size of an update, and how often metrics are logged."""
 
     batch_size: Annotated[int, Range(1)] = 32
-    """Rows per update, over all devices and micro-batches."""
+    """Number of rows per update, over all devices and micro-batches."""
     accumulate: Annotated[int, Range(1)] = 1
-    """Micro-batches per update: less memory, the same gradients."""
+    """Number of micro-batches per update. More of them need less memory and give the same gradients."""
     log_every: Annotated[int, Range(1)] = 20
-    """Steps from one line of metrics to the next."""
+    """Number of steps between two lines of metrics."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSettings:
-    """On which devices a run computes, and how precisely."""
+    """The devices and the precision of a run."""
 
     devices: Annotated[int, Range(1, MOST_DEVICES)] | None = None
-    """Number of devices, short for --mesh data=N; on a CPU they are virtual. The default is all GPUs or TPUs, or one
-    CPU."""
+    """Number of devices, short for --mesh data=N. Several devices on a CPU are virtual. The default is all GPUs or
+    TPUs, or one CPU."""
     mesh: str | None = None
-    """Sizes of the mesh's axes, such as data=8; -1 takes the devices that are left."""
+    """Sizes of the axes of the mesh, such as data=8. A size of -1 takes all remaining devices."""
     parallel: Literal["jit", "shard_map", "pmap"] = "jit"
-    """How the step runs on the devices."""
+    """JAX transformation that runs the step on the devices."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Type of matrix products; parameters and sums are float32 either way."""
+    """Type of matrix products. Parameters and sums are always float32."""
 
     @property
     def policy(self) -> Precision:
-        """The precision as the step takes it."""
+        """The precision policy for the step."""
         return BFLOAT16 if self.precision == "bfloat16" else FLOAT32
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointSettings:
-    """When a run evaluates and saves; a resumed run may change these."""
+    """When a run evaluates and saves checkpoints."""
 
     evaluate_every: Annotated[int, Range(0, note="0: only at the end")] = 250
-    """Steps from one evaluation to the next; 0: only at the end."""
+    """Number of steps between two evaluations; 0: only at the end."""
     save_every: Annotated[int, Range(0, note="0: only at the end")] = 250
-    """Steps from one checkpoint to the next; 0: only at the end."""
+    """Number of steps between two checkpoints; 0: only at the end."""
     keep: Annotated[int, Range(1)] = 2
-    """Number of checkpoints to keep, besides the best one."""
+    """Number of recent checkpoints to keep, in addition to the best one."""
 
 
 def open_layout(settings: DeviceSettings, where: str) -> Layout:
-    """The layout of a run: a data-parallel mesh.
+    """The layout of a data-parallel run.
 
     Args:
-        settings: the device group of a command.
-        where: the command, for messages.
+        settings: the device settings of a command.
+        where: the name of the command, for error messages.
+
+    Returns:
+        The layout; see `make_layout`.
 
     Raises:
-        ValueError: both --devices and --mesh; more devices than there are; a mesh that does not fit.
+        ValueError: --devices and --mesh are both given, or the mesh does not fit the devices.
 
     Example:
         >>> open_layout(DeviceSettings(devices=4, parallel="shard_map"), "pretrain").batch_parts
@@ -89,7 +92,7 @@ def open_layout(settings: DeviceSettings, where: str) -> Layout:
     if settings.devices is not None and settings.mesh is not None:
         raise ValueError(
             f"{where}: --devices {settings.devices} together with --mesh {settings.mesh}; expected one of them, got "
-            f"both. --devices {settings.devices} is short for --mesh {AXIS}={settings.devices}."
+            f"both. (--devices {settings.devices} is short for --mesh {AXIS}={settings.devices}.)"
         )
     sizes = None if settings.devices is None else {AXIS: settings.devices}
     if settings.mesh is not None:

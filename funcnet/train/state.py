@@ -1,4 +1,4 @@
-"""What a training step moves: arrays only, in one pytree."""
+"""The train state: all arrays that a training step updates, in one pytree."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ __all__ = ["TrainState", "create"]
 
 @flax.struct.dataclass
 class TrainState:
-    """Everything that changes from step to step, and nothing that does not: no functions, no settings.
+    """All arrays that change from step to step. Functions and settings are not part of it.
 
     Attributes:
-        params: nested dict, what the optimizer moves (and what is frozen).
-        state: nested dict, the model's buffers.
-        opt_state: the optimizer's, for the trainable parameters alone.
-        step: int32, the updates made.
+        params: nested dict of the parameters, trainable and frozen.
+        state: nested dict of the model's buffers.
+        opt_state: state of the optimizer, for the trainable parameters only.
+        step: int32 scalar, the number of updates made.
     """
 
     params: Any
@@ -32,13 +32,17 @@ class TrainState:
 def create(
     params: tree.Tree, state: tree.Tree, optimizer: optax.GradientTransformation, *, trainable: tree.Patterns = "**"
 ) -> TrainState:
-    """The state before the first step.
+    """The train state before the first step.
 
     Args:
-        params, state: of `Module.init`.
+        params: parameters from `Module.init`.
+        state: buffers from `Module.init`.
         optimizer: any optax transformation.
-        trainable: patterns of the parameters that train; give `make_step` the same. The optimizer keeps nothing for
-            the others.
+        trainable: patterns for the names of the trainable parameters; pass the same to `make_step`. The optimizer has
+            no state for the others.
+
+    Returns:
+        A `TrainState` with `step` 0.
 
     Raises:
         ValueError: a pattern matches no parameter.

@@ -1,12 +1,13 @@
-"""The training step and the evaluation step, each written once for one device and for many.
+"""The training step and the evaluation step, for any number of devices.
 
-A task is two pure functions:
+A task provides two pure functions:
 
-- `counts(batch) -> {term: count}`: over how many things each term of the loss is averaged;
-- `objective(params, state, batch, *, training, rng) -> ({term: {"loss": sum, metric: sum, …}}, state)`: sums.
+- `counts(batch) -> {term: count}`: the number of elements over which each term of the loss is averaged;
+- `objective(params, state, batch, *, training, rng) -> ({term: {"loss": sum, metric: sum, …}}, state)`: sums over
+  these elements.
 
-The loss is Σ_term loss_sum / count, both over all devices and micro-batches: the mean over all tokens, never a mean of
-means, however ragged the parts. A term that counts nothing in a batch adds nothing to it.
+The loss is Σ_term loss_sum / count, where both are summed over all devices and micro-batches. It is the mean over all
+tokens, not a mean of means, even if the parts differ in size. A term with a count of 0 contributes 0.
 
 Letters: A micro-batches, N devices.
 """
@@ -44,29 +45,44 @@ def make_step(
     trainable: tree.Patterns = "**",
     buffers: Literal["synced", "averaged"] = "synced",
 ) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
-    """The step `step(train_state, batch, key, *, axis_name=None) -> (train_state, metrics)`, for `parallelize`.
+    """Make a training step for `parallelize`: `step(train_state, batch, key, *, axis_name=None)`.
 
     Args:
-        objective, counts: the task, as above.
-        optimizer: an optax transformation; clipping belongs to it.
-        schedule: reported as `learning_rate`; give the one that the optimizer follows.
-        accumulate: A, micro-batches one after the other with one update at the end: the memory of a part, the
-            gradients of the whole. Micro-batch a takes rows a, a + A, …, so no row changes its device.
-        precision: the policy; the objective gets parameters in `precision.compute`.
-        trainable: patterns of the parameters that train. The others are not differentiated, which costs nothing.
-        buffers: "synced" when the model itself keeps its buffers equal on all devices (SyncBatchNorm); "averaged" when
-            each device has statistics of its own (under pmap and shard_map): floats are averaged, integers take
-            the largest.
+        objective: the loss and metrics of the task, as sums; see above.
+        counts: the counts by which the sums are divided; see above.
+        optimizer: an optax transformation; it includes gradient clipping, if any.
+        schedule: the learning rate of the optimizer; it is reported as the metric `learning_rate`.
+        accumulate: A, the number of micro-batches per update. They need the memory of one micro-batch and give the
+            gradients of the whole batch. Micro-batch a has rows a, a + A, …, so every row stays on its device.
+        precision: the precision policy; the objective receives the parameters in `precision.compute`.
+        trainable: patterns for the names of the trainable parameters. No gradients are computed for the others.
+        buffers: "synced" if the model keeps its buffers equal on all devices (SyncBatchNorm). "averaged" if each device
+            has its own statistics (under pmap and shard_map): the step averages floating buffers over the devices, and
+            takes the maximum of the others.
 
     Returns:
-        The step. Its metrics are scalars: `loss`, `{term}_{metric}` for each, `grad_norm` (before clipping), and
-        `learning_rate` with a schedule. `key` is the run's: `fold_in(key, step)` is drawn here.
+        The step, which returns (train state, metrics). The metrics are scalars: `loss`, `{term}_{metric}`, `grad_norm`
+        (before clipping) and, with a schedule, `learning_rate`. `key` is the key of the run; the step itself folds in
+        the number of the step.
 
     Raises:
-        ValueError: `accumulate` below 1; at the first call, a batch that does not divide, or a term without a count.
+        ValueError: `accumulate` is below 1. At the first call: the batch does not divide into micro-batches, or a term
+            has no loss or no count.
+
+    Example:
+        >>> from funcnet.train import create
+        >>> counts = lambda batch: {"fit": batch["x"].shape[0]}
+        >>> def objective(params, state, batch, *, training, rng):
+        ...     return {"fit": {"loss": jnp.sum((batch["x"] - params["mean"]) ** 2)}}, state
+        >>> optimizer = optax.sgd(0.5)
+        >>> step = jax.jit(make_step(objective, counts, optimizer))
+        >>> state = create({"mean": jnp.zeros(())}, {}, optimizer)
+        >>> state, metrics = step(state, {"x": jnp.array([1.0, 3.0])}, jax.random.key(0))
+        >>> float(state.params["mean"]), float(metrics["loss"])
+        (2.0, 5.0)
     """
     if accumulate < 1:
-        raise ValueError(f"train.make_step: accumulate; expected at least 1, got {accumulate}. Use 1 for none.")
+        raise ValueError(f"train.make_step: accumulate; expected at least 1, got {accumulate}.")
 
     def step(
         train_state: TrainState, batch: Batch, key: jax.Array, *, axis_name: str | None = None
@@ -100,10 +116,18 @@ def make_step(
 def make_eval_step(
     objective: Objective, counts: Counts, *, precision: Precision = FLOAT32
 ) -> Callable[..., dict[str, dict[str, jax.Array]]]:
-    """The step `step((params, state), batch, key=None, *, axis_name=None) -> {"sums": …, "counts": …}`.
+    """Make an evaluation step for `parallelize`: `step((params, state), batch, key=None, *, axis_name=None)`.
 
-    Sums over all devices with `training=False` and no randomness; `evaluate` adds them up over batches. Args as
-    `make_step`.
+    Args:
+        objective: as for `make_step`; it is called with `training=False`.
+        counts: as for `make_step`.
+        precision: as for `make_step`.
+
+    Returns:
+        The step, which returns `{"sums": …, "counts": …}` summed over all devices. `evaluate` adds them over batches.
+
+    Raises:
+        ValueError: at the first call, a term has no loss or no count.
     """
 
     def step(
@@ -124,19 +148,19 @@ def evaluate(
     *,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, float]:
-    """The means over all batches: `loss` and `{term}_{metric}`, added up in float64 on the host.
+    """The mean metrics over all batches, accumulated in float64 on the host.
 
     Args:
-        step: `parallelize(make_eval_step(…), plan)`.
-        model: (params, state), as placed.
-        batches: as placed by `plan.shard`.
-        should_stop: asked between batches; True ends with what there is so far.
+        step: the compiled step, `parallelize(make_eval_step(…), layout)`.
+        model: (params, state), placed on the devices.
+        batches: batches placed by `layout.shard`.
+        should_stop: called after each batch; True ends the evaluation with the batches so far.
 
     Returns:
-        Python floats.
+        `loss` and `{term}_{metric}`, as Python floats.
 
     Raises:
-        ValueError: there was no batch.
+        ValueError: there are no batches.
     """
     added: Any = None
     for batch in batches:
@@ -146,7 +170,7 @@ def evaluate(
             break
     if added is None:
         raise ValueError(
-            "train.evaluate: batches; expected at least one, got none. Hold out more, or use a smaller batch."
+            "train.evaluate: batches; expected at least one, got none. Hold out more data, or use a smaller batch."
         )
     return {name: float(value) for name, value in _means(added["sums"], added["counts"], np.maximum).items()}
 
@@ -154,7 +178,7 @@ def evaluate(
 def _accumulated(
     gradient: Callable[..., Any], chosen: Any, state: Any, batch: Batch, rng: jax.Array, accumulate: int
 ) -> tuple[Any, Any, Any]:
-    """(gradients, metric sums, state) over A micro-batches; the buffers pass from each to the next, as in torch."""
+    """(gradients, metric sums, state) over A micro-batches, which update the buffers in turn, as in torch."""
     if accumulate == 1:
         grads, (sums, state) = gradient(chosen, state, batch, rng)
         return grads, sums, state
@@ -174,7 +198,7 @@ def _accumulated(
 
 
 def _split(x: jax.Array, accumulate: int) -> jax.Array:
-    """(B, …) -> (A, B/A, …), row r in micro-batch r mod A: neighbours share a device, and spread over all."""
+    """(B, …) -> (A, B/A, …). Row r is in micro-batch r mod A, so that every micro-batch is spread over all devices."""
     check_batch_size(x.shape[0], 1, accumulate, where="train.make_step")
     return jnp.swapaxes(x.reshape(-1, accumulate, *x.shape[1:]), 0, 1)
 
@@ -193,11 +217,11 @@ def _means(sums: Any, totals: Any, maximum: Callable[..., Any] = jnp.maximum) ->
 
 
 def _checked(sums, totals):
-    """The objective's sums in at least float32, once every term is known to have a count and a loss."""
+    """Check that every term has a count and a loss; return the sums in at least float32."""
     for term, terms in sums.items():
         if term not in totals or "loss" not in terms:
             raise ValueError(
-                f"train.make_step: objective's term {term!r}; expected a 'loss' in it and a count of that name, got "
-                f"{sorted(terms)} and counts of {sorted(totals)}. Let objective and counts name the same terms."
+                f"train.make_step: objective's term {term!r}; expected a 'loss' in it and a count of the same name, "
+                f"got {sorted(terms)} and counts for {sorted(totals)}."
             )
     return jax.tree.map(at_least_float32, sums)

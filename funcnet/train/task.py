@@ -1,8 +1,8 @@
-"""What a run trains: the value that `run_task` is given, and what it hands over and gets back.
+"""The interface between `run_task` and the task that it trains.
 
-A *task* says what to initialise, what is learnt (objective and counts, see `funcnet.train.step`), from which batches,
-how the model is evaluated, and what stands in the run's directory at the end. It knows nothing of devices, checkpoints
-or signals; `run_task` knows nothing of models.
+A *task* defines the initial parameters, the loss (objective and counts, see `funcnet.train.step`), the batches, the
+evaluation and the files of the trained model. It does not handle devices, checkpoints or signals; `run_task` does not
+know the model.
 """
 
 import dataclasses
@@ -28,12 +28,12 @@ Sums = dict[str, dict[str, jax.Array]]
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What a task may know of its run.
+    """The part of a run that its task can use.
 
     Attributes:
-        layout: of the run's arrays; `place`, `shard` and `parallelize` take it.
-        precision: of the run's step.
-        stop: asked by anything slow; see `Interruption`.
+        layout: layout of the arrays; it has `place` and `shard`, and `parallelize` needs it.
+        precision: precision policy of the step.
+        stop: whether a signal arrived; slow code should check `stop.requested`.
     """
 
     layout: Layout
@@ -43,12 +43,12 @@ class Context:
 
 @dataclasses.dataclass(frozen=True)
 class Best:
-    """Keeps the best model of all evaluations in place of the last one.
+    """Keep the best model of all evaluations instead of the last one.
 
     Attributes:
-        metric: the evaluation's figure that decides; of equal ones the lower loss.
-        largest: whether a larger figure is better.
-        patience: evaluations without a better figure after which the run ends; 0: never.
+        metric: the metric of the evaluation to compare. The lower loss decides between equal values.
+        largest: whether a larger value is better.
+        patience: number of evaluations without improvement after which the run ends; 0: never.
     """
 
     metric: str
@@ -58,14 +58,14 @@ class Best:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """What `Task.conclude` may look at.
+    """A finished training, for `Task.conclude`.
 
     Attributes:
-        folder: of the run, or of one seed in it.
-        seed: of this run.
-        rows: of metrics.jsonl.
-        state: as the last step left it, on the devices; None where the run had ended before this process began.
-        outcome: of the loop in this process; likewise.
+        folder: the run directory, or the directory of one seed in it.
+        seed: the seed of the training.
+        rows: the rows of metrics.jsonl.
+        state: the last train state, on the devices; None if the training ended in an earlier process.
+        outcome: the result of the loop; None if the training ended in an earlier process.
     """
 
     folder: Path
@@ -77,13 +77,14 @@ class Ended:
 
 @dataclasses.dataclass(frozen=True)
 class Conclusion:
-    """What a finished run says.
+    """The results of a finished run.
 
     Attributes:
-        values: of eval.json; nothing is written where it is empty.
-        panels: of report.png.
-        title, subtitle: of report.png.
-        notes: lines for a person.
+        values: content of eval.json; if it is empty, the file is not written.
+        panels: plots of report.png.
+        title: title of report.png.
+        subtitle: subtitle of report.png.
+        notes: lines to print.
     """
 
     values: Mapping[str, Any]
@@ -94,23 +95,26 @@ class Conclusion:
 
 
 class Task:
-    """What a run trains. Subclass it: set the attributes in the constructor, and define the methods that raise.
+    """What a run trains. A subclass sets the attributes in its constructor, and defines the methods that raise here.
+
+    See `run_task` for an example.
 
     Attributes:
-        name: of the model, for the first line that a run prints.
-        cadence: how many steps, and when to log, evaluate and save.
-        optimizer: an optax transformation; clipping belongs to it.
-        schedule: the learning rate that the optimizer follows, for the metrics.
-        trainable: patterns of the parameters that train.
+        name: name of the model, for the first line that a run prints.
+        cadence: the number of steps, and when to log, evaluate and save.
+        optimizer: an optax transformation; it includes gradient clipping, if any.
+        schedule: the learning rate of the optimizer, for the metrics.
+        trainable: patterns for the names of the trainable parameters.
         buffers: see `make_step`.
-        unit: what `size` counts, "tokens" or "images".
-        shown: {label: metric} in the progress bar.
-        facts: what a resumed run must find again (digests of the data), each mapping checked before the next.
-        sources: {fact: the file that it comes from}.
-        best: which model is kept; None: the last.
-        keep: how many checkpoints are kept.
-        keeps_checkpoints: whether they stay when the run has finished.
-        seeds: the seeds of a run that is repeated; each has a folder of its own.
+        unit: what `size` counts, such as "tokens" or "images".
+        shown: {label: metric} for the progress bar.
+        facts: facts that a resumed run must find again, such as digests of the data; checked one mapping at a time.
+        sources: {name of a fact: the file that it describes}.
+        best: how the best model is chosen; None keeps the last model.
+        keep: the number of newest checkpoints to keep.
+        keeps_checkpoints: whether the checkpoints stay after the run has finished.
+        seeds: seeds to train with, one after the other. Each of several seeds has its own folder; if it is empty, the
+            seed of the settings is used.
     """
 
     name: str
@@ -129,33 +133,53 @@ class Task:
     seeds: Sequence[int] = ()
 
     def init(self, seed: int) -> tuple[tree.Tree, tree.Tree]:
-        """(params, state) before the first step."""
+        """The initial (params, state).
+
+        Args:
+            seed: the seed of the training.
+        """
         raise NotImplementedError
 
     def objective(self, params: Any, state: Any, batch: Any, *, training: bool, rng: Any) -> tuple[Sums, Any]:
-        """See `funcnet.train.step`."""
+        """The loss and the metrics of a batch, as sums, and the new buffers; see `funcnet.train.step`."""
         raise NotImplementedError
 
     def counts(self, batch: Any) -> dict[str, jax.Array]:
-        """See `funcnet.train.step`."""
+        """The counts by which the sums are divided; see `funcnet.train.step`."""
         raise NotImplementedError
 
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
-        """`batches(start_step)`: the host batches from that step on, a function of seed and step alone."""
+        """The training data: a function `batches(start_step)` that returns the host batches from that step on.
+
+        A batch must depend only on the seed and its step, so that a resumed run sees the same data.
+        """
         raise NotImplementedError
 
     def size(self, batch: Any) -> int:
-        """How many tokens, images, … a host batch holds, for the throughput."""
+        """The number of tokens, images, … in a host batch, without padding, for the throughput."""
         raise NotImplementedError
 
     def evaluator(self) -> Callable[[TrainState], dict[str, float]] | None:
-        """The evaluation on held-out data; None where there are none. Made once, called with placed states."""
+        """A function that evaluates a placed train state on held-out data, or None without such data.
+
+        It is made once per run. It returns {metric: value}.
+        """
         return None
 
     def save(self, folder: Path, params: tree.Tree, state: tree.Tree) -> None:
-        """Writes the model, `model.safetensors` among its files, from whole numpy arrays."""
+        """Write the files of the model, including `model.safetensors`.
+
+        Args:
+            folder: the directory to write to.
+            params: parameters as numpy arrays.
+            state: buffers as numpy arrays.
+        """
         raise NotImplementedError
 
     def conclude(self, ended: Ended) -> Conclusion | None:
-        """Looks at the finished model. None: a signal came first; the run is concluded when it is resumed."""
+        """Compute the results of a finished training.
+
+        Returns:
+            The results, or None if a signal arrived first; the resumed run then calls this again.
+        """
         raise NotImplementedError

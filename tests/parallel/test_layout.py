@@ -1,4 +1,4 @@
-"""The layout: placing, cutting, gathering, running; whole training steps are in tests/train/test_step.py."""
+"""Placing, sharding and gathering arrays, and running steps; tests/train/test_step.py tests whole training steps."""
 
 import re
 
@@ -19,7 +19,7 @@ KINDS = ["pmap", "shard_map", "jit"]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("devices", [1, 8])
 def test_gradients_are_those_of_the_sum_over_all_rows(kind, devices):
-    """The trap: a gradient of a summed loss, or a sum of one that is summed already, is `devices` times too large."""
+    """A gradient of a summed loss, or a gradient that is summed twice, would be `devices` times too large."""
     layout = parallel.make_layout({"data": devices}, kind=kind)
     x = np.arange(16, dtype=np.float32)
 
@@ -99,9 +99,7 @@ def test_an_unknown_kind_is_an_error():
 @pytest.mark.parametrize("batch", [np.ones((30, 2)), np.ones(0), np.float32(1)])
 def test_a_batch_that_does_not_divide_is_an_error(kind, batch):
     rows = len(batch) if batch.ndim else 0
-    text = (
-        f"shard: a batch that does not divide over 8 devices; expected a multiple of 8, got {rows}. Take a batch size"
-    )
+    text = f"shard: the batch does not divide over 8 devices; expected a multiple of 8, got {rows}. Use a batch size"
     with pytest.raises(ValueError, match=text):
         parallel.make_layout({"data": 8}, kind=kind).shard({"x": batch})
 
@@ -109,7 +107,7 @@ def test_a_batch_that_does_not_divide_is_an_error(kind, batch):
 def test_micro_batches_count_too():
     parallel.check_batch_size(32, devices=8, accumulate=4)
     text = (
-        r"over 8 devices x 4 micro-batches; expected a multiple of 32, got 48. Take a batch size of 32 or 64, or other"
+        r"over 8 devices x 4 micro-batches; expected a multiple of 32, got 48. Use a batch size of 32 or 64, or another"
     )
     with pytest.raises(ValueError, match=text):
         parallel.check_batch_size(48, devices=8, accumulate=4)
@@ -123,7 +121,7 @@ def test_copies_that_differ_are_found():
     step = lambda state, batch, key, *, axis_name: {"bn": {"running_mean": batch.sum()}}
     differing = parallel.parallelize(step, layout)(None, layout.shard(np.arange(4.0, dtype=np.float32)), None)
     with pytest.raises(
-        ValueError, match=r"check_replicated: bn.running_mean; expected equal copies on all devices, got"
+        ValueError, match=r"check_replicated: bn.running_mean; expected equal replicas on all devices, got"
     ):
         parallel.check_replicated(differing)
 
@@ -173,7 +171,7 @@ def test_optimizer_state_lies_as_its_parameters():
 
 
 def test_a_step_over_two_axes_is_that_of_one_device():
-    """Nothing but the layout knows that a weight is cut: step, loss, moments and a second call are as on one device."""
+    """Only the layout knows that a weight is sharded: steps, losses and moments are those of one device."""
     params, optimizer = start()[0], optim.bert_adamw(0.1, no_decay="**.bias")
     batch = {"x": np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)}
 
@@ -213,7 +211,7 @@ def test_a_step_over_two_axes_is_that_of_one_device():
         ({"fc.bias": PartitionSpec(None, "model")}, r"'fc.bias' does not fit 'fc.bias'; expected at most 1 entries"),
         (
             {"fc.bias": PartitionSpec(("data", "model"))},
-            r"into 8 parts along .* expected a dimension that 8 divides, got 6",
+            r"into 8 parts along .* expected a dimension that is divisible by 8, got 6",
         ),
     ],
 )
@@ -226,20 +224,20 @@ def test_rules_that_do_not_fit_are_refused(rules, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"mesh": "data=4,model=2"}, r"nothing is cut along the axis 'model'"),
+        ({"mesh": "data=4,model=2"}, r"nothing is sharded along the axis 'model'"),
         (
             {"mesh": "model=8", "rules": {"**": PartitionSpec("model")}},
-            r"cut along 'data'; expected an axis of that name",
+            r"sharded along 'data'; expected an axis of that name",
         ),
         (
             {"mesh": "data=4,model=2", "rules": {"**": PartitionSpec("model")}, "kind": "pmap"},
-            r"'pmap' cuts batches alone",
+            r"'pmap' shards only batches",
         ),
         ({"mesh": "data=16"}, r"CPU devices; expected 1 to 8, got 16"),
         ({"mesh": "data=3,model=-1"}, r"sizes that divide the 8 devices, got data=3, model=-1"),
-        ({"mesh": "data"}, r"'data' is no mesh; expected axes and their sizes, such as data=8"),
-        ({"mesh": "data=2,data=4"}, r"is no mesh; .* got 'data=4'"),
-        ({"mesh": "data=0"}, r"is no mesh; .* got 'data=0'"),
+        ({"mesh": "data"}, r"'data' is not a mesh; expected axes with sizes, such as data=8"),
+        ({"mesh": "data=2,data=4"}, r"is not a mesh; .* got 'data=4'"),
+        ({"mesh": "data=0"}, r"is not a mesh; .* got 'data=0'"),
     ],
 )
 def test_meshes_that_do_not_fit_are_refused(arguments, message):

@@ -1,4 +1,4 @@
-"""Which devices, and what is said when there are too few."""
+"""The choice of devices, and the errors if there are too few."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def test_more_devices_than_there_are_is_an_error(count):
 
 
 def test_no_virtual_devices_is_an_error():
-    with pytest.raises(ValueError, match=r"parallel.use_virtual_cpu_devices: count; expected at least 1, got 0. Ask"):
+    with pytest.raises(ValueError, match=r"parallel.use_virtual_cpu_devices: count; expected at least 1, got 0\.$"):
         parallel.use_virtual_cpu_devices(0)
 
 

@@ -1,4 +1,4 @@
-"""A causal language model on characters, as a task of its own: `python -m tests.train.character_model --out DIR`."""
+"""A causal language model on characters, as a task: `python -m tests.train.character_model --out DIR`."""
 
 import dataclasses
 import sys

@@ -1,4 +1,4 @@
-"""Complete or absent: whatever is killed, damaged or full, the newest sound checkpoint is there and is found."""
+"""The newest undamaged checkpoint is found after kills, damage and full disks."""
 
 import json
 import os
@@ -93,7 +93,7 @@ def arrays_of(folder):
 
 
 @pytest.mark.parametrize("damage", ["flipped byte", "truncated", "missing", "digests", "flipped byte in run.json"])
-def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path, damage):
+def test_a_damaged_checkpoint_is_skipped_and_reported(tmp_path, damage):
     checkpoints, said = written(tmp_path, {1: None, 2: None})
     newest = tmp_path / "step-00000002"
     target = {"digests": newest / "digests.json", "flipped byte in run.json": newest / "run.json"}.get(damage)
@@ -106,7 +106,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path, damage):
         target.unlink()
     assert checkpoints.restore(state_at(0)).step == 1
     assert len(said) == 1 and said[0].startswith("Checkpoint step-00000002 is damaged (")
-    assert said[0].endswith("): using the one before it.")
+    assert said[0].endswith("); using the previous one.")
     written(tmp_path, {2: None})  # the run reaches step 2 again
     assert checkpoints.restore(state_at(0)).step == 2
 
@@ -126,12 +126,12 @@ def test_any_flipped_byte_of_any_file_is_found(tmp_path):
     assert checkpoints.restore(state_at(0)).step == 1
 
 
-def test_a_damaged_checkpoint_takes_no_ones_place(tmp_path):
+def test_a_damaged_checkpoint_does_not_count_as_kept(tmp_path):
     options = {"keep": 1, "best_metric": "loss"}
     checkpoints, _ = written(tmp_path, {300: {"loss": 0.1}}, **options)
     (tmp_path / "step-00000300" / "run.json").unlink()
     assert checkpoints.restore(state_at(0)) is None
-    for step in (100, 200):  # from the start again, which has not come as far yet
+    for step in (100, 200):  # a new start, which has fewer steps
         written(tmp_path, {step: {"loss": 0.5}}, **options)
         assert checkpoints.restore(state_at(0)).step == step
 
@@ -146,12 +146,12 @@ def test_resuming_says_from_where(tmp_path):
     restored = train.resume(checkpoints, state_at(0), layout)
     assert (restored.step, restored.about, restored.state["half"][0]) == (0, {}, 0)
     assert said == [
-        "Going on from the checkpoint of step 1,200.",
-        "No complete checkpoint: starting again from step 0.",
+        "Resuming from the checkpoint of step 1,200.",
+        "No complete checkpoint was found; starting again at step 0.",
     ]
 
 
-def test_without_digests_a_checkpoint_is_none_and_goes_with_the_next_write(tmp_path):
+def test_a_checkpoint_without_digests_is_ignored_and_removed_by_the_next_write(tmp_path):
     checkpoints, said = written(tmp_path, {1: None, 2: None})
     (tmp_path / "step-00000002" / "digests.json").unlink()
     assert checkpoints.restore(state_at(0)).step == 1
@@ -161,8 +161,8 @@ def test_without_digests_a_checkpoint_is_none_and_goes_with_the_next_write(tmp_p
 
 
 @pytest.mark.parametrize("kills", ["before the arrays", "before the digests", "while pruning"])
-def test_killed_while_writing_the_one_before_is_there(tmp_path, kills):
-    """SIGKILL at the worst moments: nothing older goes before the newer one is complete."""
+def test_after_a_kill_during_a_write_the_previous_checkpoint_exists(tmp_path, kills):
+    """SIGKILL at the worst moments: no older checkpoint is removed before the newer one is complete."""
     code = f"""
     import os, signal, sys
     import numpy as np
@@ -189,7 +189,7 @@ def test_killed_while_writing_the_one_before_is_there(tmp_path, kills):
 
 
 def test_a_full_disk_is_an_error_and_what_was_there_stays(tmp_path):
-    """A real one: no file may grow beyond some kilobytes."""
+    """A limit on the size of files stands in for the full disk."""
     code = f"""
     import resource, signal, sys
     import numpy as np
@@ -207,7 +207,9 @@ def test_a_full_disk_is_an_error_and_what_was_there_stays(tmp_path):
             print(error)
     """
     result = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
-    assert f"train.Checkpoints: cannot write {tmp_path}; expected a folder with space" in result.stdout, result.stderr
+    assert f"train.Checkpoints: cannot write {tmp_path}; expected a writable folder with free space" in result.stdout, (
+        result.stderr
+    )
     assert result.stdout.count("\n") == 1, "one line"
     assert names(tmp_path) == ["step-00000001"]
     assert train.Checkpoints(tmp_path).restore({"w": np.zeros(3)}).step == 1
@@ -227,7 +229,7 @@ def test_a_step_whose_write_failed_is_written_again(tmp_path, monkeypatch):
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        train.RunError, match=r"cannot write .*file/checkpoints; expected .*What was complete before is"
+        train.RunError, match=r"cannot write .*file/checkpoints; expected .*Files that were complete are intact"
     ):
         written(tmp_path / "file" / "checkpoints", {1: None})
 
@@ -239,8 +241,9 @@ def test_another_models_arrays_are_refused_and_listed(tmp_path):
     template["params"]["head"] = np.zeros(1)
     del template["mask"]
     text = (
-        r"restore: .*step-00000001; expected the arrays of this model and optimizer, got other ones: params.head is "
-        r"missing, mask is not expected, params.fc.weight is float32\[2, 3\] instead of float32\[2, 4\]. Resume with"
+        r"restore: .*step-00000001 belongs to another run; expected the arrays of this model and optimizer, got "
+        r"others: params.head is missing, mask is not expected, params.fc.weight is float32\[2, 3\] instead of "
+        r"float32\[2, 4\]. Resume with"
     )
     with pytest.raises(train.RunError, match=text):
         checkpoints.restore(template)
@@ -249,7 +252,7 @@ def test_another_models_arrays_are_refused_and_listed(tmp_path):
 @pytest.mark.parametrize("saved", [None, "data=8", "data=4,model=2"])
 @pytest.mark.parametrize("restored", ["data=1", "data=2,model=4"])
 def test_what_was_saved_under_one_layout_is_restored_under_another(tmp_path, saved, restored):
-    """Also what a release before layouts saved: numpy arrays."""
+    """This includes numpy arrays, which a release before layouts saved."""
     rules = {"**.weight": PartitionSpec(None, "model")}
     layout = lambda mesh: make_layout(mesh, rules=rules if "model" in mesh else None)
     start = train.create({"fc": {"weight": np.arange(32.0, dtype=np.float32).reshape(4, 8)}}, {}, optax.sgd(0.1, 0.9))
@@ -264,7 +267,7 @@ def test_what_was_saved_under_one_layout_is_restored_under_another(tmp_path, sav
 
 
 def test_at_least_one_is_kept(tmp_path):
-    with pytest.raises(ValueError, match=r"train.Checkpoints: keep; expected at least 1, got 0. Keep one"):
+    with pytest.raises(ValueError, match=r"train.Checkpoints: keep; expected at least 1, got 0\.$"):
         train.Checkpoints(tmp_path, keep=0)
 
 

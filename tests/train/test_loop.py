@@ -1,4 +1,4 @@
-"""The loop: what it logs and when, how it ends, and that killing and resuming changes no bit."""
+"""The loop: what it logs and when, how it ends, and that stopping and resuming it changes no bit."""
 
 import functools
 import os
@@ -43,7 +43,7 @@ def compiled(kind, devices):
 
 
 def run(kind="jit", devices=1, *, cadence=None, checkpoints=None, stop=None, batches=toy.batches, **options):
-    """Start, or go on from the newest checkpoint, as a task does."""
+    """Start, or resume from the newest checkpoint, as a run does."""
     layout, optimizer, step, _ = compiled(kind, devices)
     state = train.create(*toy.start(), optimizer)
     restored = checkpoints.restore(state) if checkpoints is not None else None
@@ -71,19 +71,19 @@ def assert_equal(ours, theirs):
 
 
 def stopping_at(step, number=signal.SIGTERM):
-    """Send this process a real signal once `step` is finished."""
+    """Send a signal to this process after `step`."""
     return lambda finished: os.kill(os.getpid(), number) if finished == step else None
 
 
-def test_a_run_ends_where_an_evaluation_says_that_it_is_enough(tmp_path):
+def test_an_evaluation_can_end_the_run(tmp_path):
     asked = []
-    enough = lambda evaluation: asked.append(evaluation) or len(asked) == 2
+    should_stop = lambda evaluation: asked.append(evaluation) or len(asked) == 2
     with train.Checkpoints(tmp_path) as checkpoints:
         outcome, recorder = run(
             cadence=train.Cadence(TOTAL, log_every=5, evaluate_every=3),
             checkpoints=checkpoints,
             evaluate=lambda state: {"loss": float(state.step)},
-            enough=enough,
+            should_stop=should_stop,
         )
         restored = checkpoints.restore(train.create(*toy.start(), compiled("jit", 1)[1]))
     assert asked == [{"eval_loss": 3.0}, {"eval_loss": 6.0}]
@@ -141,7 +141,7 @@ def test_metrics_are_read_while_the_next_step_runs():
         stop=train.Interruption(),
         after_step=lambda number: events.append(number),
     )
-    # the first compiles and is waited for; then one is always running
+    # the loop waits for the first step, which compiles; then one step is always running
     assert events == ["run", 1, "run", "run", 2, "run", 3, 4]
 
 
@@ -163,7 +163,9 @@ def test_stopped_and_resumed_is_bitwise_the_uninterrupted_run(tmp_path, kind, de
             assert stop.exit_code == 143
     assert_equal(outcome.state, straight.state)
     assert {s: row["loss"] for s, row in rows.items()} == {s: row["loss"] for s, row in log.rows.items()}
-    assert len(compiled(kind, devices)[3]) == 1, "what was restored lies as the first state did: nothing compiles anew"
+    assert len(compiled(kind, devices)[3]) == 1, (
+        "a restored state has the shardings of the first one: nothing is compiled again"
+    )
 
 
 def test_a_signal_before_the_first_step_saves_nothing(tmp_path):
@@ -176,7 +178,7 @@ def test_a_signal_before_the_first_step_saves_nothing(tmp_path):
 
 @pytest.mark.parametrize("when", [4, TOTAL], ids=["midway", "at the last step"])
 @pytest.mark.parametrize("moment", ["in the evaluation", "in the step before it"])
-def test_an_evaluation_cut_short_by_a_signal_is_made_up_for(tmp_path, when, moment):
+def test_an_evaluation_interrupted_by_a_signal_is_repeated(tmp_path, when, moment):
     def evaluate(state, cut=None):
         if int(state.step) == cut:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -190,20 +192,20 @@ def test_an_evaluation_cut_short_by_a_signal_is_made_up_for(tmp_path, when, mome
         else:
             cut = {"evaluate": evaluate, "after_step": stopping_at(when - 1)}
         outcome, log = run(stop=stop, checkpoints=checkpoints, cadence=cadence, **cut)
-    assert outcome.step == when and when not in log.rows, "half an evaluation is none"
+    assert outcome.step == when and when not in log.rows, "an interrupted evaluation is not logged"
     assert [path.name for path in tmp_path.iterdir()] == [f"step-{when:08d}"]
 
     with train.Checkpoints(tmp_path) as checkpoints:
         owed = checkpoints.restore(train.create(*toy.start(), compiled("jit", 1)[1])).about["owed"]
         with train.Interruption() as stop:
-            stop.signal = signal.SIGTERM  # once more, before it was made up for
+            stop.signal = signal.SIGTERM  # again, before the evaluation is repeated
             again, nothing = run(stop=stop, checkpoints=checkpoints, cadence=cadence, evaluate=evaluate, owed=owed)
         assert (again.step, nothing.rows) == (when, {})
         _, rest = run(checkpoints=checkpoints, cadence=cadence, evaluate=evaluate, owed=owed)
     rows = {**log.rows, **rest.rows}
     assert list(rows) == list(whole.rows)
-    told = [{step: (row["loss"], row.get("eval_loss")) for step, row in r.items()} for r in (rows, whole.rows)]
-    assert told[0] == told[1]
+    logged = [{step: (row["loss"], row.get("eval_loss")) for step, row in r.items()} for r in (rows, whole.rows)]
+    assert logged[0] == logged[1]
 
 
 def test_a_finished_run_does_nothing_more(tmp_path):
@@ -235,7 +237,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_saved(tmp_path):
 
 
 def test_gradients_that_are_not_finite_end_the_run_before_they_are_saved(tmp_path):
-    """sqrt at 0: a finite loss with an infinite derivative."""
+    """The loss is sqrt at 0: finite, with an infinite derivative."""
     layout = parallel.make_layout({"data": 1}, kind="jit")
     optimizer = optax.sgd(0.1)
 
@@ -263,17 +265,15 @@ def test_gradients_that_are_not_finite_end_the_run_before_they_are_saved(tmp_pat
     assert not list(tmp_path.glob("step-*"))
 
 
-def test_data_that_end_early_are_told():
+def test_data_that_end_early_are_an_error():
     with pytest.raises(
         train.RunError, match=r"train.train: the data ended at step 3; expected a batch for every step, got"
     ):
         run(batches=lambda start: iter([toy.batch_at(0), toy.batch_at(1)]))
 
 
-def test_an_error_of_the_data_arrives():
-    with pytest.raises(
-        ValueError, match="a batch that does not divide over 8 devices; expected a multiple of 8, got 12"
-    ):
+def test_an_error_in_the_data_thread_is_raised():
+    with pytest.raises(ValueError, match="the batch does not divide over 8 devices; expected a multiple of 8, got 12"):
         run("jit", 8, batches=lambda start: toy.batches(start, rows=12))
 
 
@@ -289,7 +289,7 @@ def test_buffers_that_no_one_synchronised_are_found_before_they_are_saved(tmp_pa
     optimizer = optax.sgd(0.1)
     step = parallel.parallelize(train.make_step(toy.make_objective(), toy.counts, optimizer), layout)
     with pytest.raises(
-        ValueError, match=r"train.train: norm.running_mean; expected equal copies on all devices, got diff"
+        ValueError, match=r"train.train: norm.running_mean; expected equal replicas on all devices, got diff"
     ):
         train.train(
             step,

@@ -1,4 +1,4 @@
-"""Each step once, whatever was killed."""
+"""Each step is logged once, even after kills."""
 
 import json
 import os
@@ -32,28 +32,33 @@ def test_half_a_line_that_happens_to_be_json_is_cut_too(tmp_path):
     assert path.read_text() == '{"step": 1}\n'
 
 
-def test_a_broken_line_in_the_middle_is_told(tmp_path):
+def test_a_broken_line_in_the_middle_is_reported(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\nnonsense\n{"step": 2}\n')
     with pytest.raises(
-        train.RunError, match=r"metrics.jsonl, line 2; expected a JSON object with a 'step', got b'nonse"
+        train.RunError,
+        match=r"metrics.jsonl, line 2 is not a metrics record; expected a JSON object with a 'step', got b'nonse",
     ):
         train.JsonLines(path, 5)
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path):
+def test_a_file_that_cannot_be_written_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(train.RunError, match=r"train.JsonLines: cannot write .*expected a folder with space"):
+    with pytest.raises(
+        train.RunError, match=r"train.JsonLines: cannot write .*expected a writable folder with free space"
+    ):
         train.JsonLines(tmp_path / "file" / "metrics.jsonl", 0)
     with pytest.raises(train.RunError, match=r"train.TensorBoard: cannot write"):
         train.TensorBoard(tmp_path / "file" / "events", 0)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux's device that is always full")
-def test_a_full_disk_is_told():
+def test_a_full_disk_is_reported():
     log = train.JsonLines.__new__(train.JsonLines)
     log.path, log._file = "/dev/full", open("/dev/full", "wb", buffering=0)  # noqa: SIM115
-    with pytest.raises(train.RunError, match=r"cannot write /dev/full; .*No space left on device. What was complete"):
+    with pytest.raises(
+        train.RunError, match=r"cannot write /dev/full; .*No space left on device. Files that were complete"
+    ):
         log.write(1, {"loss": 1.0})
     log.close()
 

@@ -1,4 +1,4 @@
-"""The lifecycle of a run, with a model that nothing in the package knows: a causal language model on characters."""
+"""The lifecycle of a run, with a model from outside the package: a causal language model on characters."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.train.character_model import CharacterTask, Settings
 
 
 def started(folder, *arguments):
-    """The run as a process of its own, to be killed."""
+    """Start the run in a separate process, which can be killed."""
     command = [sys.executable, "-m", "tests.train.character_model", "--out", str(folder), *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -54,13 +54,13 @@ def test_stopped_and_resumed_a_run_ends_with_the_same_bits(tmp_path, monkeypatch
         patch.setattr(train.TrainingProgress, "after_step", stop_at_five)
         assert run(tmp_path / "cut", devices=8, parallel=parallel) == 143
     assert not (tmp_path / "cut" / "model.safetensors").exists()
-    assert "saved. Go on with --resume." in capsys.readouterr().out
+    assert "Continue with --resume." in capsys.readouterr().out
     assert run(tmp_path / "cut", devices=8, parallel=parallel, resume=True) == 0
     assert model(tmp_path / "cut") == model(tmp_path / "whole")
     assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
     assert read_json(tmp_path / "cut" / "eval.json") == read_json(tmp_path / "whole" / "eval.json")
     assert run(tmp_path / "cut", devices=8, parallel=parallel, resume=True) == 0
-    assert "has finished: nothing is left to do" in capsys.readouterr().out
+    assert "has finished; there is nothing left to do" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -99,28 +99,28 @@ def test_settings_of_another_run_are_refused_and_new_ones_have_their_default(tmp
         run(tmp_path / "run", steps=8, resume=True)
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     record["finished"] = False
-    del record["config"]["mesh"]  # as a release wrote it that had no such setting
+    del record["config"]["mesh"]  # as written by a release without this setting
     write_json(tmp_path / "run" / "run.json", record)
     assert run(tmp_path / "run", steps=4, resume=True) == 0
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path):
+def test_wrong_devices_are_refused_before_anything_is_written(tmp_path):
     for values, message in [
         (
             {"devices": 8, "batch_size": 12},
-            "character_model: --batch-size: a batch that does not divide over 8 devices",
+            "character_model: --batch-size: the batch does not divide over 8 devices",
         ),
         ({"devices": 9}, "CPU devices; expected 1 to 8, got 9"),
-        ({"mesh": "data=2,model=4"}, "nothing is cut along the axis 'model'"),
+        ({"mesh": "data=2,model=4"}, "nothing is sharded along the axis 'model'"),
         ({"mesh": "data=2", "devices": 2}, "--devices 2 together with --mesh data=2; expected one of them"),
-        ({"mesh": "data 2"}, "'data 2' is no mesh"),
+        ({"mesh": "data 2"}, "'data 2' is not a mesh"),
     ]:
         with pytest.raises(ValueError, match=message):
             run(tmp_path / "run", **values)
         assert not (tmp_path / "run").exists()
 
 
-def test_a_mesh_is_devices_in_long_form(tmp_path):
+def test_devices_is_short_for_mesh(tmp_path):
     assert run(tmp_path / "short", devices=4, steps=3) == 0
     assert run(tmp_path / "long", mesh="data=4", steps=3) == 0
     assert model(tmp_path / "short") == model(tmp_path / "long")

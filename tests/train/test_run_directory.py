@@ -1,4 +1,4 @@
-"""May a run start there, or go on there; and what is said when not."""
+"""Whether a run may start or resume in a directory, and the errors if not."""
 
 import errno
 import subprocess
@@ -16,10 +16,10 @@ CONFIG = {"steps": 100, "model": {"layers": 2, "name": "tiny"}}
 
 def test_a_run_from_its_start_to_its_end(tmp_path):
     out = train.open_run(tmp_path / "deep" / "run", CONFIG)
-    train.pin(out, {"corpus": "ab12"})
+    train.record_facts(out, {"corpus": "ab12"})
     assert not train.is_finished(out)
     assert train.open_run(out, CONFIG, resume=True) == out
-    train.pin(out, {"corpus": "ab12", "vocabulary": "cd34"})
+    train.record_facts(out, {"corpus": "ab12", "vocabulary": "cd34"})
     train.finish(out)
     assert train.is_finished(train.open_run(out, CONFIG, resume=True))
 
@@ -27,15 +27,15 @@ def test_a_run_from_its_start_to_its_end(tmp_path):
 def test_a_second_run_needs_resume(tmp_path):
     train.open_run(tmp_path, CONFIG)
     with pytest.raises(
-        train.RunError, match=r"already holds a run; expected a new or empty folder, got .*Add --resume"
+        train.RunError, match=r"already contains a run; expected a new or empty folder, got .*Add --resume"
     ):
         train.open_run(tmp_path, CONFIG)
 
 
-def test_files_that_would_be_overwritten_are_told(tmp_path):
+def test_files_that_would_be_overwritten_are_named(tmp_path):
     (tmp_path / "model.safetensors").write_text("precious")
     (tmp_path / "log.txt").write_text("harmless")
-    with pytest.raises(train.RunError, match=r"already holds model.safetensors; expected a new or empty folder"):
+    with pytest.raises(train.RunError, match=r"already contains model.safetensors; expected a new or empty folder"):
         train.open_run(tmp_path, CONFIG, writes=("config.json", "model.safetensors"))
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["log.txt", "model.safetensors"]
 
@@ -43,7 +43,7 @@ def test_files_that_would_be_overwritten_are_told(tmp_path):
 @pytest.mark.parametrize(("name", "what"), [("none", "no such folder"), (".", "a folder without run.json")])
 def test_nothing_to_resume(tmp_path, name, what):
     with pytest.raises(
-        train.RunError, match=f"expected a run to resume, got {what}: none ever started there. Leave out"
+        train.RunError, match=f"there is no run to resume in .*; expected a folder with run.json, got {what}. Omit"
     ):
         train.open_run(tmp_path / name, CONFIG, resume=True)
 
@@ -54,32 +54,32 @@ def test_another_configuration_is_listed(tmp_path):
     text = "got another one: steps was 100, now 200; model.name was 'tiny', now 'base'; seed was absent, now 1. Resume"
     with pytest.raises(train.RunError, match=text):
         train.open_run(tmp_path, other, resume=True)
-    train.pin(tmp_path, {"corpus": "ab12"})
-    with pytest.raises(train.RunError, match=r"^train.pin: .*corpus was 'ab12', now 'ff00'"):
-        train.pin(tmp_path, {"corpus": "ff00"})
+    train.record_facts(tmp_path, {"corpus": "ab12"})
+    with pytest.raises(train.RunError, match=r"^train.record_facts: .*corpus was 'ab12', now 'ff00'"):
+        train.record_facts(tmp_path, {"corpus": "ff00"})
     with pytest.raises(
-        train.RunError, match=r"the files that .* got others: a.txt \(corpus\) changed since. Restore what"
+        train.RunError, match=r"expected those with which it started, got a changed a.txt \(corpus\). Restore the"
     ):
-        train.pin(tmp_path, {"corpus": "ff00", "more": 1}, {"corpus": "a.txt", "more": "b.txt"})
+        train.record_facts(tmp_path, {"corpus": "ff00", "more": 1}, {"corpus": "a.txt", "more": "b.txt"})
 
 
-def test_of_a_changed_file_all_facts_and_its_folder_are_told(tmp_path, monkeypatch):
+def test_the_error_for_a_changed_file_names_all_facts_and_the_folder(tmp_path, monkeypatch):
     out, absolute = tmp_path / "run", str(tmp_path / "b.txt")
     monkeypatch.chdir(tmp_path)
-    train.pin(train.open_run(out, CONFIG), {"words": "a", "corpus": "b", "test": "c"})
+    train.record_facts(train.open_run(out, CONFIG), {"words": "a", "corpus": "b", "test": "c"})
     others = {"words": "1", "corpus": "2", "test": "3"}, {"words": "a.txt", "corpus": "a.txt", "test": absolute}
     with pytest.raises(train.RunError) as error:
-        train.pin(out, *others)
+        train.record_facts(out, *others)
     said = str(error.value)
-    assert f"a.txt (words, corpus) and {absolute} (test) changed" in said and said.endswith("with another --out.")
+    assert f"a.txt (words, corpus) and {absolute} (test). Restore" in said and said.endswith("with another --out.")
     (tmp_path / "deep").mkdir()
     monkeypatch.chdir(tmp_path / "deep")
     with pytest.raises(train.RunError) as error:
-        train.pin(out, *others)
-    told = f" If a.txt is another one here: the run's paths are meant from {tmp_path}; go there first."
-    assert str(error.value) == said + told
-    with pytest.raises(train.RunError, match=r"b.txt \(test\) changed since. .*with another --out.$"):
-        train.pin(out, {"test": "3"}, {"test": absolute})
+        train.record_facts(out, *others)
+    hint = f" The run started in {tmp_path}; if a.txt is relative to it, change to that folder first."
+    assert str(error.value) == said + hint
+    with pytest.raises(train.RunError, match=r"b.txt \(test\). Restore .*with another --out.$"):
+        train.record_facts(out, {"test": "3"}, {"test": absolute})
 
 
 def test_where_a_run_began(tmp_path, monkeypatch):
@@ -91,20 +91,20 @@ def test_where_a_run_began(tmp_path, monkeypatch):
     write_json(out / "run.json", record)
     assert train.began_in(out) is None
     monkeypatch.chdir(out)
-    train.pin(out, {"corpus": "a"})
+    train.record_facts(out, {"corpus": "a"})
     with pytest.raises(train.RunError, match=r"with another --out.$"):
-        train.pin(out, {"corpus": "b"}, {"corpus": "a.txt"})
+        train.record_facts(out, {"corpus": "b"}, {"corpus": "a.txt"})
 
 
 def test_tuples_are_lists_in_a_file():
     assert differences({"corpus": ["a", "b"]}, {"corpus": ("a", "b")}) == []
 
 
-def test_a_record_that_is_none(tmp_path):
+def test_a_file_that_is_not_a_run_record(tmp_path):
     for text in ("{}", '{"config": 5, "facts": {}, "finished": false}'):
         (tmp_path / "run.json").write_text(text)
         with pytest.raises(
-            train.RunError, match=r"run.json; expected the record of a run, got something else. Take another"
+            train.RunError, match=r"run.json is not a run record; expected an object with config, facts and finished"
         ):
             train.open_run(tmp_path, CONFIG, resume=True)
 
@@ -115,7 +115,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "mkdir", full)
     with pytest.raises(
-        train.RunError, match=r"train.open_run: cannot write .*expected a folder with space that may be"
+        train.RunError, match=r"train.open_run: cannot write .*expected a writable folder with free space"
     ):
         train.open_run(tmp_path / "run", CONFIG)
 
@@ -124,7 +124,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["file", "file/run"])
 def test_a_file_is_no_folder(tmp_path, name, resume):
     (tmp_path / "file").write_text("")
-    with pytest.raises(train.RunError, match=r"file( is|, which is) a file; expected a folder, got none. Choose ano"):
+    with pytest.raises(train.RunError, match=r"file( is|, which is) a file; expected a folder, got a file. Use ano"):
         train.open_run(tmp_path / name, CONFIG, resume=resume)
 
 
@@ -140,7 +140,7 @@ def test_one_process_runs_in_a_folder_until_it_dies(tmp_path):
         for start in (lambda: train.open_run(tmp_path, {}), lambda: train.lock_run(tmp_path).__enter__()):
             with pytest.raises(
                 train.RunError,
-                match=r"^train.lock_run: .*: another process is running it; .* Wait for it, or choose anot",
+                match=r"^train.lock_run: .* is locked by another process; .* Wait for the process to end, or use anot",
             ):
                 start()
     finally:

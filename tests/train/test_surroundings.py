@@ -1,4 +1,4 @@
-"""What a person sees, and the cache of compiled programs."""
+"""The progress bar, the report and the cache of compiled programs."""
 
 import io
 import os
@@ -18,7 +18,7 @@ def console(terminal):
     return Console(file=io.StringIO(), force_terminal=terminal, width=120)
 
 
-def test_plain_lines_where_there_is_no_terminal():
+def test_plain_lines_without_a_terminal():
     out = console(False)
     show = {"loss": "mlm_loss", "accuracy": "mlm_accuracy"}
     with train.TrainingProgress(1000, show=show, console=out) as progress:
@@ -74,15 +74,16 @@ def test_counts_are_shaded_by_their_row_and_an_empty_place_stays_empty(tmp_path)
     assert all((picture == np.array(shade)).all(-1).sum() > 1000 for shade in shades)
 
 
-def test_names_from_files_are_no_formulas_and_any_script_is_drawn(tmp_path):
+def test_names_from_files_are_not_read_as_formulas(tmp_path):
     names = ["$\\frac$", "$x_$", "中文"]
     train.draw_report(tmp_path / "a.png", rows(), [train.Matrix("", names, np.eye(3))], title="$^$", subtitle="$$")
     assert (tmp_path / "a.png").stat().st_size > 5_000
 
 
-def test_a_report_that_cannot_be_written_is_told(tmp_path):
+def test_a_report_that_cannot_be_written_is_an_error(tmp_path):
     with pytest.raises(
-        train.RunError, match=r"train.draw_report: cannot write .*report.png; expected a folder with space"
+        train.RunError,
+        match=r"train.draw_report: cannot write .*report.png; expected a writable folder with free space",
     ):
         train.draw_report(tmp_path / "none" / "report.png", rows(), [train.Panel("", "", {"": "loss"})], title="")
 
@@ -109,7 +110,7 @@ print(len(hits))
     assert int(runs[0].stdout) == 0 < int(runs[1].stdout)
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+def test_a_cache_that_cannot_be_written_is_not_used(tmp_path, monkeypatch):
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     (tmp_path / "file").write_text("")
     assert compilation_cache.enable(tmp_path / "file") is None

@@ -1,6 +1,6 @@
-"""A task that is no model of this package: a classifier of tokens and rows, with dropout, ragged counts, a buffer.
+"""A task without a model of this package: a classifier of tokens and rows, with dropout, ragged counts and a buffer.
 
-B rows, T tokens, D features.
+Letters: B rows, T tokens, D features.
 """
 
 import jax
@@ -22,7 +22,7 @@ def start(seed=0):
 
 
 def batch_at(step, rows=B):
-    """Some rows, and with 8 devices one whole device, have no token that counts."""
+    """A batch in which some rows, and with 8 devices one whole device, have no tokens that count."""
     rng = np.random.default_rng([7, step])
     x = rng.normal(size=(rows, T, D)).astype(np.float32)
     lengths = rng.integers(0, T + 1, rows)
@@ -46,7 +46,7 @@ def counts(batch):
 
 
 def make_objective(rate=0.0, axis_name=None):
-    """`axis_name` synchronises the buffer, as a BatchNorm does."""
+    """Make the objective; with an `axis_name`, it synchronises the buffer as SyncBatchNorm does."""
 
     def objective(params, state, batch, *, training, rng):
         x = batch["x"].astype(params["body"]["weight"].dtype)
@@ -73,7 +73,7 @@ def _cross_entropy(logits, labels):
 
 
 def run(kind="jit", devices=1, steps=20, *, rate=0.0, optimizer=None, rows=B, from_state=None, layout=None, **options):
-    """(the state after the steps, [metrics of each])"""
+    """(final state, [metrics of each step])"""
     layout = layout or parallel.make_layout({"data": devices}, kind=kind)
     optimizer = optimizer or optax.sgd(0.5)
     synced = options.get("buffers", "synced") == "synced"

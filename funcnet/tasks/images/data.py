@@ -1,4 +1,4 @@
-"""Labelled images: scikit-learn's digits, idx files, and folders of image files.
+"""Labelled images from scikit-learn's digits, from idx files, or from folders of image files.
 
 Letters: B batch, C channels, H height, W width.
 """
@@ -27,15 +27,17 @@ IDX = [(f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte") for part in ("
 
 @dataclasses.dataclass(frozen=True)
 class LabelledImages:
-    """What a run learns from: batches of `image` (B, C, H, W) float32 and `label` (B,) int32.
+    """Training and test images. A batch has `image` (B, C, H, W) float32 and `label` (B,) int32.
 
     Attributes:
-        train, test: indexed by arrays of integers.
-        classes: their names, in the order of the labels.
+        train: training images, standardised.
+        test: test images, standardised.
+        classes: names of the classes, in the order of the labels.
         channels: C.
-        size: H; W is the same but for idx files.
-        mean, deviation: of the training images' values; the datasets' images are standardised by them.
-        digest: of what was read.
+        size: H; W is equal to it, except in idx files.
+        mean: mean of the training images before standardisation.
+        deviation: standard deviation of the training images before standardisation.
+        digest: SHA-256 digest of the images or of their names and sizes.
     """
 
     train: Dataset
@@ -49,14 +51,17 @@ class LabelledImages:
 
 
 def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
-    """The images to train on and to test on.
+    """Open the training and test images.
 
     Args:
-        data: see `ImageSettings.data`.
-        image_size: of the images of a folder.
+        data: a folder of images or idx files (see `ImageSettings.data`). None opens scikit-learn's digits.
+        image_size: height and width of the images of a folder, in pixels.
+
+    Returns:
+        The images.
 
     Raises:
-        RunError: no such folder, no images in it, a broken file, or no scikit-learn for the digits.
+        RunError: the folder does not exist or has no images, a file is damaged, or scikit-learn is not installed.
 
     Example:
         >>> found = open_images(None)
@@ -74,16 +79,16 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
 
 
 class ImageFolder:
-    """Image files with their labels, read when they are asked for, several at a time.
+    """Image files with labels, read by several threads when they are indexed.
 
     Args:
-        files: the images.
-        labels: of each.
-        size: height and width in pixels to which images are resized.
-        transform: called on the (B, 3, H, W) float32 values from 0 to 1.
+        files: the image files.
+        labels: the label of each file.
+        size: height and width to which images are resized, in pixels.
+        transform: function of the (B, 3, H, W) float32 values from 0 to 1.
 
     Raises:
-        RunError: when indexed, a file that is no image; names it.
+        RunError: on indexing, a file is not an image; the message names it.
     """
 
     def __init__(
@@ -99,7 +104,7 @@ class ImageFolder:
         return len(self.files)
 
     def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # Pillow frees the lock
+        with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # Pillow releases the GIL
             images = np.stack(list(pool.map(self._read, (self.files[index] for index in indices))))
         return {"image": self.transform(images), "label": self.labels[indices]}
 
@@ -109,36 +114,45 @@ class ImageFolder:
                 resized = image.convert("RGB").resize((self.size, self.size), Image.Resampling.BILINEAR)
                 return np.asarray(resized, np.float32).transpose(2, 0, 1) / np.float32(255)  # (3, H, W)
         except (OSError, UnidentifiedImageError, ValueError) as error:
-            raise RunError(f"train-images: {file}; expected an image, got a broken one ({error}).") from error
+            raise RunError(f"train-images: {file}; expected an image, got a damaged file ({error}).") from error
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """The bytes of an idx file, with .gz or without: a magic number 0x000008 and the rank, then the sizes.
+    """Read an idx file of unsigned bytes: the magic number 0x000008 and the rank, the sizes, then the values.
 
     Args:
-        path: without .gz.
+        path: the file, without .gz. If it does not exist, its compressed form with .gz is read.
+
+    Returns:
+        The values, in the shape that the file declares.
 
     Raises:
-        RunError: it is not there, or it is broken.
+        RunError: the file does not exist or is damaged.
     """
     compressed = path.with_name(f"{path.name}.gz")
     if not path.exists() and not compressed.exists():
         raise RunError(
-            f"train-images: --data {path.parent}; expected {path.name} or {compressed.name} beside the other idx "
-            "files, got neither."
+            f"train-images: --data {path.parent}; expected {path.name} or {compressed.name} with the other "
+            "idx files, got neither."
         )
     try:
         content = path.read_bytes() if path.exists() else gzip.decompress(compressed.read_bytes())
         sizes = np.frombuffer(content, ">i4", content[3], offset=4)
         return np.frombuffer(content, np.uint8, offset=4 + 4 * len(sizes)).reshape(sizes)
     except (ValueError, IndexError, EOFError, gzip.BadGzipFile) as error:
-        raise RunError(
-            f"train-images: {path.parent / path.name}; expected an idx file of bytes, got a broken one ({error})."
-        ) from error
+        raise RunError(f"train-images: {path}; expected an idx file of bytes, got a damaged file ({error}).") from error
 
 
 def padded_batches(dataset: Dataset, batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """All images in batches of one shape: the last one is padded with the label -1, which does not count."""
+    """All images once, in batches of one shape. The last batch is padded with images that have the label -1.
+
+    Args:
+        dataset: images and labels.
+        batch_size: B.
+
+    Yields:
+        `image` (B, C, H, W) float32 and `label` (B,) int32.
+    """
     for batch in DataLoader(dataset, batch_size).epoch():
         missing = batch_size - len(batch["label"])
         padding = {"image": np.zeros((missing, *batch["image"].shape[1:]), np.float32), "label": np.full(missing, -1)}
@@ -146,13 +160,13 @@ def padded_batches(dataset: Dataset, batch_size: int) -> Iterator[dict[str, NDAr
 
 
 def _digits() -> tuple[NDArray[Any], ...]:
-    """scikit-learn's digits; every fifth of a fixed shuffle is for the test."""
+    """The digits of scikit-learn; a fixed fifth of them are test images."""
     try:
         from sklearn.datasets import load_digits
     except ImportError:
         raise RunError(
-            "train-images: the digits come with scikit-learn; expected it to be installed, got an environment without "
-            "it. Install it (pip install scikit-learn), or give --data."
+            "train-images: scikit-learn provides the digits; expected it to be installed, got an environment without "
+            "it. Run `pip install scikit-learn`, or give --data."
         ) from None
     found = load_digits()
     is_test = _every_fifth(len(found.target))
@@ -160,7 +174,7 @@ def _digits() -> tuple[NDArray[Any], ...]:
 
 
 def _every_fifth(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(indices to train on, to test on) of a fixed shuffle."""
+    """(training indices, test indices) from a fixed shuffle."""
     order = np.random.default_rng(0).permutation(count)
     is_test = np.arange(count) % 5 == 0
     return order[~is_test], order[is_test]
@@ -174,7 +188,7 @@ def _arrays(
     *,
     classes: tuple[str, ...],
 ) -> LabelledImages:
-    """Grey images (N, H, W) in memory."""
+    """Make datasets of grey images (N, H, W) in memory."""
     mean, deviation = train_images.mean(dtype=np.float64), train_images.std(dtype=np.float64)
 
     def dataset(images: NDArray[Any], labels: NDArray[Any]) -> ArrayDataset:
@@ -189,15 +203,15 @@ def _arrays(
 
 
 def _folder(data: Path, image_size: int) -> LabelledImages:
-    """A subfolder for each class, as torchvision's ImageFolder; train/ and test/ (or val/) where they are."""
+    """Open a folder with one subfolder per class, as torchvision's ImageFolder, or with train/ and test/ (or val/)."""
     tests = [data / name for name in ("test", "val") if (data / name).is_dir()]
     is_divided = bool(tests) and (data / "train").is_dir()
     roots = [data / "train", tests[0]] if is_divided else [data]
     classes = tuple(sorted(one.name for one in roots[0].iterdir() if one.is_dir() and _images(one)))
     if len(classes) < 2:
         raise RunError(
-            f"train-images: --data {roots[0]}; expected a subfolder with images for each of two classes or more, got "
-            f"{', '.join(classes) or 'none'}. Images end in {', '.join(SUFFIXES)}."
+            f"train-images: --data {roots[0]}; expected subfolders with images for at least two classes, got "
+            f"{', '.join(classes) or 'none'}. Images have the suffixes {', '.join(SUFFIXES)}."
         )
     found = [[(file, label) for label, name in enumerate(classes) for file in _images(r / name)] for r in roots]
     if is_divided:

@@ -1,4 +1,4 @@
-"""Image classification with a ResNet: a task for `funcnet.train.run`, and the shortest example of one.
+"""Image classification with a ResNet: the shortest example of a task for `funcnet.train.run_task`.
 
 Letters: B batch, C channels, H height, W width, K classes.
 """
@@ -35,22 +35,32 @@ __all__ = ["ImageTask", "train_images"]
 
 
 def train_images(settings: ImageSettings) -> int:
-    """Runs, or resumes, the training; returns the exit code. Raises as `funcnet.train.run`."""
+    """Run `funcnet train-images`, or resume its run.
+
+    Args:
+        settings: the settings of the command.
+
+    Returns:
+        The exit code; see `run_task`.
+
+    Raises:
+        ValueError: a setting is wrong; see also `run_task`.
+    """
     settings.check()
     return run_task(ImageTask, settings, where="train-images")
 
 
 class ImageTask(Task):
-    """A ResNet on labelled images.
+    """A ResNet that classifies images.
 
     Args:
-        settings: checked.
-        context: of the run.
-        net: the model; None makes the one that the settings name.
+        settings: the settings of the command, already checked.
+        context: the context of the run.
+        net: the model. The default is the model of the settings.
 
     Raises:
         RunError: see `open_images`.
-        ValueError: fewer images than a batch.
+        ValueError: there are fewer images than rows in a batch.
     """
 
     unit = "images"
@@ -88,11 +98,11 @@ class ImageTask(Task):
         return jax.jit(self.net.init)(jax.random.key(seed))
 
     def counts(self, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """The images that count: a label of -1 pads a last batch."""
+        """The number of images, without the padding of the last batch (label -1)."""
         return {"image": (batch["label"] >= 0).sum()}
 
     def objective(self, params: Any, state: Any, batch: Any, *, training: bool, rng: Any) -> tuple[Any, Any]:
-        """Cross-entropy and right answers, summed."""
+        """The sums of the cross-entropies and of the correct predictions."""
         images = self.context.precision.cast(batch["image"])
         logits, state = self.net.apply(params, state, images, training=training, rng=rng)  # (B, K)
         labels = batch["label"]

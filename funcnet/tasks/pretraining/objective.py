@@ -1,6 +1,6 @@
-"""BERT's two losses as sums over what they count: hidden words (mlm) and the next sentence (nsp).
+"""The two losses of BERT, as sums: masked words (mlm) and next sentence (nsp).
 
-B batch, T sequence, M slots for hidden words, V vocabulary.
+Letters: B batch, T sequence, M slots for masked words, V vocabulary.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,14 @@ __all__ = ["counts", "evaluation_counts", "make_evaluation", "make_objective"]
 
 
 def counts(batch: Batch) -> dict[str, jax.Array]:
-    """Over how many things each loss is averaged: hidden words, and examples whose label is not -100."""
+    """The counts over which the losses are averaged.
+
+    Args:
+        batch: a batch of `PretrainingDataset` or `PackedDataset`.
+
+    Returns:
+        "mlm": the number of masked words; "nsp": the number of examples whose label is not -100.
+    """
     return {
         "mlm": jnp.sum(batch["masked_weights"]),
         "nsp": jnp.sum((batch["next_sentence_label"] != IGNORE).astype(jnp.float32)),
@@ -32,11 +39,11 @@ def make_objective(net: nn.Module) -> Callable[..., tuple[Sums, dict[str, Any]]]
     """The objective of `train.make_step` for a `BertForPreTraining`.
 
     Args:
-        net: gives (logits (B, M, V) at `masked_positions`, next-sentence logits (B, 2)).
+        net: the model; it returns (logits (B, M, V) at `masked_positions`, next-sentence logits (B, 2)).
 
     Returns:
-        `objective(params, state, batch, *, training, rng) -> ({"mlm": {"loss", "accuracy"}, "nsp": {…}}, state)`, all
-        sums in float32; see `PretrainingDataset` for the batch, or `PackedDataset`.
+        `objective(params, state, batch, *, training, rng) -> ({"mlm": {"loss", "accuracy"}, "nsp": {…}}, state)`, with
+        sums in float32. The batch is one of `PretrainingDataset` or `PackedDataset`.
     """
 
     def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
@@ -47,20 +54,24 @@ def make_objective(net: nn.Module) -> Callable[..., tuple[Sums, dict[str, Any]]]
 
 
 def evaluation_counts(batch: Batch) -> dict[str, jax.Array]:
-    """As `counts`, and the hidden words that show `[MASK]` (`shows_mask` in the batch)."""
+    """`counts`, and as "mlm_on_mask" the number of masked words that are replaced by `[MASK]`.
+
+    Args:
+        batch: as for `counts`, with `shows_mask` (B, M).
+    """
     return {**counts(batch), "mlm_on_mask": jnp.sum(batch["masked_weights"] * batch["shows_mask"])}
 
 
 def make_evaluation(net: nn.Module, unigram: jax.Array) -> Callable[..., tuple[Sums, dict[str, Any]]]:
-    """The objective of `train.make_eval_step`: as `make_objective`, and a model that knows only frequencies beside it.
+    """The objective of `train.make_eval_step`: `make_objective` with a unigram model as a baseline.
 
     Args:
-        net: as above.
-        unigram: (V,) log-probabilities of the training text's tokens.
+        net: as for `make_objective`.
+        unigram: (V,) log-probabilities of the tokens in the training text.
 
     Returns:
-        As `make_objective`, with `unigram_loss` in "mlm" and a term "mlm_on_mask" that looks at the positions that
-        show `[MASK]` alone. The batch holds `shows_mask` (B, M) too: 1 there, 0 elsewhere.
+        An objective as in `make_objective`, with `unigram_loss` in "mlm", and with a term "mlm_on_mask" for the
+        positions with `[MASK]` only. The batch must have `shows_mask` (B, M): 1 at these positions, 0 elsewhere.
     """
 
     def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
@@ -78,7 +89,7 @@ def make_evaluation(net: nn.Module, unigram: jax.Array) -> Callable[..., tuple[S
 def _run(net: nn.Module, params: Any, state: Any, batch: Batch, training: bool, rng: Any) -> Any:
     shown = batch["attention_mask"]
     packed: dict[str, Any] = {}
-    if "sequence_ids" in batch:  # packed rows: each example sees itself alone, and has its own positions and label
+    if "sequence_ids" in batch:  # packed rows: each example sees only itself, and has its own positions and label
         own = batch["sequence_ids"]  # (B, T), 0 at padding
         shown = (own[:, :, None] == own[:, None, :]) & (own > 0)[:, None, :]
         packed = {name: batch[name] for name in ("position_ids", "pooled_positions")}
@@ -96,7 +107,7 @@ def _run(net: nn.Module, params: Any, state: Any, batch: Batch, training: bool, 
 
 
 def _losses(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(cross-entropy, whether the label's logit is the largest) of each row, in at least float32; 0 for IGNORE."""
+    """(cross-entropy, whether the logit of the label is the largest) per row, in at least float32; 0 for IGNORE."""
     rows, ids = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
     rows = rows.astype(wide_dtype(rows))
     losses = F.cross_entropy(rows, ids, ignore_index=IGNORE, reduction="none")

@@ -1,4 +1,4 @@
-"""A run's one or two phases: rows of one length, then longer ones (Google: 128, then 512 in the last tenth)."""
+"""The phases of a run: rows of one length, then optionally longer ones (Google: 128, then 512 in the last tenth)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["Phase", "Phases", "boundary", "open_phases"]
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of a run.
+    """A phase of a run.
 
     Attributes:
-        data: what it reads.
-        batch_size: rows per update.
-        start: the number of updates before it.
-        packed: whether a row holds several examples.
+        data: the data of the phase.
+        batch_size: number of rows per update.
+        start: number of updates before the phase.
+        packed: whether a row contains several examples.
     """
 
     data: PretrainingData
@@ -36,10 +36,10 @@ class Phase:
 
 
 class Phases:
-    """Batches over all phases, by the number of the step: a run resumes from its step alone, in whichever phase it is.
+    """The batches of all phases. The number of a step determines its batch, so a run can resume at any step.
 
     Args:
-        phases: at least one, in order; the first starts at 0.
+        phases: one or more phases, in order. The first one starts at step 0.
     """
 
     def __init__(self, phases: Sequence[Phase]):
@@ -49,7 +49,11 @@ class Phases:
         ]
 
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """The batches of the steps from `start` on."""
+        """The batches from step `start` on.
+
+        Args:
+            start: the number of updates made so far.
+        """
         first = self.number(start)
         for number in range(first, len(self.phases)):
             begin = self.phases[number].start
@@ -57,12 +61,20 @@ class Phases:
             yield from self._loaders[number].batches(max(start - begin, 0), end)
 
     def number(self, step: int) -> int:
-        """The phase of the batch of a step."""
+        """The index of the phase of a step.
+
+        Args:
+            step: the number of updates before it.
+        """
         return max(number for number, phase in enumerate(self.phases) if phase.start <= step)
 
 
 def boundary(steps: int, long_share: float) -> int:
-    """The number of steps in the first phase; the second has at least one.
+    """The number of steps in the first phase. The second phase has at least one step.
+
+    Args:
+        steps: number of steps in both phases.
+        long_share: share of the steps in the second phase.
 
     Example:
         >>> boundary(1000, 0.1), boundary(3, 0.1)
@@ -72,11 +84,19 @@ def boundary(steps: int, long_share: float) -> int:
 
 
 def open_phases(settings: PretrainingSettings, stop: Interruption) -> Phases:
-    """The data of a run: from the folder in --data, or made from its text, or found where an earlier run made them.
+    """Open the data of a run: the folder in --data, or data built from the text, which later runs use again.
+
+    Args:
+        settings: the settings of the run.
+        stop: the interruption of the run.
+
+    Returns:
+        One or two phases.
 
     Raises:
-        Stopped: a signal came while they were made.
-        OSError, ValueError: see `build` and `open_data`; fewer examples than a batch.
+        Stopped: a signal arrived while the data were built.
+        OSError: a file cannot be read or written.
+        ValueError: see `build` and `open_data`; or there are fewer examples than rows in a batch.
     """
     model, rows = settings.model, settings.loop.batch_size
     lengths = [model.seq_len] if model.long_seq_len is None else [model.seq_len, model.long_seq_len]

@@ -1,4 +1,4 @@
-"""What a person sees of a finished run: the panels of report.png, and a few hidden words with the model's guesses."""
+"""The report of a finished run: the panels of report.png, and examples of predicted masked words."""
 
 from typing import Any
 
@@ -17,14 +17,19 @@ def pretraining_panels(values: dict[str, float]) -> list[Panel]:
     """The panels of report.png.
 
     Args:
-        values: of eval.json, for the lines of the baselines; may be empty.
+        values: the content of eval.json, for the baselines; it may be empty.
+
+    Returns:
+        The panels, for `draw_report`.
     """
     unigram = {"unigram": values["unigram_loss"]} if values else {}
     on_mask = {"unigram": values["unigram_loss_on_mask"]} if values else {}
     return [
         Panel("Masked words", "nats", {"training": "mlm_loss", "held-out": "eval_mlm_loss"}, lines=unigram),
         Panel("Masked words that show [MASK]", "nats", {"held-out": "eval_mlm_on_mask_loss"}, lines=on_mask),
-        Panel("Masked words guessed", "share", {"training": "mlm_accuracy", "held-out": "eval_mlm_accuracy"}),
+        Panel(
+            "Masked words predicted correctly", "share", {"training": "mlm_accuracy", "held-out": "eval_mlm_accuracy"}
+        ),
         Panel(
             "Next sentence or a random one",
             "share",
@@ -46,10 +51,20 @@ def example_guesses(
     words_around: int = 9,
     top: int = 5,
 ) -> list[str]:
-    """A few held-out passages: what stood at a `[MASK]`, and the model's best guesses.
+    """Predict one masked word in each of a few held-out passages.
+
+    Args:
+        net: a `BertForPreTraining`.
+        params: its parameters.
+        state: its buffers.
+        data: the data, with their tokenizer.
+        lines: number of passages.
+        words_around: number of tokens to show on each side of the masked word.
+        top: number of predictions per word.
 
     Returns:
-        For each, the passage, and under it the word and the guesses with their probabilities.
+        A heading, then per passage its text, the masked word, and the predictions with their probabilities. The list is
+        empty without held-out data.
     """
     if data.evaluation is None:
         return []
@@ -84,5 +99,5 @@ def example_guesses(
             f"{token(int(i))!r} {p:.0%}"
             for i, p in zip(np.asarray(guesses)[row, slot], probabilities[row, slot], strict=True)
         )
-        out.append(f"  … {text} …\n    was {words[slot]!r}; guessed {best}")
-    return ["Held-out words and what the model makes of them (other hidden words: ____):", *out] if out else []
+        out.append(f"  … {text} …\n    original: {words[slot]!r}; predicted: {best}")
+    return ["Held-out words and their predictions (other masked words: ____):", *out] if out else []

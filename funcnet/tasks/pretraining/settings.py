@@ -1,4 +1,4 @@
-"""The settings of `funcnet pretrain`: shared groups, and what only pretraining has."""
+"""The settings of `funcnet pretrain`: shared groups, and groups of its own."""
 
 import dataclasses
 from pathlib import Path
@@ -18,29 +18,29 @@ Model = Literal["tiny", "mini", "small", "medium", "base", "large"]
 
 @dataclasses.dataclass(frozen=True)
 class ModelSettings:
-    """The model, its input and its start."""
+    """The model, its input and its initialisation."""
 
     model: Model = "tiny"
-    """Size of the model, layers x width, as Google's: tiny 2x128, mini 4x256, small 4x512, medium 8x512, base 12x768,
-    large 24x1024."""
+    """Size of the model, as layers x width: tiny 2x128, mini 4x256, small 4x512, medium 8x512, base 12x768, large
+    24x1024."""
     seq_len: int = 128
-    """Tokens per row, [CLS] and [SEP] included."""
+    """Number of tokens per row, including [CLS] and [SEP]."""
     packed: bool = False
-    """Put several short examples into one row; none of them sees another. For text in short documents."""
+    """Pack several short examples into one row, for text in short documents. Examples do not attend to each other."""
     long_seq_len: int | None = None
-    """Tokens per row in a second phase, such as Google's 512. The default is a single phase."""
+    """Number of tokens per row in a second phase, such as 512 in Google's recipe. The default is a single phase."""
     long_share: Annotated[float, Range(0, 1, below=True)] = 0.1
     """Share of the steps in the second phase."""
     long_batch_size: Annotated[int, Range(1), tyro.conf.arg(metavar="N")] | None = None
-    """Rows per update in the second phase. The default is the batch size of the first."""
+    """Number of rows per update in the second phase. The default is the batch size of the first phase."""
     dropout: Annotated[float, Range(0, 1, below=True)] = 0.0
-    """Dropout of hidden states and attention. In runs of minutes, any dropout delays learning considerably."""
+    """Dropout rate of hidden states and attention weights. Dropout delays learning in runs of a few minutes."""
     start: Literal["quick", "bert"] | None = None
-    """Initialisation: bert is BERT's own (normal 0.02); quick is for runs of minutes: four heads start with a pattern
-    of positions to attend to, and with adamw attention learns at a tenth of the rate. The default is quick with adamw
-    and bert with lamb."""
+    """Initialisation: bert is that of BERT (normal 0.02). quick is for runs of a few minutes: four heads start with
+    fixed patterns of attention, and with adamw, attention has a tenth of the learning rate. The default is quick with
+    adamw, and bert with lamb."""
     scan_layers: bool = False
-    """Run the layers in one lax.scan: compiles faster, runs slower."""
+    """Run the layers in one lax.scan. This compiles faster and runs slower."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,29 +50,30 @@ class OptimizerSettings:
     steps: Annotated[int, Range(1)] = 2000
     """Number of updates."""
     optimizer: Literal["adamw", "lamb"] = "adamw"
-    """Optimizer: BERT's AdamW, or LAMB as NVIDIA uses it for batches of thousands of rows; each has its schedule."""
+    """Optimizer: BERT's AdamW, or NVIDIA's LAMB for batches of thousands of rows. Each has its own schedule."""
     learning_rate: Annotated[float, Range(0)] = 1.5e-3
-    """Peak of the learning rate."""
+    """Peak learning rate."""
     warmup: Annotated[float, Range(0, 1, below=True)] = 0.1
-    """Share of the steps in which the learning rate rises. Then it falls to 0: linearly, or with lamb as a root."""
+    """Share of the steps in which the learning rate rises. Then it falls to 0, linearly or (lamb) as a square root."""
     weight_decay: Annotated[float, Range(0)] = 0.01
-    """Weight decay, applied to all parameters but biases and LayerNorm."""
+    """Weight decay, applied to all parameters except biases and LayerNorm."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingSettings:
     """Pretrain BERT (masked words and next sentence) from raw text.
 
-    Writes into --out a directory that Hugging Face opens (config.json, vocab.txt, tokenizer.json,
+    Writes into --out a model that Hugging Face can open (config.json, vocab.txt, tokenizer.json,
     tokenizer_config.json, model.safetensors), metrics.jsonl, eval.json, report.png, checkpoints/ and tensorboard/.
 
-    Exit codes: 0 finished; 2 something in the arguments, the text or on the disk is wrong (a line says what);
-    130 after Ctrl-C and 143 after SIGTERM: a checkpoint was saved if a step was made; continue with --resume.
+    Exit codes: 0 finished; 2 an error in the arguments, the text or the files, reported in one line; 130 stopped by
+    Ctrl-C; 143 stopped by SIGTERM. A stopped run saves a checkpoint, unless it stopped before its first step. Continue
+    it with --resume.
     """
 
     run: RunSettings
     data: Path | None = None
-    """Folder of `funcnet data build`, in place of --corpus; it determines all settings of the text and the pairs."""
+    """Folder of `funcnet data build`, instead of --corpus. It determines all settings of the text and the pairs."""
     text: TextSettings = TextSettings()
     pairs: PairSettings = PairSettings()
     model: ModelSettings = ModelSettings()
@@ -82,10 +83,10 @@ class PretrainingSettings:
     device: DeviceSettings = DeviceSettings()
 
     def check(self) -> None:
-        """Refuses settings that no run can have, before anything is read or written.
+        """Check the settings before anything is read or written.
 
         Raises:
-            ValueError: names the flag, what is expected, and what it is.
+            ValueError: a setting is wrong; the message names its flag.
         """
         check_ranges(self, "pretrain")
         self.text.check("pretrain")
@@ -100,8 +101,8 @@ class PretrainingSettings:
         for name in ("long_share", "long_batch_size"):
             if self.model.long_seq_len is None and getattr(self.model, name) != usual[name]:
                 raise ValueError(
-                    f"pretrain: {flag(name)} {getattr(self.model, name)}; expected a second phase, got none. Give its "
-                    "--long-seq-len too."
+                    f"pretrain: {flag(name)} {getattr(self.model, name)}; expected a second phase, got none. Add "
+                    "--long-seq-len."
                 )
         if self.data is not None:
             for name, value in (flat(self.text) | flat(self.pairs)).items():
@@ -113,5 +114,5 @@ class PretrainingSettings:
 
     @property
     def is_quick(self) -> bool:
-        """Whether the run starts from `bert.quick_start`."""
+        """Whether the parameters are initialised by `bert.quick_start`."""
         return (self.model.start or ("bert" if self.optimizer.optimizer == "lamb" else "quick")) == "quick"

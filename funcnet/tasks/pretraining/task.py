@@ -1,4 +1,4 @@
-"""BERT pretraining as a task for `funcnet.train.run`: raw text in, a directory that Hugging Face opens out."""
+"""BERT pretraining as a task for `funcnet.train.run_task`: from raw text to a model that Hugging Face can open."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -25,20 +25,32 @@ __all__ = ["PretrainingTask", "add_shows_mask", "pretrain"]
 
 
 def pretrain(settings: PretrainingSettings) -> int:
-    """Runs, or resumes, a pretraining run; returns the exit code. Raises as `funcnet.train.run`."""
+    """Run `funcnet pretrain`, or resume its run.
+
+    Args:
+        settings: the settings of the command.
+
+    Returns:
+        The exit code; see `run_task`.
+
+    Raises:
+        ValueError: a setting is wrong; see also `run_task`.
+    """
     settings.check()
     return run_task(PretrainingTask, settings, where="pretrain")
 
 
 class PretrainingTask(Task):
-    """Masked words and next sentence.
+    """Pretrains BERT on masked words and next sentences.
 
     Args:
-        settings: checked.
-        context: of the run.
+        settings: the settings of the command, already checked.
+        context: the context of the run.
 
     Raises:
-        Stopped, OSError, ValueError: see `open_phases`.
+        Stopped: see `open_phases`.
+        OSError: see `open_phases`.
+        ValueError: see `open_phases`; or --long-batch-size does not divide over the devices.
     """
 
     unit = "tokens"
@@ -52,7 +64,7 @@ class PretrainingTask(Task):
             where = "pretrain: --long-batch-size"
             check_batch_size(model.long_batch_size, parts, settings.loop.accumulate, where=where)
         self.phases: Phases = open_phases(settings, context.stop)
-        self.data = self.phases.phases[-1].data  # what the finished model is evaluated on
+        self.data = self.phases.phases[-1].data  # data for the evaluation of the finished model
         self.net = bert.BertForPreTraining(
             bert.BertConfig.preset(
                 model.model,
@@ -103,7 +115,7 @@ class PretrainingTask(Task):
         return on_held_out
 
     def _held_out(self, data: PretrainingData) -> Iterator[dict[str, np.ndarray]]:
-        """The held-out batches, with `shows_mask`: about 4,096 tokens a device, whatever the training batch."""
+        """The held-out batches, with `shows_mask`. A batch has about 4,096 tokens per device."""
         assert data.evaluation is not None
         rows = self.context.layout.batch_parts * max(1, 4096 // data.evaluation.seq_len)
         for batch in evaluation_batches(data.evaluation, rows):
@@ -147,8 +159,17 @@ class PretrainingTask(Task):
 
 
 def make_optimizer(settings: PretrainingSettings) -> tuple[optax.GradientTransformation, optax.Schedule]:
-    """LAMB with NVIDIA's schedule; AdamW with `warmup_linear_decay`, not with Google's own (`optim.bert_schedule`), in
-    which the rate drops where the warm-up ends."""
+    """Make the optimizer and its schedule: LAMB with NVIDIA's schedule, or AdamW with `warmup_linear_decay`.
+
+    AdamW does not use Google's schedule (`optim.bert_schedule`), because its learning rate drops at the end of the
+    warm-up.
+
+    Args:
+        settings: the settings of the run.
+
+    Returns:
+        (optimizer, schedule).
+    """
     chosen = settings.optimizer
     warmup = round(chosen.warmup * chosen.steps)
     if chosen.optimizer == "lamb":
@@ -160,13 +181,18 @@ def make_optimizer(settings: PretrainingSettings) -> tuple[optax.GradientTransfo
 
 
 def add_shows_mask(batch: dict[str, np.ndarray], dataset: PretrainingDataset) -> dict[str, np.ndarray]:
-    """The batch with `shows_mask` (B, M) float32: 1 where the input at a hidden word is `[MASK]`."""
+    """Add `shows_mask` (B, M) float32 to a batch: 1 for a masked word whose input is `[MASK]`, otherwise 0.
+
+    Args:
+        batch: a batch of `dataset`.
+        dataset: the dataset of the batch; it knows the id of `[MASK]`.
+    """
     shown = np.take_along_axis(batch["input_ids"], batch["masked_positions"], axis=1)
     return {**batch, "shows_mask": (shown == dataset.masking.mask_id).astype(np.float32)}
 
 
 def _sources(settings: PretrainingSettings) -> dict[str, str]:
-    """The files that the recorded facts come from."""
+    """{name of a recorded fact: the file that it describes}."""
     if settings.data is not None:
         return dict.fromkeys(("corpus", "vocabulary"), str(settings.data))
     text = settings.text

@@ -192,7 +192,7 @@ def test_two_processes_do_not_run_in_one_folder(model, tmp_path, capsys):
     )
     out = open_run(config.run.out, recorded(config, leave_out=NOT_RECORDED))
     with lock_run(out):
-        assert f"{out}: another process is running it;" in refused(capsys, "finetune", "--resume", "--out", out)
+        assert f"{out} is locked by another process;" in refused(capsys, "finetune", "--resume", "--out", out)
 
 
 def test_a_path_that_is_meant_from_another_folder(model, tmp_path, monkeypatch, capsys):
@@ -209,7 +209,7 @@ def test_a_path_that_is_meant_from_another_folder(model, tmp_path, monkeypatch, 
     del known["began_in"]  # as older releases wrote it
     record.write_text(json.dumps(known))
     said = "train.csv is missing; expected a file, got nothing. The run's --train train.csv is relative to"
-    assert f"{said} the folder in which it began: change to that folder first." in refused(capsys, *resume)
+    assert f"{said} the folder where it started: change to that folder first." in refused(capsys, *resume)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.csv").unlink()
     record.write_text(json.dumps(known | {"began_in": str(tmp_path)}))
@@ -226,7 +226,7 @@ def test_a_run_does_not_go_on_with_other_examples(model, tmp_path, capsys):
     capsys.readouterr()
     assert finetune("classify", model, train, out, *more, "--resume") == 2
     said = capsys.readouterr().err
-    assert f"began with, got others: {train} (digest of the training examples) changed since. Restore what was" in said
+    assert f"started, got a changed {train} (digest of the training examples). Restore the original" in said
 
 
 def test_a_run_does_not_go_on_with_another_vocabulary(model, tmp_path, capsys):
@@ -243,7 +243,7 @@ def test_a_run_does_not_go_on_with_another_vocabulary(model, tmp_path, capsys):
     capsys.readouterr()
     assert finetune("classify", own, train, out, *more, "--resume") == 2
     said = capsys.readouterr().err
-    assert f"got others: {own} (vocabulary) changed since. Restore what was there" in said and str(train) not in said
+    assert f"got a changed {own} (vocabulary). Restore the original files" in said and str(train) not in said
 
 
 @slow

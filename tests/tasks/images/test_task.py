@@ -1,4 +1,4 @@
-"""Image classification: the same losses by all three ways, resume, and one line for what is wrong."""
+"""Image classification: equal losses by jit, shard_map and pmap, resuming, and errors in one line."""
 
 import json
 import signal
@@ -25,7 +25,7 @@ WIDE = Precision(params="float64", compute="float64")
 
 
 def small(*args):
-    """A stem, a residual block and a head: ResNet in little."""
+    """A small ResNet: a stem, a residual block and a head."""
     return nn.Sequential(
         *(nn.Conv2d(1, 8, 3, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU(), resnet.BasicBlock(8, 8)),
         *(nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(8, 10)),
@@ -34,7 +34,7 @@ def small(*args):
 
 @pytest.fixture(autouse=True)
 def small_network(monkeypatch):
-    """A small network, and no compilation cache of the user's."""
+    """Use a small network, and do not write to the compilation cache of the user."""
     monkeypatch.setattr(ImageTask, "_network", small)
     monkeypatch.setattr(train.compilation_cache, "enable", lambda: None)
 
@@ -51,8 +51,9 @@ def short(folder, *arguments, steps=4):
 def test_eight_devices_train_as_one(tmp_path, monkeypatch, net):
     if net is not small:
         monkeypatch.setattr(ImageTask, "_network", lambda task: net(num_classes=10, in_channels=1, small_images=True))
-    # In float32 ResNet-18's first gradient from random weights jumps: on one device, 1.2e-7 in the output of one
-    # convolution took the loss after it from 2.263 to 2.268. So it is compared before it here, and below in float64.
+    # In float32, the first update of ResNet-18 from random weights amplifies rounding: on one device, a change of
+    # 1.2e-7 in the output of one convolution changed the next loss from 2.263 to 2.268. So only the loss before the
+    # update is compared here; the test below compares later ones in float64.
     steps, names = (4, ("loss", "eval_loss", "eval_image_accuracy")) if net is small else (1, ("loss",))
     alone = short(tmp_path / "alone", "--devices", 1, steps=steps)
     for kind in ("jit", "shard_map", "pmap"):
@@ -90,7 +91,7 @@ def test_three_steps_of_a_resnet_on_eight_devices_are_those_of_one(kind):
             losses.append(float(metrics["loss"]))
         return {"losses": np.array(losses)} | tree.flatten(jax.device_get({"params": now.params, "state": now.state}))
 
-    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):  # optax asks for the latter
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):  # optax needs standard promotion
         alone, together = trained(make_layout({"data": 1}, kind="jit")), trained(make_layout({"data": 8}, kind=kind))
     assert alone["losses"].dtype == np.float64 and alone["losses"][2] < alone["losses"][0]
     for name, expected in alone.items():
@@ -100,7 +101,7 @@ def test_three_steps_of_a_resnet_on_eight_devices_are_those_of_one(kind):
 
 
 def test_a_stopped_run_resumes_to_the_same_bytes(tmp_path, monkeypatch):
-    """Stopped after two of four steps and resumed: the same bytes as a run that was not."""
+    """A run that is stopped after two of four steps and resumed writes the same bytes as a run without a stop."""
     whole = short(tmp_path / "whole", "--save-every", 2)
 
     after_step = train.TrainingProgress.after_step
@@ -124,7 +125,7 @@ def test_a_stopped_run_resumes_to_the_same_bytes(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_accuracy_of_a_full_run_here_and_in_torch(tmp_path, monkeypatch):
     """The default run, and the same recipe in torch from the same start with the same batches."""
-    torch = pytest.importorskip("torch")  # the other tests of this file need none
+    torch = pytest.importorskip("torch")  # the other tests of this file do not need torch
     from tests.models import torch_resnet
 
     config = compose(ImageSettings, out=tmp_path / "run")
@@ -170,9 +171,9 @@ def test_wrong_arguments_are_one_line_and_code_2(tmp_path, capsys):
         (("--local-statistics",), "expected --parallel shard_map or pmap, got jit"),
         (("--devices", 8, "--batch-size", 12), "expected a multiple of 8, got 12"),
         (("--data", tmp_path / "none"), "expected a folder of images, got no such folder"),
-        (("--data", tmp_path), "expected a subfolder with images for each of two classes or more"),
+        (("--data", tmp_path), "expected subfolders with images for at least two classes"),
         (("--batch-size", 5000), "smaller than one batch"),
-        (("--resume",), "none ever started there"),
+        (("--resume",), "there is no run to resume"),
     ]:
         assert run_here("train-images", "--out", tmp_path / "run", *arguments) == 2
         said = capsys.readouterr().err

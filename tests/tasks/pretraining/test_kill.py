@@ -1,4 +1,4 @@
-"""Killed at random moments and resumed, a run ends with the bits of the uninterrupted one."""
+"""A run that is killed at random moments and resumed ends with the bits of an uninterrupted run."""
 
 import hashlib
 import random
@@ -27,7 +27,7 @@ def digest(out):
 
 
 def wait_for(process, condition, seconds=120):
-    """Until `condition()` or the process has ended; True if it came."""
+    """Wait until `condition()` is true or the process ends; return whether it was true."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and process.poll() is None:
         if condition():
@@ -37,23 +37,23 @@ def wait_for(process, condition, seconds=120):
 
 
 def kill_and_resume(corpus, tmp_path, devices, kills, seed):
-    """How many of the kills met the run at work; the run is then let finish."""
+    """Kill and resume a run several times, then let it finish: (its folder, how many kills interrupted it)."""
     moments = random.Random(seed)
     out, met = tmp_path / "killed", []
     for _ in range(kills):
         resume = ["--resume"] if (out / "run.json").exists() else []
         process = start(*arguments(corpus, out, devices, *resume), cache=tmp_path / "cache")
         before = len(metrics(out))
-        if moments.random() < 0.2:  # somewhere in starting, compiling, restoring
+        if moments.random() < 0.2:  # while it starts, compiles or restores
             time.sleep(moments.uniform(0.5, 8))
-        else:  # so many steps later, and a little
+        else:  # some steps later
             steps = moments.randint(1, max(1, STEPS // kills))
             wait_for(process, lambda before=before, steps=steps: len(metrics(out)) >= before + steps)
             time.sleep(moments.uniform(0, 0.3))
         met.append(process.poll() is None)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    for _ in range(2):  # at most one more than needed: a finished run says so
+    for _ in range(2):  # the second time, the run reports that it has finished
         process = start(*arguments(corpus, out, devices, "--resume"), cache=tmp_path / "cache")
         said = process.communicate(timeout=300)[0]
         assert process.returncode == 0, said
@@ -67,7 +67,7 @@ def check(corpus, tmp_path, devices, kills, seed):
     said = process.communicate(timeout=300)[0]
     assert process.returncode == 0, said
     killed, met = kill_and_resume(corpus, tmp_path, devices, kills, seed)
-    print(f"{met} of {kills} kills met the run at work, {devices} device(s)")
+    print(f"{met} of {kills} kills interrupted the run, {devices} device(s)")
     assert met >= kills * 0.7
     assert digest(killed) == digest(whole)
     assert metrics(killed) == metrics(whole)

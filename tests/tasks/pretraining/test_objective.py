@@ -1,4 +1,4 @@
-"""20 steps of BERT on 1, 2 and 8 devices, by pmap, shard_map and jit, against one device without any parallelism."""
+"""20 steps of BERT on 1, 2 and 8 devices by pmap, shard_map and jit, compared with training without funcnet.train."""
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +21,13 @@ CONFIG = bert.BertConfig(
 
 
 def batches():
-    """Ragged: rows of other lengths, with other numbers of hidden words; the last two rows hide none."""
+    """Batches whose rows differ in length and in the number of masked words; the last two rows have none."""
     random = np.random.default_rng(0)
     for _ in range(STEPS):
         lengths = random.integers(4, TOKENS + 1, ROWS)
         shown = np.arange(TOKENS) < lengths[:, None]
         hidden = np.arange(SLOTS) < random.integers(0, SLOTS + 1, ROWS)[:, None]
-        hidden[-2:] = False  # at 8 devices a whole one counts no word
+        hidden[-2:] = False  # with 8 devices, one device has no masked words
         yield {
             "input_ids": np.where(shown, random.integers(5, WORDS, (ROWS, TOKENS)), 0).astype(np.int32),
             "attention_mask": shown.astype(np.int32),
@@ -45,7 +45,7 @@ def net_with(dropout):
 
 
 def plain(net, params, state, optimizer):
-    """The same training written out: one device, jax.grad of the mean losses, nothing of funcnet.train."""
+    """The reference: the same training on one device, with jax.grad of the mean losses and without funcnet.train."""
 
     @jax.jit
     def step(params, opt_state, number, batch):
@@ -82,7 +82,7 @@ def ours(net, params, state, optimizer, kind, devices):
 
 
 def difference(found, expected):
-    """The largest difference of a leaf, relative to its largest entry, or to 1e-3 of the largest of all."""
+    """The largest difference in any leaf, relative to its largest entry or to 1e-3 of the largest entry of all."""
     expected = tree.flatten(expected)
     floor = 1e-3 * max(np.abs(leaf).max() for leaf in expected.values())
     return max(
@@ -117,7 +117,7 @@ def test_sgd(reference, kind, devices):
 
 @pytest.mark.parametrize("kind", first_of(["jit", "shard_map", "pmap"]))
 def test_adamw(reference, kind):
-    """Losses agree; parameters are told: where a gradient is near 0, Adam's first steps turn rounding into a step."""
+    """Losses agree. Parameters are only printed: for gradients near 0, the first steps of Adam amplify rounding."""
     net, params, state, optimizer, (values, trained) = reference(0.0, "adamw")
     found, params = ours(net, params, state, optimizer, kind, 8)
     np.testing.assert_allclose(found, values, rtol=1e-5)

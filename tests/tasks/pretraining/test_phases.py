@@ -1,4 +1,4 @@
-"""`funcnet pretrain --data`: what a run from text learns, and a run in two phases, cut off anywhere."""
+"""`funcnet pretrain --data` gives the same model as --corpus; a run in two phases can be stopped at any step."""
 
 import json
 
@@ -39,7 +39,7 @@ def data(corpus, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_run_from_data_learns_what_one_from_text_does(corpus, data, tmp_path):
+def test_a_run_from_data_equals_a_run_from_text(corpus, data, tmp_path):
     text, built = tmp_path / "text", tmp_path / "built"
     assert run_here("pretrain", "--out", text, "--corpus", corpus, *SMALL, "--steps", 6, "--devices", 1) == 0
     assert run_here("pretrain", "--out", built, "--data", data, "--seq-len", 32, "--steps", 6, *TRAINING) == 0
@@ -48,7 +48,7 @@ def test_a_run_from_data_learns_what_one_from_text_does(corpus, data, tmp_path):
 
 
 def test_batches_from_data_are_those_from_text(corpus, data, tmp_path):
-    """All that a run reads, of which all that it learns follows; the test above runs it."""
+    """Compares everything that a run reads; the test above compares the resulting models."""
     small = {"seq_len": 32, "batch_size": 8, "out": tmp_path / "no"}
     options = {"corpus": (corpus,), "vocab_size": 200, "passes": 2}
     with Interruption() as stop:
@@ -61,7 +61,7 @@ def test_batches_from_data_are_those_from_text(corpus, data, tmp_path):
     np.testing.assert_array_equal(ours.unigram(), theirs.unigram())
 
 
-def test_what_the_folder_has_settled_is_refused(data, tmp_path, capsys):
+def test_settings_that_the_data_folder_determines_are_refused(data, tmp_path, capsys):
     assert run_here("pretrain", "--out", tmp_path / "no", "--data", data, "--steps", 6, *TRAINING) == 2
     assert "has no rows of 128 tokens; expected one of [32, 64], got 128" in " ".join(capsys.readouterr().err.split())
     assert run_here("pretrain", "--out", tmp_path / "no", "--data", data, "--cased", "--steps", 6) == 2
@@ -69,7 +69,7 @@ def test_what_the_folder_has_settled_is_refused(data, tmp_path, capsys):
     assert not (tmp_path / "no").exists()
 
 
-def test_phases_go_on_from_any_step(data):
+def test_phases_resume_at_any_step(data):
     phases = Phases([Phase(open_data(data, seq_len=32), 4, 0), Phase(open_data(data, seq_len=64), 2, 5)])
     whole = [batch["input_ids"] for _, batch in zip(range(9), phases.batches(), strict=False)]
     assert [ids.shape for ids in whole] == [(4, 32)] * 5 + [(2, 64)] * 4
@@ -94,7 +94,7 @@ def short(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(short, tmp_path_factory):
-    """Two phases of packed rows, in one piece."""
+    """An uninterrupted run in two phases with packed rows."""
     out = tmp_path_factory.mktemp("whole") / "run"
     assert run_here("pretrain", "--out", out, "--data", short, *LONGER) == 0
     return out
@@ -102,7 +102,7 @@ def whole(short, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [4, 6, 7])
-def test_two_phases_cut_off_before_on_and_after_the_boundary(short, whole, tmp_path, monkeypatch, last):
+def test_two_phases_stopped_before_at_and_after_the_boundary(short, whole, tmp_path, monkeypatch, last):
     import funcnet.train.run as run_module
 
     cut = tmp_path / "cut"

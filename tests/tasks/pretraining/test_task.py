@@ -1,4 +1,4 @@
-"""`funcnet pretrain` and `fill-mask` as a person uses them: what they write, how they stop, what they refuse."""
+"""`funcnet pretrain` and `fill-mask` on the command line: what they write, how they stop, what they refuse."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from funcnet.models import bert
 from funcnet.settings import compose, recorded
 from funcnet.tasks.pretraining.settings import PretrainingSettings
 from funcnet.tasks.pretraining_data import DataSettings, prepare_data
-from funcnet.train import lock_run, open_run, pin
+from funcnet.train import lock_run, open_run, record_facts
 from funcnet.train.checkpoints import Checkpoints
 from tests.tasks.command import SMALL, metrics, run_here, write_corpus
 
@@ -39,7 +39,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished(corpus, tmp_path_factory):
-    """A small run that has finished, and what it printed."""
+    """The folder of a small run that has finished."""
     out = tmp_path_factory.mktemp("run") / "out"
     code = run_here("pretrain", "--out", out, "--corpus", corpus, *SMALL, "--steps", 12, "--devices", 1)
     assert code == 0
@@ -56,13 +56,13 @@ def test_lamb_runs_at_its_own_rates(corpus, tmp_path):
     np.testing.assert_allclose(rates, [0.005, 0.01 * 0.5**0.5, 0.005, 0], rtol=1e-5)  # NVIDIA's PolyWarmUpScheduler
 
 
-def test_the_quick_start_goes_with_adamw():
+def test_the_quick_start_is_the_default_of_adamw():
     kinds = [("adamw", None), ("lamb", None), ("lamb", "quick"), ("adamw", "bert")]
     starts = [compose(PretrainingSettings, out=Path("out"), optimizer=o, start=s).is_quick for o, s in kinds]
     assert starts == [True, False, True, False]
 
 
-def test_the_directory_holds_what_the_contract_names(finished):
+def test_the_run_directory_has_all_files_and_metrics(finished):
     files = {path.name for path in finished.iterdir()}
     assert {"config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json", "model.safetensors"} <= files
     assert {"metrics.jsonl", "eval.json", "report.png", "checkpoints", "tensorboard"} <= files
@@ -92,8 +92,8 @@ def test_hugging_face_opens_it_with_equal_logits(finished, corpus):
         assert np.abs(np.asarray(ours) - theirs).max() <= 1e-5 * np.abs(theirs).max()
 
 
-def test_evaluation_is_what_its_names_say(finished, corpus):
-    """The figures of eval.json again, by transformers' model and numpy, example by example."""
+def test_the_evaluation_is_that_of_transformers(finished, corpus):
+    """Computes the values of eval.json with the model of transformers and numpy, one example at a time."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     evaluation = json.loads((finished / "eval.json").read_text())
@@ -141,7 +141,7 @@ def test_a_finished_run_says_so(finished, corpus, capsys):
 def test_two_processes_do_not_run_in_one_folder(finished, capsys):
     with lock_run(finished):
         assert run_here("pretrain", "--resume", "--out", finished) == 2
-    assert f"{finished}: another process is running it;" in capsys.readouterr().err
+    assert f"{finished} is locked by another process;" in capsys.readouterr().err
     assert run_here("pretrain", "--resume", "--out", finished) == 0
 
 
@@ -149,13 +149,13 @@ def test_a_corpus_that_was_changed_is_named(corpus, tmp_path, capsys):
     small = {"seq_len": 32, "vocab_size": 200, "batch_size": 8, "passes": 2, "devices": 1}
     out = tmp_path / "out"
     settings = compose(PretrainingSettings, out=out, corpus=(corpus,), **small)
-    pin(open_run(out, recorded(settings, leave_out=run_module.NOT_RECORDED)), {"corpus": "of another text"})
+    record_facts(open_run(out, recorded(settings, leave_out=run_module.NOT_RECORDED)), {"corpus": "of another text"})
     assert run_here("pretrain", "--resume", "--out", out) == 2
-    told = f"expected the files that the run began with, got others: {corpus} (corpus) changed since. Restore"
-    assert told in capsys.readouterr().err
+    message = f"expected those with which it started, got a changed {corpus} (corpus). Restore"
+    assert message in capsys.readouterr().err
 
 
-def test_a_resumed_run_is_as_it_was_where_nothing_is_given_anew(finished, tmp_path, capsys):
+def test_a_resumed_run_keeps_the_settings_that_are_left_out(finished, tmp_path, capsys):
     record = json.loads((finished / "run.json").read_text())["config"]
     assert (record["steps"], record["vocab_size"]) == (12, 200), "not the defaults"
     for out in ("--out", str(finished)), (f"--out={finished}",):
@@ -166,18 +166,18 @@ def test_a_resumed_run_is_as_it_was_where_nothing_is_given_anew(finished, tmp_pa
     assert run_here("pretrain", "--resume", "--out", finished, "--steps", 13) == 2
     assert "got another one: steps was 12, now 13." in capsys.readouterr().err
     assert run_here("pretrain", "--resume", "--out", tmp_path / "none") == 2
-    assert "none ever started there" in capsys.readouterr().err
+    assert "there is no run to resume" in capsys.readouterr().err
     assert run_here("pretrain", "--resume", "--out") == 2
 
 
-def test_settings_that_were_edited_are_no_settings(finished, tmp_path, capsys):
+def test_edited_settings_are_refused(finished, tmp_path, capsys):
     record = json.loads((finished / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps({**record, "config": {**record["config"], "corpus": [5]}}))
     assert run_here("pretrain", "--resume", "--out", tmp_path) == 2
     assert "corpus was [5], now None" in capsys.readouterr().err
 
 
-def test_a_pattern_that_no_file_fits_is_not_the_default_corpus(tmp_path, capsys):
+def test_an_empty_list_of_files_is_not_the_default_corpus(tmp_path, capsys):
     assert "no paths; expected at least one file or folder" in refused(capsys, tmp_path / "out", "--corpus")
     assert run_here("data", "build", "--out", tmp_path / "data", "--corpus") == 2
     assert "no paths; expected at least one file or folder" in capsys.readouterr().err
@@ -203,7 +203,7 @@ def stopped_run(corpus, out, *more):
 
 
 def interrupt(monkeypatch, owner, name, *, when=lambda *args: True):
-    """SIGTERM, once, at the moment `owner.name` is called."""
+    """Send SIGTERM at the first call of `owner.name`."""
     original, sent = getattr(owner, name), []
 
     def wrapped(*args, **kwargs):
@@ -232,7 +232,7 @@ def test_sigterm(moment, corpus, finished, tmp_path, monkeypatch, capsys):
         assert stopped_run(corpus, out, *often) == 143
     assert sent
     said = capsys.readouterr().out
-    assert "Go on with --resume" in said
+    assert "Continue with --resume" in said
     assert not (out / "model.safetensors").exists()
     assert stopped_run(corpus, out, *often, "--resume") == 0
     whole = [row for row in metrics(finished) if row["step"] < 12]
@@ -247,7 +247,7 @@ def test_sigterm(moment, corpus, finished, tmp_path, monkeypatch, capsys):
 
 
 def refused(capsys, out, *arguments):
-    """The one line that a refused run says."""
+    """The error message of a run that is refused."""
     code = run_here("pretrain", "--out", out, *arguments)
     printed = capsys.readouterr()
     assert code == 2
@@ -276,7 +276,7 @@ def test_bad_text(tmp_path, capsys, corpus):
     assert "batch" in line(5, "--corpus", few, "--held-out", "0.2", "--batch-size", "64")
     vocab = text("vocab.txt", b"[PAD]\n[UNK]\nthe\n")
     assert "[MASK]" in line(6, "--corpus", corpus, "--vocab", vocab, "--vocab-size", 4096)
-    assert not list(tmp_path.glob("out*")), "what is refused leaves nothing behind"
+    assert not list(tmp_path.glob("out*")), "a refused run leaves no files"
 
 
 def test_bad_settings(tmp_path, capsys, corpus, finished):
@@ -303,9 +303,9 @@ def test_bad_settings(tmp_path, capsys, corpus, finished):
     ]:
         assert f"{flag}; expected {expected}" in line(flag, value)
     for flag, value in ("--long-share", "0.5"), ("--long-batch-size", "4"):
-        assert f"{flag} {value}; expected a second phase, got none. Give its --long-seq-len" in line(flag, value)
-    assert not (tmp_path / "out").exists(), "what is refused leaves nothing behind"
-    assert "none ever started" in line("--devices", "1", "--resume")
+        assert f"{flag} {value}; expected a second phase, got none. Add --long-seq-len" in line(flag, value)
+    assert not (tmp_path / "out").exists(), "a refused run leaves no files"
+    assert "there is no run to resume" in line("--devices", "1", "--resume")
     assert "--resume" in refused(capsys, finished, *small, "--devices", "1")
     other = refused(capsys, finished, *small, "--devices", "1", "--resume")
     assert "steps was 12, now 2" in other
@@ -323,7 +323,7 @@ def test_another_text_under_the_same_name(tmp_path, capsys, monkeypatch):
 
 
 def test_a_directory_that_cannot_be_written(tmp_path, capsys, corpus):
-    if os.geteuid() == 0:  # root writes everywhere: a file in the way of the directory is refused to root too
+    if os.geteuid() == 0:  # root can write everywhere, but a file in place of the directory stops root too
         (tmp_path / "file").write_text("in the way")
         out = tmp_path / "file" / "out"
     else:
@@ -333,7 +333,7 @@ def test_a_directory_that_cannot_be_written(tmp_path, capsys, corpus):
     assert str(out) in said
 
 
-def test_a_damaged_checkpoint_is_passed_over(corpus, finished, tmp_path, monkeypatch, capsys):
+def test_a_damaged_checkpoint_is_skipped(corpus, finished, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     often = ["--save-every", "3", "--evaluate-every", "3"]
     with monkeypatch.context() as patch:

@@ -451,13 +451,13 @@ def test_what_the_system_refuses_is_said_in_words(built, corpus, tmp_path, capsy
     name = "n" * 300
     assert run_here("data", "build", "--corpus", corpus, "--out", tmp_path / name) == 2
     said = capsys.readouterr().err
-    assert f"{name}: the system refuses it; expected a path that can be used so, got 'File name too long" in said
+    assert f"{name}: the operating system reported an error; expected a usable path, got 'File name too long" in said
     assert run_here("data", "export", built, "--seq-len", 32, "--out", tmp_path / "no" / "x.tfrecord") == 2
     assert "data export: --out" in (said := capsys.readouterr().err) and "expected a file in an existing folder" in said
     folder = tmp_path / "data"
     shutil.copytree(built, folder)
     assert run_here("pretrain", "--data", folder, "--seq-len", 32, "--out", folder, "--devices", 1) == 2
-    assert "already holds tokenizer.json; expected a new or empty folder" in capsys.readouterr().err
+    assert "already contains tokenizer.json; expected a new or empty folder" in capsys.readouterr().err
     assert bytes_of(folder) == bytes_of(built)
 
 
