@@ -40,8 +40,8 @@ class Layout:
         >>> layout = make_layout("data=4,model=2", rules={"fc.weight": PartitionSpec("model", None)})
         >>> print(layout)
         8 devices (data=4, model=2) by jit
-        >>> layout.shardings({"fc": {"weight": np.ones((6, 3)), "bias": np.ones(6)}})["fc"]["weight"].spec
-        PartitionSpec('model', None)
+        >>> tuple(layout.shardings({"fc": {"weight": np.ones((6, 3)), "bias": np.ones(6)}})["fc"]["weight"].spec)
+        ('model', None)
     """
 
     kind: Kind

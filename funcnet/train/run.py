@@ -79,7 +79,7 @@ def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings,
         OSError: a file cannot be read or written.
 
     Example:
-        >>> import dataclasses, tempfile
+        >>> import dataclasses, io, itertools, tempfile
         >>> import numpy as np, optax
         >>> from funcnet.train import Cadence, Conclusion, Panel
         >>> @dataclasses.dataclass(frozen=True)
@@ -97,14 +97,14 @@ def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings,
         ...     def objective(self, params, state, batch, *, training, rng):
         ...         return {"fit": {"loss": ((batch - params["mean"]) ** 2).sum()}}, state
         ...     def batches(self, seed):
-        ...         return lambda start: iter(lambda: np.array([1, 3], np.float32), None)
+        ...         return lambda start: itertools.repeat(np.array([1, 3], np.float32))
         ...     def size(self, batch):
         ...         return len(batch)
         ...     def save(self, folder, params, state):
         ...         np.save(folder / "mean.npy", params["mean"])
         ...     def conclude(self, ended):
         ...         return Conclusion({"loss": ended.rows[-1]["loss"]}, [Panel("Loss", "", {"x": "loss"})], "Mean", "")
-        >>> with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
+        >>> with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         ...     out = Path(folder) / "run"
         ...     code = run_task(Mean, Command(RunSettings(out)), where="mean")
         ...     code, np.load(out / "mean.npy").round(2)
