@@ -24,31 +24,31 @@ __all__ = ["BenchServe", "Latency", "bench_serve", "measure", "random_items"]
 
 @dataclasses.dataclass(frozen=True)
 class BenchServe:
-    """How long a fine-tuned or pretrained model takes to answer, from text to answer.
+    """Measure how long a fine-tuned or pretrained model takes from a text to its answer.
 
-    Loads the directory as `serving.inference` does, compiles its programs, and asks for answers to texts of each
-    length: one after the other, and from several threads at once. Prints milliseconds (median, 95th and 99th
-    percentile) and answers a second.
+    Loads the directory as `serving.inference` does, compiles its programs, and sends texts of each length: one after
+    the other, and from several threads at the same time. Prints milliseconds (median, 95th and 99th percentile) and
+    answers per second.
     """
 
     what: tyro.conf.Positional[Literal["serve"]]
-    """the latency of answers"""
+    """serve: measure the time from a text to its answer."""
     directory: tyro.conf.Positional[Path]
-    """a run of `funcnet pretrain` or `finetune`, or a directory of Hugging Face with a vocabulary"""
+    """Run of `funcnet pretrain` or `finetune`, or a Hugging Face directory with a vocabulary."""
     file: Path | None = None
-    """texts, one a line; without it texts of random words with each length"""
+    """File with one text per line. The default is texts of random words, of each length."""
     task: str | None = None
-    """what to ask for, such as fill-mask, classify or pairs; by default what the model was trained for"""
+    """Task to measure, such as fill-mask, classify or pairs. The default is the task that the model was trained for."""
     lengths: tuple[int, ...] = (16, 64, 128)
-    """tokens of the texts, if there is no file"""
+    """Numbers of tokens in the random texts."""
     threads: Annotated[tuple[int, ...], tyro.conf.arg(aliases=["-t"])] = (1, 2, 4)
-    """numbers of threads that ask at once"""
+    """Numbers of threads that send texts at the same time."""
     seconds: float = 2.0
-    """how long each line of the table is measured"""
+    """Seconds to measure for each line of the table."""
     seq_len: int | None = None
-    """tokens of the longest row; by default as the model was fine-tuned"""
+    """Number of tokens in the longest row. The default is the row length of fine-tuning."""
     out: Path | None = None
-    """file for the figures, as JSON"""
+    """File to write the results to, as JSON."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Latency:
     """One line of the table.
 
     Attributes:
-        texts: which texts: their length in tokens, or the file.
-        threads: how many asked at once.
+        texts: the length of the texts in tokens, or the name of the file.
+        threads: the number of threads.
         median, p95, p99: milliseconds from text to answer.
-        per_second: answers a second, of all threads together.
-        answers: how many were measured.
+        per_second: answers per second, of all threads together.
+        answers: the number of answers that were measured.
     """
 
     texts: str

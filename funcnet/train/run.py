@@ -107,7 +107,8 @@ def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings,
         >>> with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         ...     out = Path(folder) / "run"
         ...     code = run_task(Mean, Command(RunSettings(out)), where="mean")
-        ...     code, np.load(out / "mean.npy").round(2)
+        ...     mean = np.load(out / "mean.npy").round(2)
+        >>> code, mean
         (0, array([2.], dtype=float32))
     """
     with Interruption() as stop, contextlib.ExitStack() as stack:

@@ -21,7 +21,7 @@ __all__ = ["Call", "Frame", "Taps", "Training", "call_name", "outermost", "scope
 
 
 def call_name(name: str, count: int) -> str:
-    """What a call of a module is called: "name", then "name:1", …
+    """The name of a module's call: "name" for the first one, then "name:1", …
 
     >>> call_name("fc", 0), call_name("fc", 1)
     ('fc', 'fc:1')

@@ -40,19 +40,20 @@ class FeaturesArguments:
     """
 
     directory: tyro.conf.Positional[Path]
-    """a run of `funcnet pretrain` or `finetune`, or any directory with config.json, weights and a vocabulary"""
+    """Run of `funcnet pretrain` or `finetune`, or any directory with config.json, weights and a vocabulary."""
     files: tyro.conf.Positional[tuple[Path, ...]]
-    """files with one text a line; "-" is standard input"""
+    """Files with one text per line; "-" is standard input."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """.arrow (a row a text), .npy (an array), or .jsonl (as Google's extract_features.py); see above"""
+    """File to write: .arrow (one row per text), .npy (an array) or .jsonl (as Google's extract_features.py); see above."""
     layers: tuple[int, ...] = (-1,)
-    """hidden states to write: -1 is the last layer's, 0 the embeddings'"""
+    """Layers whose hidden states are written: -1 is the last layer, 0 the embeddings."""
     pool: Pool = "mean"
-    """over the tokens of a text; none: every token's vector"""
+    """How the vectors of a text's tokens become one vector; none: write the vector of every token."""
     seq_len: int | None = None
-    """tokens that longer texts are cut to; by default a fine-tuned run's row length, else the model's limit"""
+    """Number of tokens to which longer texts are cut. The default is the row length of fine-tuning, otherwise the
+    largest that the model allows."""
     batch_tokens: int | None = None
-    """tokens in a batch, padding included; by default as suits the device"""
+    """Number of tokens in a batch, padding included. The default depends on the device."""
 
 
 def features(arguments: FeaturesArguments) -> int:
