@@ -44,7 +44,7 @@ class FeaturesArguments:
     files: tyro.conf.Positional[tuple[Path, ...]]
     """Files with one text per line; "-" is standard input."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """File to write: .arrow (one row per text), .npy (an array) or .jsonl (as Google's extract_features.py); see above."""
+    """File to write: .arrow (one row per text), .npy (an array), or .jsonl (as Google's script); see above."""
     layers: tuple[int, ...] = (-1,)
     """Layers whose hidden states are written: -1 is the last layer, 0 the embeddings."""
     pool: Pool = "mean"
