@@ -58,6 +58,9 @@ def resumed_settings(arguments: list[str]) -> Any:
     known = configuration(out) if out else None
     if known is None:
         return None
+    for given, other in (("--mesh", "devices"), ("--devices", "mesh")):  # two forms of one setting
+        if any(argument.split("=")[0] == given for argument in arguments):
+            known = {**known, other: None}
     try:
         return from_record(kind, known, out=out)
     except TypeError:

@@ -88,6 +88,8 @@ def draw_report(
     )  # no display, no global state; imported here because it takes half a second
     from matplotlib.figure import Figure
 
+    if not panels:
+        return
     across = min(2, len(panels))
     down = -(-len(panels) // across)
     figure = Figure(figsize=(6.4 * across, 1.0 + 3.6 * down), dpi=120, layout="constrained")

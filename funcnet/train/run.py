@@ -37,7 +37,7 @@ __all__ = ["NOT_RECORDED", "TrainingSettings", "run_task"]
 
 MODEL = "model.safetensors"
 WRITES = (MODEL, "metrics.jsonl", "checkpoints", "eval.json", "config.json", "tokenizer.json")
-FREE = ("save_every", "keep")  # settings that a resumed run may change
+FREE = ("save_every", "keep", "devices", "mesh", "parallel")  # settings that a resumed run may change
 NOT_RECORDED = ("out", "resume")  # settings that are not part of the run record
 
 

@@ -23,7 +23,7 @@ class RunSettings:
     """Directory of the run."""
     resume: bool = False
     """Continue the run in --out. Settings that are left out keep their values. Changed values are refused, except those
-    of --save-every and --keep."""
+    of --save-every, --keep, --devices, --mesh and --parallel. On other devices the results differ by rounding."""
     seed: Annotated[int, Range(0, 2**62)] = 0
     """Seed of all random numbers."""
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from funcnet import train
@@ -61,6 +62,25 @@ def test_stopped_and_resumed_a_run_ends_with_the_same_bits(tmp_path, monkeypatch
     assert read_json(tmp_path / "cut" / "eval.json") == read_json(tmp_path / "whole" / "eval.json")
     assert run(tmp_path / "cut", devices=8, parallel=parallel, resume=True) == 0
     assert "has finished; there is nothing left to do" in capsys.readouterr().out
+
+
+def test_a_run_resumes_on_other_devices(tmp_path, monkeypatch):
+    """Under jit dropout and data do not depend on the devices: the losses are the same but for rounding."""
+    assert run(tmp_path / "whole", devices=8) == 0
+    step = train.TrainingProgress.after_step
+
+    def stop_at_five(self, number):
+        step(self, number)
+        if number == 5:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train.TrainingProgress, "after_step", stop_at_five)
+        assert run(tmp_path / "cut", devices=8) == 143
+    assert run(tmp_path / "cut", mesh="data=2", resume=True) == 0
+    (steps, ours), (same, theirs) = (zip(*losses(tmp_path / name), strict=True) for name in ("cut", "whole"))
+    assert steps == same
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
 @pytest.mark.slow
