@@ -19,7 +19,7 @@ class FillMaskArguments:
     """
 
     directory: tyro.conf.Positional[Path]
-    """Run of `funcnet pretrain`, or any directory with config.json, model.safetensors and a vocabulary."""
+    """Output directory of `funcnet pretrain`, or any directory with config.json, model.safetensors and a vocabulary."""
     text: tyro.conf.Positional[tuple[str, ...]]
     """One or more texts that contain [MASK]."""
     top: Annotated[int, Range(1)] = 5

@@ -89,8 +89,8 @@ class LinearCrossEntropyOptions:
         size = max(1, min((1 << max(rows - 1, 0).bit_length()) // parts, batch))
         if asked not in (None, size):
             raise ValueError(
-                f"LinearCrossEntropyOptions: batch_chunk_size and chunking_method disagree; expected {size} rows by "
-                f"{method!r}, got {asked}."
+                f"LinearCrossEntropyOptions: batch_chunk_size and chunking_method disagree; expected {size} rows, "
+                f"which is what {method!r} gives, got {asked}."
             )
         return size
 

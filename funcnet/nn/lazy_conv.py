@@ -101,7 +101,7 @@ class _LazyConvTranspose(_Lazy, ConvTranspose):
 
 
 class LazyConv1d(_LazyConv, Conv1d):
-    """A Conv1d whose in_channels are those of the example that `init` is given.
+    """A Conv1d that takes in_channels from the example input of `init`.
 
     Args:
         out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
@@ -124,7 +124,7 @@ class LazyConv1d(_LazyConv, Conv1d):
 
 
 class LazyConv2d(_LazyConv, Conv2d):
-    """A Conv2d whose in_channels are those of the example that `init` is given.
+    """A Conv2d that takes in_channels from the example input of `init`.
 
     Args:
         out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
@@ -147,7 +147,7 @@ class LazyConv2d(_LazyConv, Conv2d):
 
 
 class LazyConv3d(_LazyConv, Conv3d):
-    """A Conv3d whose in_channels are those of the example that `init` is given.
+    """A Conv3d that takes in_channels from the example input of `init`.
 
     Args:
         out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
@@ -170,7 +170,7 @@ class LazyConv3d(_LazyConv, Conv3d):
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
-    """A ConvTranspose1d whose in_channels are those of the example that `init` is given.
+    """A ConvTranspose1d that takes in_channels from the example input of `init`.
 
     Args:
         out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, dtype: as in
@@ -193,7 +193,7 @@ class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
 
 
 class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
-    """A ConvTranspose2d whose in_channels are those of the example that `init` is given.
+    """A ConvTranspose2d that takes in_channels from the example input of `init`.
 
     Args:
         out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, dtype: as in
@@ -216,7 +216,7 @@ class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
 
 
 class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
-    """A ConvTranspose3d whose in_channels are those of the example that `init` is given.
+    """A ConvTranspose3d that takes in_channels from the example input of `init`.
 
     Args:
         out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, dtype: as in

@@ -237,7 +237,7 @@ def _refuse_options(where: str, groups: Sequence[Mapping[str, Any]]) -> None:
         if group.get("momentum") and group.get("dampening"):
             raise ValueError(
                 f"{where}: optax's momentum has no dampening; expected dampening=0, got {group['dampening']}. "
-                "Start with a new state without it."
+                "Start with a new optimizer state."
             )
 
 

@@ -34,7 +34,7 @@ class BenchServe:
     what: tyro.conf.Positional[Literal["serve"]]
     """serve: measure the time from a text to its answer."""
     directory: tyro.conf.Positional[Path]
-    """Run of `funcnet pretrain` or `finetune`, or a Hugging Face directory with a vocabulary."""
+    """Output directory of `funcnet pretrain` or `finetune`, or a Hugging Face directory with a vocabulary."""
     file: Path | None = None
     """File with one text per line. The default is texts of random words, of each length."""
     task: str | None = None

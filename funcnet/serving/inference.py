@@ -110,9 +110,9 @@ def inference(
     What it takes and returns for each task:
 
     - "fill-mask": a text with `[MASK]` in it -> for each `[MASK]` in order a list of `Guess`, the likeliest first.
-    - "classify": a text, or two as a tuple -> {"label", "probability", "probabilities"}. "labels": the same ->
-      {"labels", "probabilities"}. "regress": the same -> {"value"}, or {"values"} of a model with several numbers.
-      "pairs": only two as a tuple -> as one of these.
+    - "classify": a text, or two as a tuple -> {"label", "probability", "probabilities"}. "labels": the same
+      input -> {"labels", "probabilities"}. "regress": the same input -> {"value"}, or {"values"} if the model has
+      several numbers. "pairs": only two texts as a tuple -> as one of these.
       A model that `funcnet finetune` trained on single texts reads no pairs, and one trained on pairs no single texts.
     - "tokens": a list of words, or a text, which is split at white space and signs -> {"tokens", "tags"}, and
       "entities" if the tags are those of entities.

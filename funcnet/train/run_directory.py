@@ -188,8 +188,8 @@ def record_facts(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, s
     if changed:
         files = " and ".join(f"{source} ({', '.join(names)})" for source, names in changed.items())
         raise RunError(
-            f"train.record_facts: files of the run in {folder} changed; expected those with which it started, got a "
-            f"changed {files}. Restore the original files, or start a new run with another --out."
+            f"train.record_facts: files have changed since the run in {folder} started; expected the original ones, "
+            f"got changed ones: {files}. Restore them, or start a new run with another --out."
             f"{_relative_path_hint(folder, changed)}"
         )
     _compare("train.record_facts", folder, known, {name: value for name, value in facts.items() if name in known})

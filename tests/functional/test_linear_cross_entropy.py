@@ -218,7 +218,7 @@ Options = nn.LinearCrossEntropyOptions
         (
             lambda: Options(batch_chunk_size=7, chunking_method="aspect_ratio").chunk_size(64, 4, 16),
             ValueError,
-            "batch_chunk_size and chunking_method disagree; expected 16 rows by 'aspect_ratio', got 7",
+            "chunking_method disagree; expected 16 rows, which is what 'aspect_ratio' gives, got 7",
         ),
     ],
 )

@@ -98,7 +98,7 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
     layers = encoder["encoder"]["layer"]
     if "0" not in layers:
         raise ValueError(
-            f"quick_start: expected one subtree a layer ('0', '1', …), got {', '.join(layers)!r}. "
+            f"quick_start: expected one subtree per layer ('0', '1', …), got {', '.join(layers)!r}. "
             "Unstack the parameters first: net.unstack(params)."
         )
     if log_frequencies is not None:

@@ -24,7 +24,7 @@ def pad_vocab(params: Tree, config: BertConfig, multiple: int = 64) -> tuple[Tre
     for them, after `vocab_size`.
 
     Args:
-        params: of any BERT here; or a tree like them, such as gradients or an optimizer's moments.
+        params: parameters of any BERT model, or a tree of the same structure, such as gradients or moments.
         config: the model's; padded before or not.
         multiple: at least 1.
 

@@ -46,7 +46,7 @@ def _trace() -> Any:
 
 
 class Call:
-    """What one `apply` carries along; every bound module of it points here.
+    """The state of one `apply`; every module that it binds refers to it.
 
     Args:
         training: a bool, or {module name: bool}.

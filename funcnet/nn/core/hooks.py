@@ -2,7 +2,7 @@
 
 A `Hooks` is a pytree without leaves: give it to a jitted function as an ordinary argument, and a changed set is traced
 again. Hooks run when JAX traces and see tracers, so use `nn.capture` to look at values and hooks to change them.
-Backward hooks are identities around a module's inputs and outputs with a backward rule of their own.
+Backward hooks are identity functions around a module's inputs and outputs, each with a backward rule of its own.
 """
 
 import dataclasses

@@ -41,7 +41,7 @@ class Features(NamedTuple):
 
 
 class FeatureExtractor:
-    """Vectors of texts from a pretrained encoder.
+    """Text embeddings from a pretrained encoder.
 
     The weights are put on the device once. Texts of about the same length share a batch, and a program is compiled for
     each padded length, of which there are about twenty, at its first use. Layers above the highest requested one are

@@ -54,7 +54,7 @@ class InputSettings:
     doc_stride: Annotated[int, Range(1)] = 128
     """answer: tokens from the start of one window to the start of the next."""
     max_answer: Annotated[int, Range(1)] = 30
-    """answer: tokens in the longest answer."""
+    """answer: largest length of an answer, in tokens."""
     n_best: Annotated[int, Range(1)] = 20
     """answer: number of answers to report."""
     null_threshold: float = 0.0
@@ -118,7 +118,7 @@ class FinetuningSettings:
     task: tyro.conf.Positional[Kind]
     """classify: one of several classes for a text; labels: any number of labels for a text or a pair; regress: a
     number for a text or a pair; pairs: a class for two texts; tokens: a tag for each word; choice: the text that
-    continues another best; answer: the part of a text that answers a question."""
+    best continues another; answer: the part of a text that answers a question."""
     model: Path
     """Directory of the BERT to start from."""
     train: Path

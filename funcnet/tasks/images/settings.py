@@ -32,7 +32,8 @@ class ImageSettings:
     model: Literal["resnet18", "resnet50"] = "resnet18"
     """Model to train. For images of up to 64 pixels, it has a stem for small images."""
     local_statistics: bool = False
-    """Compute BatchNorm statistics on each device separately (shard_map and pmap). The default is over all devices."""
+    """Compute BatchNorm statistics separately on each device (shard_map and pmap only). By default they are computed
+    over all devices."""
     steps: Annotated[int, Range(1)] = 120
     """Number of updates. 120 updates are five passes over the digits."""
     learning_rate: Annotated[float, Range(0)] = 0.05

@@ -89,7 +89,7 @@ class DataSettings:
     short_share: Annotated[float, Range(0, 1)] = 0.1
     """Share of the pairs that aim for a shorter length."""
     max_predictions: Annotated[int, Range(1)] | None = None
-    """Largest number of hidden words in a row; the default is 15 % of its length, rounded up."""
+    """Largest number of masked words per row. The default is 15 % of the row length, rounded up."""
     seed: Annotated[int, Range(0, 2**63 - 1)] = 0
     """Seed of all random numbers."""
 

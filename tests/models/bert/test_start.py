@@ -94,5 +94,5 @@ def test_what_is_refused(params, config):
     encoder = params["bert"]["encoder"]["layer"]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *encoder.values())
     bert_params = {**params["bert"], "encoder": {"layer": {"*": stacked}}}
-    with pytest.raises(ValueError, match="one subtree a layer"):
+    with pytest.raises(ValueError, match="one subtree per layer"):
         quick_start({**params, "bert": bert_params}, config)

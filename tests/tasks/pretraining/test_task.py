@@ -151,7 +151,7 @@ def test_a_corpus_that_was_changed_is_named(corpus, tmp_path, capsys):
     settings = compose(PretrainingSettings, out=out, corpus=(corpus,), **small)
     record_facts(open_run(out, recorded(settings, leave_out=run_module.NOT_RECORDED)), {"corpus": "of another text"})
     assert run_here("pretrain", "--resume", "--out", out) == 2
-    message = f"expected those with which it started, got a changed {corpus} (corpus). Restore"
+    message = f"expected the original ones, got changed ones: {corpus} (corpus). Restore"
     assert message in capsys.readouterr().err
 
 
