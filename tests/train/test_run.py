@@ -1,5 +1,6 @@
 """The lifecycle of a run, with a model from outside the package: a causal language model on characters."""
 
+import contextlib
 import json
 import os
 import random
@@ -41,18 +42,25 @@ def losses(folder):
     return [(row["step"], row["loss"]) for row in train.read_metrics(folder / "metrics.jsonl")]
 
 
-@pytest.mark.parametrize("parallel", ["jit", "shard_map", "pmap"])
-def test_stopped_and_resumed_a_run_ends_with_the_same_bits(tmp_path, monkeypatch, capsys, parallel):
-    assert run(tmp_path / "whole", devices=8, parallel=parallel) == 0
-    step = train.TrainingProgress.after_step
+@contextlib.contextmanager
+def stopped_after(step):
+    """The process gets SIGTERM when `step` is finished."""
+    after_step = train.TrainingProgress.after_step
 
-    def stop_at_five(self, number):
-        step(self, number)
-        if number == 5:
+    def stop(self, number):
+        after_step(self, number)
+        if number == step:
             signal.raise_signal(signal.SIGTERM)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(train.TrainingProgress, "after_step", stop_at_five)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train.TrainingProgress, "after_step", stop)
+        yield
+
+
+@pytest.mark.parametrize("parallel", ["jit", "shard_map", "pmap"])
+def test_stopped_and_resumed_a_run_ends_with_the_same_bits(tmp_path, capsys, parallel):
+    assert run(tmp_path / "whole", devices=8, parallel=parallel) == 0
+    with stopped_after(5):
         assert run(tmp_path / "cut", devices=8, parallel=parallel) == 143
     assert not (tmp_path / "cut" / "model.safetensors").exists()
     assert "Continue with --resume." in capsys.readouterr().out
@@ -64,18 +72,10 @@ def test_stopped_and_resumed_a_run_ends_with_the_same_bits(tmp_path, monkeypatch
     assert "has finished; there is nothing left to do" in capsys.readouterr().out
 
 
-def test_a_run_resumes_on_other_devices(tmp_path, monkeypatch):
+def test_a_run_resumes_on_other_devices(tmp_path):
     """Under jit dropout and data do not depend on the devices: the losses are the same but for rounding."""
     assert run(tmp_path / "whole", devices=8) == 0
-    step = train.TrainingProgress.after_step
-
-    def stop_at_five(self, number):
-        step(self, number)
-        if number == 5:
-            signal.raise_signal(signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(train.TrainingProgress, "after_step", stop_at_five)
+    with stopped_after(5):
         assert run(tmp_path / "cut", devices=8) == 143
     assert run(tmp_path / "cut", mesh="data=2", resume=True) == 0
     (steps, ours), (same, theirs) = (zip(*losses(tmp_path / name), strict=True) for name in ("cut", "whole"))

@@ -1,7 +1,6 @@
 """Image classification: equal losses by jit, shard_map and pmap, resuming, and errors in one line."""
 
 import json
-import signal
 from pathlib import Path
 
 import jax
@@ -20,6 +19,7 @@ from funcnet.tasks.images.settings import ImageSettings
 from funcnet.tasks.images.task import ImageTask
 from funcnet.train import Context, Interruption, Precision, create, make_step
 from tests.tasks.command import run_here
+from tests.train.test_run import stopped_after
 
 WIDE = Precision(params="float64", compute="float64")
 
@@ -104,15 +104,7 @@ def test_a_stopped_run_resumes_to_the_same_bytes(tmp_path, monkeypatch):
     """A run that is stopped after two of four steps and resumed writes the same bytes as a run without a stop."""
     whole = short(tmp_path / "whole", "--save-every", 2)
 
-    after_step = train.TrainingProgress.after_step
-
-    def stop_after_two(self, step):
-        after_step(self, step)
-        if step == 2:
-            signal.raise_signal(signal.SIGTERM)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(train.TrainingProgress, "after_step", stop_after_two)
+    with stopped_after(2):
         common = ("--steps", 4, "--batch-size", 32, "--learning-rate", 0.01, "--log-every", 1, "--save-every", 2)
         assert run_here("train-images", "--out", tmp_path / "cut", *common) == 143
     assert not (tmp_path / "cut" / "model.safetensors").exists()
