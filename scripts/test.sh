@@ -1,7 +1,7 @@
 #!/bin/sh
-# The tests, from nothing: makes .venv, installs with the oracles (torch, transformers), lints, checks types, tests.
-#   sh scripts/test.sh                      all but the slow ones
-#   sh scripts/test.sh tests/nn -k linear   extra arguments go to pytest, and only pytest runs
+# Runs the tests from scratch: makes .venv, installs with torch and transformers, lints, checks types, tests.
+#   sh scripts/test.sh                      runs all tests except the slow ones
+#   sh scripts/test.sh tests/nn -k linear   passes arguments to pytest, and runs nothing else
 set -- test "$@"
 . "$(dirname "$0")/environment.sh"
 shift
@@ -12,7 +12,7 @@ if [ $# -eq 0 ]; then
   ruff format --check .
   mypy
   set -- -n 2 --dist worksteal -m "not slow"
-  # Half of the time of so many small programs is their optimization; .ci/run has the same tests of layers with it.
+  # Optimization takes half of the time of these many small programs; .ci/run also tests the layers with it.
   export JAX_DISABLE_MOST_OPTIMIZATIONS=1
 fi
 exec python -m pytest "$@"

@@ -1,16 +1,16 @@
-"""One BERT pretraining step, hand-written in bare jax.numpy as fast as it goes on CPU: what the library is measured by.
+"""The baseline of the benchmarks: a BERT pretraining step in bare jax.numpy, optimized by hand for CPUs.
 
-It imports nothing of funcnet. Parameters are nested dicts with Hugging Face's names and torch's (out, in) weights, the
-tied decoder under the word table; the losses are the masked words and the next sentence; the optimizer is BERT's
-AdamW (no bias correction) behind clipping by the global norm.
+It does not import funcnet. Parameters are nested dicts with Hugging Face's names and torch's (out, in) weights; the
+decoder is tied to the word embeddings. The losses are masked words and next sentence. The optimizer is BERT's AdamW
+(without bias correction) after clipping by the global norm.
 
     python scripts/benchmarks/bare_bert_step.py --steps 10
 
-What is fast here, against what looks faster and is not (ratio of the step's CPU time; BERT-mini, 32 x 128, 2 cores):
-weights stored (in, out) 1.14; layers in a scan 1.14; masks by `jax.random.bernoulli` 1.20; `jax.nn.gelu` 1.03;
-QKV in one matmul, a hand-written LayerNorm gradient, explicit (B, H, T, D) layouts, one flat parameter vector 0.99 to
-1.02. Malloc's huge pages (`GLIBC_TUNABLES=glibc.malloc.hugetlb=1`) give 0.82: XLA asks for its temporary buffer anew
-at every step, and in pages of 4 KB that is 157,000 page faults.
+These variants are not faster (CPU time of a step relative to this file; BERT-mini, 32 x 128, 2 cores): weights stored
+as (in, out) 1.14; layers in a scan 1.14; masks by `jax.random.bernoulli` 1.20; `jax.nn.gelu` 1.03; QKV in one matmul,
+a hand-written LayerNorm gradient, explicit (B, H, T, D) layouts or one flat parameter vector 0.99 to 1.02. Huge pages
+in malloc (`GLIBC_TUNABLES=glibc.malloc.hugetlb=1`) give 0.82: XLA allocates its temporary buffer at every step, which
+takes 157,000 page faults with pages of 4 KB.
 
 Letters: B batch, T sequence, D width, H heads, K width of a head, S masked slots, V vocabulary.
 """
@@ -31,7 +31,7 @@ Tree = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """BERT-mini, and how it is trained. `learning_rate` is a number or a function of the step's index (from 0)."""
+    """BERT-mini and its training. `learning_rate` is a number or a function of the step (from 0)."""
 
     layers: int = 4
     width: int = 256
@@ -53,11 +53,11 @@ class Config:
 
 
 def make_step(config: Config) -> tuple[Tree, Tree, Callable]:
-    """The start and the step of a training run.
+    """The initial parameters and the step of a training run.
 
     Returns:
         (params, opt_state, step), where `step(params, opt_state, batch, key) -> (params, opt_state, metrics)` is
-        jitted and donates its first two arguments, and metrics are scalars: loss, mlm_loss, nsp_loss.
+        compiled and donates its first two arguments. The metrics are scalars: loss, mlm_loss, nsp_loss.
     """
     params = initial_params(config)
 
@@ -92,7 +92,7 @@ def make_batch(config: Config, seed: int = 0) -> Tree:
 
 
 def initial_params(config: Config) -> Tree:
-    """Truncated normal 0.02, zero biases, LayerNorm one and zero; Hugging Face's names, nested."""
+    """Truncated normal 0.02, zero biases, LayerNorm with ones and zeros; nested by Hugging Face's names."""
     rng = np.random.default_rng(config.seed)
 
     def normal(*shape: int) -> jax.Array:
@@ -154,21 +154,21 @@ def layer_norm(p: Tree, x: jax.Array) -> jax.Array:
 
 @jax.custom_jvp
 def gelu(x: jax.Array) -> jax.Array:
-    """x times the normal distribution function, by erf; the derivative is written out."""
+    """x times the normal distribution function, by erf, with an explicit derivative."""
     return 0.5 * x * (1 + lax.erf(x * 0.5**0.5))
 
 
 @gelu.defjvp
 def _gelu_jvp(primals: tuple, tangents: tuple) -> tuple:
     (x,), (dx,) = primals, tangents
-    x_again = lax.optimization_barrier(x)  # the backward pass computes erf again instead of reading it from memory
+    x_again = lax.optimization_barrier(x)  # the backward pass recomputes erf instead of reading it from memory
     probability = 0.5 * (1 + lax.erf(x_again * 0.5**0.5))
     density = jnp.exp(-0.5 * x_again * x_again) * (2 * np.pi) ** -0.5
     return gelu(x), (probability + x_again * density) * dx
 
 
 def dropout(x: jax.Array, key: jax.Array, rate: float) -> jax.Array:
-    """Keeps an entry with probability 1 - rate by a hash of (key, flat position) that XLA fuses into its use."""
+    """Keep an entry with probability 1 - rate, by a hash of (key, flat position) that XLA fuses into its use."""
     if rate == 0:
         return x
 
@@ -230,7 +230,7 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def losses(params: Tree, batch: Tree, key: jax.Array, config: Config) -> tuple[jax.Array, Tree]:
-    """(the sum of both losses, each a mean over its targets; the two by name)."""
+    """(sum of both losses, losses by name). Each loss is a mean over its targets."""
     words, next_sentence = logits(params, batch, key, config)
     weights = batch["masked_weights"]
     mlm = (cross_entropy(words, batch["masked_labels"]) * weights).sum() / jnp.maximum(weights.sum(), 1.0)
@@ -250,7 +250,7 @@ def initial_opt_state(params: Tree) -> Tree:
 
 
 def adamw(params: Tree, gradients: Tree, opt_state: Tree, config: Config) -> tuple[Tree, Tree]:
-    """BERT's AdamW: clipped by global norm, no bias correction, decay on matrices alone."""
+    """BERT's AdamW: clipping by the global norm, no bias correction, weight decay only for matrices."""
     norm = jnp.sqrt(sum((g * g).sum() for g in jax.tree.leaves(gradients)))
     scale = jnp.minimum(1.0, config.clip / (norm + 1e-6))
     first, second = config.betas
@@ -273,7 +273,7 @@ def adamw(params: Tree, gradients: Tree, opt_state: Tree, config: Config) -> tup
     return params, {"step": opt_state["step"] + 1, "mean": mean, "square": square}
 
 
-# -------------------------------------------------------------------------------------------------------- the clock
+# ------------------------------------------------------------------------------------------------------------ timing
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
-"""Compile time of BERT's training step as layers are added: with `scan_layers` it does not grow.
+"""Measure the compile time of BERT's training step by number of layers: with `scan_layers`, it does not grow.
 
     python scripts/benchmarks/compile_time.py --rounds 3
 
-It compiles forward, backward and BERT's AdamW at 2 and at 24 layers, a small width (compile time does not depend on
-it) and dropout 0.1, and prints the seconds to trace and to compile, the best of the rounds, and the ratio of 24 layers
-to 2. The target with `scan_layers` is at most 1.5. `--loop` also shows the default form, a loop, for comparison: it
-runs faster and compiles longer.
+It compiles forward pass, backward pass and BERT's AdamW with 2 and with 24 layers, a small width (compile time does not
+depend on it) and dropout 0.1. It prints the seconds to trace and to compile, the best of all rounds, and the ratio of
+24 layers to 2. The target with `scan_layers` is at most 1.5. With `--loop`, it also measures the default form, a loop,
+which runs faster and compiles more slowly.
 """
 
 import argparse
@@ -23,7 +23,7 @@ BATCH, LENGTH, SLOTS = 4, 32, 4
 
 
 def seconds(layers: int, scan: bool) -> tuple[float, float]:
-    """(to trace, to compile), nothing taken from a cache."""
+    """(seconds to trace, seconds to compile), without caches."""
     config = bert.BertConfig.preset("tiny", num_hidden_layers=layers, vocab_size=512, scan_layers=scan)
     model, optimizer = bert.BertForPreTraining(config), optim.bert_adamw(1e-4)
 
@@ -54,7 +54,7 @@ def seconds(layers: int, scan: bool) -> tuple[float, float]:
 
 
 def ratio(scan: bool, rounds: int) -> float:
-    """24 layers against 2, the best of each."""
+    """The ratio of the times for 24 layers and for 2, each the best of all rounds."""
     few, many = (min((seconds(layers, scan) for _ in range(rounds)), key=sum) for layers in (2, 24))
     name = "scan_layers" if scan else "loop"
     for layers, (trace, compiling) in ((2, few), (24, many)):
@@ -66,8 +66,8 @@ def ratio(scan: bool, rounds: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each is compiled; the best counts")
-    parser.add_argument("--loop", action="store_true", help="show the loop too")
+    parser.add_argument("--rounds", type=int, default=3, help="number of compilations of each; the best one counts")
+    parser.add_argument("--loop", action="store_true", help="measure the loop too")
     arguments = parser.parse_args()
     jax.config.update("jax_enable_compilation_cache", False)
     ratio(True, arguments.rounds)

@@ -95,12 +95,12 @@ def documents_of_the_corpora() -> Iterator[str]:
 
 
 def run(text: Path, out: Path, processes: int, passes: int) -> tuple[float, float, int, int]:
-    """One build: (seconds, seconds of cores, peak bytes of the process tree without and with mapped files)."""
+    """Run a build: (seconds, CPU seconds, peak bytes of the process tree without and with mapped files)."""
     command = [sys.executable, "-c", "from funcnet.cli import main; main()", "data", "build"]
     command += ["--corpus", text, "--out", out, "--processes", processes, "--passes", passes]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     if processes == 1:
-        environment["RAYON_NUM_THREADS"] = "1"  # one core also for the tokenizer
+        environment["RAYON_NUM_THREADS"] = "1"  # the tokenizer too uses one core
     before, started, peaks = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic(), [0, 0]
     process = subprocess.Popen([*map(str, command)], env=environment, stdout=subprocess.DEVNULL)
     while process.poll() is None:

@@ -33,7 +33,7 @@ def main() -> None:
             raise SystemExit(code)
         rows = [row for row in read_metrics(out / "metrics.jsonl") if row["step"] > 1]  # the first step compiles
     shares = np.array([row["data_wait_share"] for row in rows])
-    seconds = 1 / np.array([row["tokens_per_second"] for row in rows])  # of equally many tokens, nearly
+    seconds = 1 / np.array([row["tokens_per_second"] for row in rows])  # the tokens per interval are nearly constant
     print(f"waiting for data: {np.average(shares, weights=seconds):.3%} of the time, at worst {shares.max():.3%}")
 
 

@@ -1,16 +1,16 @@
-"""What Python costs a training step of BERT-base once it is compiled: the time until the call gives control back.
+"""Measure the Python overhead of a compiled training step of BERT-base: the time until the call returns.
 
     python scripts/benchmarks/dispatch.py --calls 300
 
-A dispatch flattens the arguments, looks the program up and makes the results' arrays: its cost grows with the number of
-arrays and not with their sizes. So the train state of BERT-base is made with its true structure (parameters, Adam's two
-moments, counters: some 600 arrays), every array is shrunk to one number, and the compiled step only adds one to each
-(which takes too little to see). It goes through `parallelize` and donates the state, as in training. What is timed is
-the call alone, in wall time and in the calling thread's own CPU time, which other work on the machine does not stretch;
-the wait for the result is not. The target is under 1 ms.
+A dispatch flattens the arguments, looks up the program and makes the arrays of the results. Its cost depends on the
+number of arrays, not on their sizes. So this benchmark makes the train state of BERT-base (parameters, the two moments
+of Adam, counters: about 600 arrays) with one number per array, and a compiled step that adds one to each, which takes
+negligible time. The step goes through `parallelize` and donates the state, as in training. Only the call is timed, not
+the wait for the result: in wall time, and in CPU time of the calling thread, which does not depend on other work on the
+machine. The target is less than 1 ms.
 
-`train state` is the state as it is, a tree of dicts; `flat list` holds the same arrays in one list: what JAX costs
-without any tree.
+`train state` is the state as a tree of dicts. `flat list` has the same arrays in one list, which shows the cost of JAX
+without a tree.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from funcnet.train import TrainState, create
 
 
 def train_state() -> TrainState:
-    """BERT-base's, with every array shrunk to one number."""
+    """The train state of BERT-base, with one number per array."""
     model, optimizer = bert.BertForPreTraining(bert.BertConfig.preset("base")), optim.bert_adamw(1e-4)
 
     def start(key: jax.Array) -> TrainState:
@@ -40,7 +40,7 @@ def train_state() -> TrainState:
 
 
 def clock(name: str, step: Callable[..., Any], state: Any, *arguments: Any, calls: int) -> None:
-    """Prints what the calls took until they returned."""
+    """Print the time that the calls take to return."""
     wall, thread = [], []
     for _ in range(calls + 20):
         start, start_of_thread = time.perf_counter(), time.thread_time()

@@ -1,12 +1,13 @@
-"""Features of real sentences, beside transformers on torch: sentences a second, in turns, and compilations.
+"""Compare feature extraction with transformers on torch: sentences per second, differences and compilations.
 
     python scripts/benchmarks/features.py --sentences 10000
 
-MiniLM (`all-MiniLM-L6-v2`), mean over the tokens of the last layer, 10,000 sentences of BBC's articles of any length,
-cut at 128 tokens. Both have the same texts in blocks; a block goes through one, then the other, who goes first changing
-every time. transformers gets what its users do for speed: its fast tokenizer, `inference_mode`, batches of 32 sorted by
-length and padded to the longest. It prints the ratio (above 1: ours is faster) with its quartiles over the blocks, the
-largest difference, and how many programs were compiled after the first block.
+The model is MiniLM (`all-MiniLM-L6-v2`); the features are means over the tokens of the last layer; the texts are 10,000
+sentences of BBC articles, truncated to 128 tokens. Both libraries process the same blocks of texts, and take turns in
+going first. transformers runs with the usual optimizations: its fast tokenizer, `inference_mode`, and batches of 32
+texts that are sorted by length and padded to the longest. The script prints the ratio of the times (above 1: funcnet is
+faster) with its quartiles over the blocks, the largest difference of the features, and the number of programs that were
+compiled after the start.
 
 Needs the extra `test`, and the real texts of tests/real_data.txt.
 """
@@ -32,7 +33,7 @@ LONGEST = 128
 
 
 def main() -> None:
-    """Measures, and prints one table."""
+    """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sentences", type=int, default=10_000)
     parser.add_argument("--blocks", type=int, default=10)
@@ -69,7 +70,7 @@ def main() -> None:
 
 
 def sentences(count: int) -> list[str]:
-    """Sentences of BBC's articles, mixed."""
+    """Sentences of BBC articles, in random order."""
     found: list[str] = []
     for file in sorted(real_data.bbc().rglob("*.txt")):
         found += split_sentences(file.read_text("utf-8", errors="replace"))
@@ -78,7 +79,7 @@ def sentences(count: int) -> list[str]:
 
 
 def make_torch(path: Path) -> Callable[[list[str]], np.ndarray]:
-    """texts -> (N, D), as sentence-transformers does it."""
+    """A function from texts to features (N, D), as in sentence-transformers."""
     model = transformers.BertModel.from_pretrained(path, add_pooling_layer=False).eval()
     tokenizer = transformers.BertTokenizerFast.from_pretrained(path)
 

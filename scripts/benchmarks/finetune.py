@@ -1,15 +1,16 @@
-"""Fine-tuning a real BERT on real texts, beside transformers on torch: accuracy by seed, and the time of a step.
+"""Compare fine-tuning with transformers on torch: accuracy by seed, and the time of a step, on real texts.
 
-    python scripts/benchmarks/finetune.py --results finetune.json            # all: hours on two cores
+    python scripts/benchmarks/finetune.py --results finetune.json            # everything: hours on two cores
     python scripts/benchmarks/finetune.py --results finetune.json --datasets bbc --seeds 0 --who funcnet
 
-MiniLM (`all-MiniLM-L6-v2`) on BBC's articles (exact copies dropped, then a fifth held out) and on Reuters R8 (its
-public split). `bbc-1` to `bbc-4` hold out the other fifths of the same articles: in one fifth, five or ten articles
-that two readers would file differently decide, and tf-idf gets 0.970 to 0.995 by the draw. `bbc-quarter` is
-scikit-learn's usual draw, where tf-idf gets the published 0.987. Each (dataset, who, seed) is
-done once and kept in the file of results; killed, the script goes on where it was, within a run too. transformers gets
-the same recipe and the very batches, in the same order: AdamW with the same groups, warm-up and decay, clipping at 1.
-tf-idf with logistic regression is measured on the same split.
+The model is MiniLM (`all-MiniLM-L6-v2`). The data are BBC articles (without exact duplicates; a fifth is held out) and
+Reuters R8 (its public split). `bbc-1` to `bbc-4` hold out the other fifths of the articles: the accuracy on one fifth
+depends on five or ten ambiguous articles, and that of tf-idf varies from 0.970 to 0.995. `bbc-quarter` is the usual
+split of scikit-learn, where tf-idf has the published accuracy of 0.987.
+
+Each (dataset, who, seed) is computed once and kept in the file of results. If the script is killed, it continues where
+it stopped, also within a run. transformers has the same recipe and the same batches in the same order: AdamW with the
+same parameter groups, warm-up and decay, and clipping at 1. tf-idf with logistic regression has the same split.
 
 Needs the extra `test`, and the real texts of tests/real_data.txt.
 """
@@ -37,16 +38,16 @@ RECIPES = {
     "bbc": {"seq_len": 256, "epochs": 2.0, "learning_rate": 1.5e-4, "batch_size": 16},
     "r8": {"seq_len": 128, "epochs": 3.0, "learning_rate": 2e-4, "batch_size": 32},
 }
-FIFTHS = ("bbc", "bbc-1", "bbc-2", "bbc-3", "bbc-4")  # together every article is tested once
-QUARTER = "bbc-quarter"  # held out as scikit-learn usually draws it; the published floor is found again there
-FLOORS = {"bbc": 0.987, "r8": 0.970}  # tf-idf and logistic regression, as published with the data's description
+FIFTHS = ("bbc", "bbc-1", "bbc-2", "bbc-3", "bbc-4")  # together, they test every article once
+QUARTER = "bbc-quarter"  # the usual split of scikit-learn; tf-idf has its published accuracy there
+FLOORS = {"bbc": 0.987, "r8": 0.970}  # published accuracies of tf-idf with logistic regression
 
 
 def main() -> None:
-    """Runs what the file of results does not hold yet, and prints a table of it all."""
+    """Compute the results that are missing in the file, and print all results."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--work", type=Path, help="folder for data and runs; beside the results without it")
+    parser.add_argument("--work", type=Path, help="folder for data and runs; the default is next to the results")
     parser.add_argument("--datasets", nargs="+", default=["bbc", "r8"], choices=[*FIFTHS, QUARTER, "r8"])
     parser.add_argument("--who", nargs="+", default=["tfidf", "funcnet", "transformers", "step"])
     parser.add_argument(
@@ -54,13 +55,13 @@ def main() -> None:
         nargs="+",
         type=int,
         default=[0, 1, 2],
-        help="transformers, which takes longer, has the first of them alone",
+        help="seeds of funcnet; transformers, which takes longer, has only the first one",
     )
     parser.add_argument("--seq-len", type=int)
     parser.add_argument("--epochs", type=float)
     parser.add_argument("--rate", type=float)
     parser.add_argument("--long-texts", choices=["cut", "parts"], help="as `funcnet finetune`")
-    parser.add_argument("--precision", choices=["float32", "bfloat16"], help="of matrix products, here and there")
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], help="type of matrix products")
     options = parser.parse_args()
     work = options.work or options.results.with_suffix("")
     work.mkdir(parents=True, exist_ok=True)
@@ -96,7 +97,7 @@ def write_data(dataset: str, work: Path) -> tuple[Path, Path]:
 
 
 def bbc(dataset: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """The articles without copies, four fifths and a fifth: a drawn one or every fourth of the others; or a quarter."""
+    """(training rows, test rows) of the articles without duplicates; the test rows are a fifth or a quarter."""
     found: dict[str, str] = {}
     for file in sorted(real_data.bbc().rglob("*.txt")):
         found.setdefault(" ".join(file.read_text("utf-8", errors="replace").split()), file.parent.name)
@@ -121,7 +122,7 @@ def reuters(part: str) -> list[tuple[str, str]]:
 
 
 def tfidf(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: Path) -> dict:
-    """The floor on this very split."""
+    """The accuracy of tf-idf with logistic regression on the same split."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
@@ -140,14 +141,14 @@ def read(file: Path) -> tuple[list[str], list[str]]:
 
 
 def configuration(files: tuple[Path, Path], recipe: dict, seed: int, out: Path) -> FinetuningSettings:
-    """The command that a user would give: no validation, the last model on the test file."""
+    """The settings of a run without validation, which tests the last model."""
     resume = (out / "run.json").exists()
     files_of = {"model": real_data.minilm(), "train": files[0], "test": files[1], "out": out}
     return compose(FinetuningSettings, task="classify", **files_of, resume=resume, split=0.0, seed=seed, **recipe)
 
 
 def funcnet(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: Path) -> dict:
-    """One seed."""
+    """Fine-tune with funcnet, with one seed."""
     from funcnet.tasks.finetuning.task import finetune
 
     name = "-".join(str(value) for value in recipe.values())
@@ -165,7 +166,7 @@ def funcnet(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, wor
 
 
 def transformers(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: Path) -> dict:
-    """The same recipe on torch, with the same batches."""
+    """Fine-tune with transformers, with the same recipe and batches."""
     import torch
 
     from funcnet.tasks.finetuning.rows import answers
@@ -219,7 +220,7 @@ def peer(files: tuple[Path, Path], recipe: dict, seed: int, work: Path):
 
 
 def tensors(batch: dict) -> dict:
-    """The model's arguments."""
+    """The arguments of the model."""
     import torch
 
     names = ("input_ids", "token_type_ids", "attention_mask")
@@ -227,7 +228,7 @@ def tensors(batch: dict) -> dict:
 
 
 def torch_step(model, optimizer, schedule, batch: dict, recipe: dict) -> float:
-    """One update; the loss."""
+    """Make one update; return the loss."""
     import torch
 
     model.train()
@@ -242,7 +243,7 @@ def torch_step(model, optimizer, schedule, batch: dict, recipe: dict) -> float:
 
 
 def step(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: Path) -> dict:
-    """Seconds of an update of the longest rows, ours and torch's in turn."""
+    """Measure an update with the longest rows; funcnet and torch take turns."""
     import jax
 
     from funcnet.parallel import make_layout, parallelize
@@ -278,7 +279,7 @@ def step(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: 
 
 
 def show(results: dict) -> None:
-    """A line a result, the mean and spread of the seeds, and the mean over all of BBC's fifths."""
+    """Print every result, mean and standard deviation over the seeds, and the mean over the five fifths of BBC."""
     seeds: dict[str, list[float]] = {}
     for key, values in sorted(results.items()):
         print(key, json.dumps({name: round(value, 4) for name, value in values.items()}))

@@ -1,15 +1,15 @@
-"""The library's BERT step against the same step in bare jax.numpy: what description, params and state cost.
+"""Measure the overhead of the library: its BERT step compared with the same step in bare jax.numpy.
 
     python scripts/benchmarks/step.py --pairs 20
 
-BERT-mini, 32 x 128 tokens, 20 masked, dropout 0.1, one device: `BertForPreTraining`, `make_objective`, `make_step` and
-`bert_adamw` through `parallelize`, against `bare_bert_step.py` with the same clipping, schedule, metrics and kind of
-dropout. First both run three steps without dropout from the same weights and must give the same losses. Then they
-take turns in one process, who goes first changing every time. It prints
+The setting is BERT-mini, 32 x 128 tokens, 20 of them masked per row, dropout 0.1, one device. `BertForPreTraining`,
+`make_objective`, `make_step` and `bert_adamw` run through `parallelize`; `bare_bert_step.py` has the same clipping,
+schedule, metrics and kind of dropout. First, both make three steps without dropout from the same weights and must give
+the same losses. Then they take turns in one process, and in going first. The script prints
 
-- for each: seconds to trace and to compile, floating-point operations and bytes by XLA's own count, memory;
-- for each: the median of a step in wall and in CPU time, the latter being the steadier on a machine with other work;
-- library / bare: the ratio of the medians, and the quartiles of the ratio of neighbours. The target is at most 1.03.
+- for each: seconds to trace and to compile, floating-point operations and bytes as XLA counts them, and memory;
+- for each: the median of a step in wall time and in CPU time, which depends less on other work on the machine;
+- library / bare: the ratio of the medians, and quartiles of the ratio of adjacent steps. The target is at most 1.03.
 """
 
 import argparse
@@ -38,7 +38,7 @@ SCHEDULE = optim.warmup_linear_decay(1e-4, 100, 10_000)
 
 @dataclasses.dataclass
 class Contender:
-    """A compiled step and the state it moves."""
+    """A compiled step and its state."""
 
     name: str
     call: Callable[..., tuple[Any, dict[str, jax.Array]]]
@@ -56,7 +56,7 @@ class Contender:
         return cls(name, call, state, arguments, traced - start, time.perf_counter() - traced)
 
     def step(self) -> dict[str, jax.Array]:
-        """One step, to its end."""
+        """Make a step, and wait for it."""
         self.state, metrics = self.call(self.state, *self.arguments)
         return jax.block_until_ready((self.state, metrics))[1]
 
@@ -68,7 +68,7 @@ class Contender:
 
 
 def library(config: bare.Config, batch: dict[str, jax.Array]) -> Contender:
-    """As `funcnet pretrain` trains, from the bare step's weights."""
+    """The step of `funcnet pretrain`, with the weights of the bare step."""
     net = bert.BertForPreTraining(
         bert.BertConfig.preset(
             "mini",
@@ -93,7 +93,7 @@ def library(config: bare.Config, batch: dict[str, jax.Array]) -> Contender:
 
 
 def by_hand(config: bare.Config, batch: dict[str, jax.Array]) -> Contender:
-    """The bare step, with the accuracies that the library's reports, and its key drawn inside as there."""
+    """The bare step, with the accuracies and the handling of keys of the library."""
 
     def loss(params, batch, key):
         words, sentence = bare.logits(params, batch, key, config)
@@ -130,14 +130,14 @@ def check_same(config: bare.Config, batch: dict[str, jax.Array]) -> None:
         for run in [lambda _, c=contender: c.step() for contender in both]
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
-    print(f"Without dropout the same: losses {', '.join(f'{row[0]:.6f}' for row in ours)}")
+    print(f"The losses without dropout are equal: {', '.join(f'{row[0]:.6f}' for row in ours)}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=20, help="how often the two take turns")
+    parser.add_argument("--pairs", type=int, default=20, help="number of pairs of steps")
     parser.add_argument("--no-check", action="store_true", help="do not compare the losses first")
-    parser.add_argument("--hlo", type=Path, help="a folder for the optimized programs")
+    parser.add_argument("--hlo", type=Path, help="folder for the optimized programs")
     arguments = parser.parse_args()
     config = bare.Config(learning_rate=SCHEDULE)
     batch = bare.make_batch(config)
@@ -165,8 +165,8 @@ def main() -> None:
     for clock, (ours, theirs) in zip(("wall", "CPU"), times.transpose(2, 1, 0), strict=True):
         low, middle, high = np.percentile(ours / theirs, [25, 50, 75])
         print(
-            f"{clock:5} library {np.median(ours) * 1e3:6.1f} ms  bare {np.median(theirs) * 1e3:6.1f} ms  ratio of "
-            f"medians {np.median(ours) / np.median(theirs):.3f}  of neighbours {middle:.3f} ({low:.3f} to {high:.3f})"
+            f"{clock:5} library {np.median(ours) * 1e3:6.1f} ms  bare {np.median(theirs) * 1e3:6.1f} ms  ratio "
+            f"of medians {np.median(ours) / np.median(theirs):.3f}  adjacent {middle:.3f} ({low:.3f} to {high:.3f})"
         )
 
 

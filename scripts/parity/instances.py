@@ -30,7 +30,7 @@ from funcnet.tasks.pretraining_data.masking import word_pieces  # noqa: E402
 from funcnet.tasks.pretraining_data.token_shards import read_token_shard  # noqa: E402
 from tests.tasks.pretraining_data.google_instances import google_masks, google_pairs  # noqa: E402
 
-ROWS = 4000  # in which masks are counted
+ROWS = 4000  # number of rows in which masked words are counted
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ def describe(pairs: Any, seq_len: int) -> dict[str, str]:
 
 
 def hidden(data: Any) -> dict[str, str]:
-    """What is hidden and shown in our rows with whole words."""
+    """Statistics of the masked words in rows of funcnet, with whole-word masking."""
     number = min(ROWS, len(data.train))
     batch, masking = data.train[np.arange(number)], data.train.masking
     taken = batch["masked_weights"] == 1
@@ -106,7 +106,7 @@ def hidden(data: Any) -> dict[str, str]:
 
 
 def google_hidden(data: Any, seq_len: int) -> dict[str, str]:
-    """What Google's rule hides in the same rows; of these it then shows 80, 10 and 10 %."""
+    """The share of words that Google's algorithm masks in the same rows."""
     number, draw = min(ROWS, len(data.train)), random.Random(0)
     words = words_of(data, number)
     count = sum(len(google_masks(row, data.train.masking.max_predictions, draw)) for row in words)
@@ -114,7 +114,7 @@ def google_hidden(data: Any, seq_len: int) -> dict[str, str]:
 
 
 def words_of(data: Any, number: int) -> list[list[list[int]]]:
-    """The positions of each word in the first rows, all its pieces together, without special tokens."""
+    """The positions of the pieces of each word in the first rows, without special tokens."""
     batch, pieces = data.train[np.arange(number)], word_pieces(data.tokenizer)
     ids = batch["input_ids"].copy()
     taken = batch["masked_weights"] == 1

