@@ -489,7 +489,7 @@ def test_weights_that_were_trained_before_are_carried_over():
     same(weight_of(spectral, new, vectors), dense["weight"] / sigma, 1e-3)
     with pytest.raises(ValueError, match=r"carry_over: the trees have no 'bias'; expected those of the plain net"):
         parametrize.carry_over(spectral, {"weight": dense["weight"]}, {}, KEY)
-    with pytest.raises(ValueError, match=r"carry_over: the trees have leaves that the net does not have.*got \['more'\]"):
+    with pytest.raises(ValueError, match=r"carry_over: the trees have leaves that the net does not.*got \['more'\]"):
         parametrize.carry_over(spectral, {**dense, "more": dense["bias"]}, {}, KEY)
 
 
