@@ -255,7 +255,7 @@ def test_stopped_and_resumed_it_ends_with_the_same_bits(classified, tmp_path, mo
     def stopping(self, step, values):
         write(self, step, values)
         if step == 20:
-            stops[0]._note(15, None)
+            stops[0]._receive(15, None)
 
     made = run_module.Interruption.__init__
     with monkeypatch.context() as patch:
