@@ -145,7 +145,7 @@ def _output_sizes(
     if output_size is not None:
         sizes = checks.as_tuple(where, "output_size", output_size, ndim)
     elif output_ratio is None:
-        raise ValueError(f"{where}: no size is told; expected output_size or output_ratio, got neither.")
+        raise ValueError(f"{where}: the output size is missing; expected output_size or output_ratio, got neither.")
     else:
         ratios = checks.entries(output_ratio, ndim)
         if len(ratios) != ndim:

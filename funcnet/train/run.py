@@ -159,7 +159,8 @@ class _Trials:
         seeds = list(self.task.seeds) or [self.settings.run.seed]
         outs = {seed: folder if len(seeds) == 1 else folder / f"seed-{seed}" for seed in seeds}
         for seed, out in outs.items():
-            if not (out / "eval.json").exists() and not self.one(seed, out):
+            is_concluded = (out / "eval.json").exists() and (out / MODEL).exists()
+            if not is_concluded and not self.one(seed, out):
                 return False
         if len(seeds) > 1:
             summarise(list(outs.values()), folder, self.task.best or Best("loss", largest=False))

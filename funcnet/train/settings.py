@@ -1,6 +1,7 @@
 """Groups of settings that every training command has; see `funcnet.settings`."""
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -98,10 +99,7 @@ def open_layout(settings: DeviceSettings, where: str) -> Layout:
     if settings.mesh is not None:
         sizes = parse_mesh(settings.mesh)
     if sizes is not None and -1 not in sizes.values():
-        count = 1
-        for size in sizes.values():
-            count *= size
-        use_virtual_cpu_devices(min(count, MOST_DEVICES))
+        use_virtual_cpu_devices(min(math.prod(sizes.values()), MOST_DEVICES))
     if sizes is None and jax.default_backend() == "cpu":
         sizes = {AXIS: 1}
     return make_layout(sizes, kind=settings.parallel)
