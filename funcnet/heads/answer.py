@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from tokenizers import Encoding
 
 from funcnet import losses
-from funcnet.heads.head import Batch, Encoded, Output, Sums, TextEncoder, TrainedHead, count_right
+from funcnet.heads.encoding import Encoded, TextEncoder
+from funcnet.heads.head import Batch, Output, Sums, TrainedHead, count_right
 from funcnet.heads.reading.squad import Question, read_squad, squad_scores
 from funcnet.heads.windows import Spans, Window, find_answer, longest_question, read_windows
 

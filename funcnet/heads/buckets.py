@@ -1,30 +1,30 @@
-"""Rows of many lengths through a few compiled programs: sorted by length, and padded to one of a few lengths.
+"""Running a model on rows of any length, with a few compiled programs.
+
+Rows are sorted by length and padded to one of a few lengths. Serving, prediction, evaluation and feature extraction all
+use it.
 
 Letters: `B rows of a batch, T tokens of a row`.
 """
 
-from __future__ import annotations
-
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.heads.head import TokenRow
+from funcnet.heads.encoding import TokenRow
 
-__all__ = ["FINE_LENGTHS", "LENGTHS", "Answered", "Bucketed", "bucket", "pad"]
+__all__ = ["FINE_LENGTHS", "LENGTHS", "Bucketed", "bucket", "pad"]
 
-# Padding to the next of these costs a sixth on average; doubling would cost a third, and half as many programs.
+# Padding to one of these lengths costs a sixth on average. Powers of two would cost a third, for half the programs.
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-# For many texts, where a program more soon pays: padding costs a tenth.
+# For many texts, where additional programs soon pay for themselves: padding costs a tenth.
 FINE_LENGTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 
 
 def bucket(length: int, lengths: Sequence[int]) -> int:
-    """The padded length of a text: the next of `lengths`, at most the last.
+    """Return the smallest of `lengths` that is at least `length`, or the last if all are smaller.
 
     >>> [bucket(n, (16, 24, 100)) for n in (1, 17, 64, 100)]
     [16, 24, 100, 100]
@@ -33,12 +33,12 @@ def bucket(length: int, lengths: Sequence[int]) -> int:
 
 
 def pad(rows: Sequence[TokenRow], count: int, length: int, pad_id: int) -> dict[str, NDArray[np.int32]]:
-    """Rows as one batch, in Hugging Face's names; rows that fill it up see their first token alone.
+    """Pad rows to one batch, with Hugging Face's names. In the rows that fill up the batch, only one token is visible.
 
     Args:
-        rows: at most `count`, each of at most `length` tokens.
+        rows: at most `count` rows of at most `length` tokens.
         count, length: B and T.
-        pad_id: of `[PAD]`.
+        pad_id: id of `[PAD]`.
 
     Returns:
         `input_ids`, `token_type_ids`, `attention_mask`: (B, T) int32.
@@ -52,99 +52,100 @@ def pad(rows: Sequence[TokenRow], count: int, length: int, pad_id: int) -> dict[
     return {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
 
 
-class Answered(NamedTuple):
-    """What a batch gave.
-
-    Attributes:
-        indices: which of the texts its rows are, without those that only fill it up.
-        outputs: what the function gave for those rows, as numpy arrays.
-    """
-
-    indices: list[int]
-    outputs: Any
-
-
 class Bucketed:
-    """A function of padded batches that takes rows of any length, and compiles once for each padded shape.
+    """A function of padded batches, called with rows of any length. It compiles once for each padded shape.
 
     Args:
-        function: `(params, state, batch) -> tree of arrays` whose first dimension is B. Jitted here.
-        params, state: put on the device once.
-        longest: the most tokens that the model takes.
-        pad_id: of `[PAD]`.
-        lengths: the values that T may have, ascending, besides `longest`; such as `LENGTHS`.
-        tokens: B · T of a batch, for every T: so all batches take about the same time and memory. None: 1,024 on a CPU,
-            where more falls out of its caches (4,096 take 1.6 times as long), else 16,384.
-        sizes: in place of `tokens`: the values that B may have, ascending; a batch is filled up to the next.
+        function: `(params, state, batch) -> tree of arrays` whose first dimension is B. It is jitted here.
+        longest: largest number of tokens that the model takes.
+        pad_id: id of `[PAD]`.
+        lengths: values of T, in increasing order, such as `LENGTHS`. `longest` is added to them.
+        tokens: B · T, for every T, so that all batches take about the same time and memory. The default is 1,024 on a
+            CPU, where larger batches do not fit the caches (4,096 tokens take 1.6 times as long), and 16,384 elsewhere.
+        sizes: values of B, in increasing order, instead of `tokens`. A batch is filled up to the next of them.
+        shard: places a batch on devices, such as `Layout.shard`. By default, the batch goes where the parameters are.
 
-    A call is safe from several threads: nothing of it is kept here.
+    Several threads may call it at once, because a call changes nothing.
 
     Example:
         >>> from funcnet import text
         >>> tokenizer = text.train_wordpiece(["a b c d e"] * 2, vocab_size=12)
         >>> lengths = lambda params, state, batch: batch["attention_mask"].sum(1)
-        >>> count = Bucketed(lengths, {}, {}, longest=64, pad_id=0, lengths=[16, 24], tokens=48)
-        >>> found = count(tokenizer.encode_batch(["a b", "c", "a b c d e " * 4]))
-        >>> [(indices, lengths.tolist()) for indices, lengths in found]
-        [([2, 0], [22, 4]), ([1], [3])]
+        >>> count = Bucketed(lengths, longest=64, pad_id=0, lengths=[16, 24], tokens=48)
+        >>> [int(n) for n in count(({}, {}), tokenizer.encode_batch(["a b", "c", "a b c d e " * 4]))]
+        [4, 3, 22]
     """
 
     def __init__(
         self,
         function: Callable[[Any, Any, Any], Any],
-        params: Any,
-        state: Any,
         *,
         longest: int,
         pad_id: int,
         lengths: Sequence[int],
         tokens: int | None = None,
         sizes: Sequence[int] | None = None,
+        shard: Callable[[Any], Any] = lambda batch: batch,
     ):
-        self.params, self.state = jax.device_put((params, state))
         self.function = jax.jit(function)
         self.lengths = (*(length for length in lengths if length < longest), longest)
-        self.longest, self.pad_id = longest, pad_id
+        self.longest, self.pad_id, self.shard = longest, pad_id, shard
         default = 1024 if jax.default_backend() == "cpu" else 16_384
         self._tokens, self._sizes = default if tokens is None else tokens, sizes
 
     def sizes(self, length: int) -> tuple[int, ...]:
-        """The values of B for a padded length, ascending."""
+        """Return the values of B for a padded length, in increasing order."""
         return (max(1, self._tokens // length),) if self._sizes is None else tuple(self._sizes)
 
     def shapes(self) -> list[tuple[int, int]]:
-        """Every (B, T) that a program may be compiled for."""
+        """Return every (B, T) that a program may be compiled for."""
         return [(size, length) for length in self.lengths for size in self.sizes(length)]
 
-    def compile(self, progress: Callable[[int, int], None] = lambda done, of: None) -> None:
-        """Compiles for every shape now, so that no later call waits; calls `progress(done, of)` after each."""
+    def compile(self, model: tuple[Any, Any], progress: Callable[[int, int], None] = lambda done, of: None) -> None:
+        """Compile for every shape now, so that no later call waits. `progress(done, of)` is called after each."""
         shapes = self.shapes()
         for done, (size, length) in enumerate(shapes, 1):
-            jax.block_until_ready(self._dispatch([], size, length))
+            jax.block_until_ready(self._dispatch(model, [], size, length))
             progress(done, len(shapes))
 
-    def __call__(self, rows: Sequence[TokenRow]) -> Iterator[Answered]:
-        """All rows, the longest first, in batches of about one length; the next is under way while one is taken."""
-        sizes = [len(row.ids) for row in rows]
-        order = sorted(range(len(rows)), key=lambda index: -sizes[index])
-        under_way: deque[Answered] = deque()
+    def __call__(
+        self,
+        model: tuple[Any, Any],
+        rows: Sequence[TokenRow],
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> list[Any]:
+        """Run the model on all rows.
+
+        Args:
+            model: (params, state), on the devices.
+            rows: rows of at most `longest` tokens.
+            should_stop: called after each batch; True ends the call early.
+
+        Returns:
+            The function's output for each row, in the order of the rows: numpy arrays without the dimension B. If the
+            function gives one value per token, padding tokens have values too. After an early end, rows that were not
+            run have None.
+        """
+        order = sorted(range(len(rows)), key=lambda index: -len(rows[index].ids))
+        found: list[Any] = [None] * len(rows)
+        running: tuple[list[int], Any] = [], None  # one batch runs while the next is padded
         start = 0
-        while start < len(order):
-            length = bucket(sizes[order[start]], self.lengths)
-            most = self.sizes(length)
-            indices = order[start : start + most[-1]]
+        while start < len(order) and not should_stop():
+            length = bucket(len(rows[order[start]].ids), self.lengths)
+            sizes = self.sizes(length)
+            indices = order[start : start + sizes[-1]]
             start += len(indices)
-            outputs = self._dispatch([rows[index] for index in indices], bucket(len(indices), most), length)
-            under_way.append(Answered(indices, outputs))
-            if len(under_way) > 1:
-                yield _fetched(under_way.popleft())
-        while under_way:
-            yield _fetched(under_way.popleft())
+            outputs = self._dispatch(model, [rows[index] for index in indices], bucket(len(indices), sizes), length)
+            _fetch(*running, found)
+            running = indices, outputs
+        _fetch(*running, found)
+        return found
 
-    def _dispatch(self, rows: Sequence[TokenRow], size: int, length: int) -> Any:
-        return self.function(self.params, self.state, pad(rows, size, length, self.pad_id))
+    def _dispatch(self, model: tuple[Any, Any], rows: Sequence[TokenRow], size: int, length: int) -> Any:
+        return self.function(*model, self.shard(pad(rows, size, length, self.pad_id)))
 
 
-def _fetched(batch: Answered) -> Answered:
-    outputs = jax.device_get(batch.outputs)
-    return Answered(batch.indices, jax.tree.map(lambda array: array[: len(batch.indices)], outputs))
+def _fetch(indices: list[int], outputs: Any, found: list[Any]) -> None:
+    leaves, structure = jax.tree.flatten(jax.device_get(outputs))
+    for place, index in enumerate(indices):
+        found[index] = jax.tree.unflatten(structure, [leaf[place] for leaf in leaves])

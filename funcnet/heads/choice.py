@@ -13,7 +13,8 @@ from tokenizers import Tokenizer
 
 from funcnet import losses
 from funcnet.heads import metrics
-from funcnet.heads.head import Batch, Encoded, Forward, Output, Sums, TextEncoder, TrainedHead, count_right, softmax
+from funcnet.heads.encoding import Encoded, TextEncoder
+from funcnet.heads.head import Batch, Forward, Output, Sums, TrainedHead, count_right, softmax
 from funcnet.heads.reading.examples import DEFAULT, ChoiceExample, Columns, read_choices
 
 __all__ = ["Choice"]

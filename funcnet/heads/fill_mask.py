@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from tokenizers import Tokenizer
 
 from funcnet import text
-from funcnet.heads.head import Batch, Encoded, Forward, Head, TextEncoder
+from funcnet.heads.encoding import Encoded, TextEncoder
+from funcnet.heads.head import Batch, Forward, Head
 from funcnet.heads.reading.examples import TextExample
 
 __all__ = ["Guess", "MaskedWords"]

@@ -15,26 +15,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 
-from funcnet import text
+from funcnet.heads.encoding import Encoded, TextEncoder
 
 __all__ = [
     "Batch",
-    "Encoded",
     "Forward",
     "Head",
     "ModelConfig",
     "Output",
     "Sums",
-    "TextEncoder",
-    "TokenRow",
     "TrainedHead",
     "count_right",
     "label_names",
@@ -47,33 +44,6 @@ Batch = Mapping[str, jax.Array]
 Sums = dict[str, dict[str, jax.Array]]
 Output = NDArray[np.float32]
 Forward = Callable[[Any, Any, Any], Any]
-CHUNK = 1024  # texts that the tokenizer reads at once: its results are large
-
-
-class TokenRow(Protocol):
-    """One sequence for the model: an `Encoding` of tokenizers, or a part of a long text."""
-
-    @property
-    def ids(self) -> Sequence[int]:
-        """(T,) token ids, special tokens included."""
-
-    @property
-    def type_ids(self) -> Sequence[int]:
-        """(T,) token types."""
-
-
-class Encoded(NamedTuple):
-    """What the model reads of one example.
-
-    Attributes:
-        rows: at least one.
-        is_cut: whether the text was too long, and its end was left out.
-        detail: what `Head.answer` needs beside the outputs.
-    """
-
-    rows: Sequence[TokenRow]
-    is_cut: bool = False
-    detail: Any = None
 
 
 class ModelConfig(Protocol):
@@ -91,34 +61,6 @@ class ModelConfig(Protocol):
     def vocab_size(self) -> int: ...
     @property
     def max_position_embeddings(self) -> int: ...
-
-
-class TextEncoder:
-    """A tokenizer and the length of a row.
-
-    Args:
-        tokenizer: as `text.load_tokenizer` returns it; it is not changed.
-        seq_len: the most tokens of a row, special tokens included.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, seq_len: int):
-        self.tokenizer, self.seq_len = tokenizer, seq_len
-        self.special = text.special_ids(tokenizer)
-        self._cutting = text.truncating(tokenizer, seq_len)
-
-    def cut(self, texts: Iterable[Any], *, words: bool = False) -> Iterator[Encoding]:
-        """Texts, pairs of texts, or lists of words, cut to the length of a row; of a pair the longer text first."""
-        return _encodings(self._cutting, texts, words, special_tokens=True)
-
-    def whole(self, texts: Iterable[Any], *, special_tokens: bool = False) -> Iterator[Encoding]:
-        """Texts of any length, without special tokens unless asked for."""
-        return _encodings(self.tokenizer, texts, False, special_tokens)
-
-
-def _encodings(tokenizer: Tokenizer, texts: Iterable[Any], words: bool, special_tokens: bool) -> Iterator[Encoding]:
-    source = iter(texts)
-    while chunk := [*islice(source, CHUNK)]:
-        yield from tokenizer.encode_batch(chunk, is_pretokenized=words, add_special_tokens=special_tokens)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +147,23 @@ class Head(ABC):
             outputs: float32, of each of its rows; of tokens, there may be more than the row has.
         """
 
+    def answers(
+        self, examples: Sequence[Any], details: Sequence[Any], counts: Sequence[int], outputs: Iterable[Any]
+    ) -> list[Any]:
+        """Return the answer for each example.
+
+        Args:
+            examples: N examples.
+            details: `Encoded.detail` of each example.
+            counts: number of rows of each example.
+            outputs: the model's outputs for all rows, in order.
+        """
+        left = iter(outputs)
+        return [
+            self.answer(example, detail, [*islice(left, count)])
+            for example, detail, count in zip(examples, details, counts, strict=True)
+        ]
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainedHead(Head):
@@ -268,6 +227,20 @@ class TrainedHead(Head):
     @abstractmethod
     def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
         """The sums of each term of the loss; see `train.step`."""
+
+    def objective(self, net: Any) -> Callable[..., tuple[Sums, Any]]:
+        """Return the objective for `train.make_step`.
+
+        Args:
+            net: a model with this head.
+        """
+        forward = make_forward(net)
+
+        def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
+            outputs, state = forward(params, state, batch, training, rng)
+            return self.sums(outputs, batch), state
+
+        return objective
 
     @abstractmethod
     def scores(self, examples: Sequence[Any], answers: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import jax
 import numpy as np
@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from funcnet import losses
 from funcnet.heads import metrics
+from funcnet.heads.encoding import Encoded, PlainRow, TextEncoder
 from funcnet.heads.head import (
     Batch,
-    Encoded,
     ModelConfig,
     Output,
     Sums,
-    TextEncoder,
     TrainedHead,
     count_right,
     label_names,
@@ -31,19 +30,7 @@ from funcnet.heads.head import (
 from funcnet.heads.reading.examples import DEFAULT, Columns, TextExample, read_texts
 from funcnet.heads.reading.glue import GlueTask, glue_task, is_glues, read_glue
 
-__all__ = ["Classify", "Regress", "TextHead", "TextPart", "named_probabilities", "split_in_parts"]
-
-
-class TextPart(NamedTuple):
-    """One row of a text that is read in parts.
-
-    Attributes:
-        ids: (T,) `[CLS] part [SEP]`.
-        type_ids: (T,) zeros.
-    """
-
-    ids: list[int]
-    type_ids: list[int]
+__all__ = ["Classify", "Regress", "TextHead", "named_probabilities", "split_in_parts"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -362,7 +349,7 @@ def named_probabilities(labels: Sequence[str], chances: NDArray[np.float64]) -> 
     return dict(zip(labels, chances.tolist(), strict=True))
 
 
-def split_in_parts(ids: Sequence[int], special: Mapping[str, int], seq_len: int) -> list[TextPart]:
+def split_in_parts(ids: Sequence[int], special: Mapping[str, int], seq_len: int) -> list[PlainRow]:
     """The rows that a long text is read in: as few as hold it, of equal length but for one token.
 
     Equal, because a short last row would weigh as much as full ones when their logits are averaged.
@@ -382,4 +369,4 @@ def split_in_parts(ids: Sequence[int], special: Mapping[str, int], seq_len: int)
     count = max(1, -(-len(ids) // (seq_len - 2)))
     ends = [len(ids) * part // count for part in range(count + 1)]
     rows = [[special["[CLS]"], *ids[a:b], special["[SEP]"]] for a, b in itertools.pairwise(ends)]
-    return [TextPart(row, [0] * len(row)) for row in rows]
+    return [PlainRow(row, [0] * len(row)) for row in rows]

@@ -13,19 +13,9 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import BertNormalizer
 
 from funcnet import losses
+from funcnet.heads.encoding import Encoded, TextEncoder
 from funcnet.heads.entities import OUTSIDE, entities, entity_scores, spell_entities
-from funcnet.heads.head import (
-    Batch,
-    Encoded,
-    ModelConfig,
-    Output,
-    Sums,
-    TextEncoder,
-    TrainedHead,
-    count_right,
-    label_names,
-    learn_labels,
-)
+from funcnet.heads.head import Batch, ModelConfig, Output, Sums, TrainedHead, count_right, label_names, learn_labels
 from funcnet.heads.reading.examples import DEFAULT, Columns, TokenExample, read_tokens
 
 __all__ = ["Tokens", "first_tokens", "split_words"]

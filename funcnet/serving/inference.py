@@ -13,7 +13,7 @@ import jax
 from funcnet import text, tree
 from funcnet.heads import HEADS, Head, TextEncoder, open_head
 from funcnet.heads.buckets import LENGTHS, Bucketed
-from funcnet.heads.head import Encoded
+from funcnet.heads.encoding import Encoded
 from funcnet.models import bert
 
 __all__ = ["Inference", "inference"]
@@ -28,15 +28,16 @@ class Inference:
         path: the model's directory.
         head: turns items into rows, and outputs into answers.
         task: the head's name.
-        run: the jitted function with its weights, and the padded shapes it runs in.
+        run: the jitted function, with the padded shapes that it runs in.
+        model: (params, state), on the device.
         words: the tokens of the vocabulary that are whole words.
         truncated: how many items were cut so far.
         pairs: whether it reads pairs of texts and nothing else, as it was fine-tuned or as the task "pairs" asks;
             False: single texts; None: as the task says, or either.
     """
 
-    def __init__(self, path: Path, head: Head, encoder: TextEncoder, run: Bucketed):
-        self.path, self.head, self.run, self.truncated = path, head, run, 0
+    def __init__(self, path: Path, head: Head, encoder: TextEncoder, run: Bucketed, model: tuple[Any, Any]):
+        self.path, self.head, self.run, self.model, self.truncated = path, head, run, model, 0
         self.task, self.pairs = head.name, head.reads_pairs
         self.words = [token for token in text.vocabulary(encoder.tokenizer) if token.isalpha()]
         self._encoder, self._lock = encoder, threading.Lock()
@@ -67,16 +68,8 @@ class Inference:
             with self._lock:
                 self.truncated += cut
         rows = [row for one in encoded for row in one.rows]
-        outputs: list[Any] = [None] * len(rows)
-        for indices, answered in self.run(rows):
-            for place, index in enumerate(indices):
-                outputs[index] = jax.tree.map(lambda array, at=place: array[at], answered)
-        answers, start = [], 0
-        for example, one in zip(examples, encoded, strict=True):
-            end = start + len(one.rows)
-            answers.append(self.head.answer(example, one.detail, outputs[start:end]))
-            start = end
-        return answers
+        details, counts = [one.detail for one in encoded], [len(one.rows) for one in encoded]
+        return self.head.answers(examples, details, counts, self.run(self.model, rows))
 
     def encode(self, examples: Iterable[Any]) -> list[Encoded]:
         """What the model reads of each of the head's examples."""
@@ -170,16 +163,15 @@ def inference(
         params = tree.cast(params, dtype)
     run = Bucketed(
         head.forward(net, tokenizer),
-        params,
-        state,
         longest=longest,
         pad_id=text.special_ids(tokenizer)["[PAD]"],
         sizes=sorted(sizes),
         lengths=sorted(lengths),
     )
+    model = jax.device_put((params, state))
     if ahead:
-        run.compile(progress)
-    return Inference(path, head, TextEncoder(tokenizer, longest), run)
+        run.compile(model, progress)
+    return Inference(path, head, TextEncoder(tokenizer, longest), run, model)
 
 
 def _require_unicode(item: Any, number: int) -> None:

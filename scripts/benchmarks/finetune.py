@@ -169,8 +169,6 @@ def transformers(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int
     """Fine-tune with transformers, with the same recipe and batches."""
     import torch
 
-    from funcnet.tasks.finetuning.rows import answers
-
     data, model, optimizer, schedule, train, test = peer(files, recipe, seed, work)
     steps, began, seconds = round(recipe["epochs"] * len(train)), time.perf_counter(), 0.0
     batches = train.batches()
@@ -184,11 +182,12 @@ def transformers(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int
     outputs: list = [None] * len(data.test.rows)
     with torch.no_grad():
         for plan in test.plan(0):
-            logits = model(**tensors(test.fill(plan))).logits.numpy()
+            logits = model(**tensors(filled(test, plan))).logits.numpy()
             for place, row in enumerate(plan.rows):
                 outputs[row] = logits[place]
     examples = data.test.examples
-    scores = data.head.scores(examples, answers(data.head, outputs, examples, data.test.rows))
+    rows = data.test.rows
+    scores = data.head.scores(examples, data.head.answers(examples, rows.details, rows.counts, outputs))
     return {
         "accuracy": scores["accuracy"],
         "f1_macro": scores["f1_macro"],
@@ -213,10 +212,15 @@ def peer(files: tuple[Path, Path], recipe: dict, seed: int, work: Path):
     groups = [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=recipe["learning_rate"], eps=1e-6)
     options = {"batch_size": recipe["batch_size"], "lengths": data.lengths, "pad_id": 0}
-    train = BucketLoader(data.train.rows, shuffle=True, seed=seed, **options)
+    train = BucketLoader(data.train.rows, seed=seed, **options)
     steps = round(recipe["epochs"] * len(train))
     schedule = get_linear_schedule_with_warmup(optimizer, round(0.1 * steps), steps)
     return data, model, optimizer, schedule, train, BucketLoader(data.test.rows, **options)
+
+
+def filled(loader, plan) -> dict:
+    """Return the arrays of a planned batch."""
+    return loader.rows.fill(plan.rows, plan.length, loader.batch_size, loader.pad_id)
 
 
 def tensors(batch: dict) -> dict:
@@ -261,7 +265,7 @@ def step(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: 
         update = parallelize(update, layout, state=state, donate=True)
         key = layout.place(jax.random.key(seed))
         planned = next(p for p in train.plan(0) if p.length == data.lengths[-1] and len(p.rows) == recipe["batch_size"])
-        batch = train.fill(planned)
+        batch = filled(train, planned)
         times: dict[str, list[float]] = {"funcnet": [], "transformers": []}
         for turn in range(9):
             begin = time.perf_counter()

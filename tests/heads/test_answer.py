@@ -9,7 +9,7 @@ from funcnet.heads.answer import Answer
 from funcnet.heads.reading.squad import Question, read_squad
 from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.predict import predict
-from funcnet.tasks.finetuning.rows import answers, encode_rows
+from funcnet.tasks.finetuning.rows import encode_rows
 from funcnet.text import load_tokenizer
 from tests import real_data
 from tests.tasks.small_bert import write_model
@@ -35,7 +35,7 @@ def test_a_sure_model_answers_every_question(tokenizer):
     head = Answer(doc_stride=16)
     rows = encode_rows(head, questions, tokenizer, 64, labelled=True)
     assert len(rows) > 3 * len(questions)
-    predictions = answers(head, sure(rows, np.random.default_rng(0)), questions, rows)
+    predictions = head.answers(questions, rows.details, rows.counts, sure(rows, np.random.default_rng(0)))
     assert head.scores(questions, predictions) == {"exact": 100.0, "f1": 100.0, "total": 5}
     assert set(head.figures) <= set(head.scores(questions, predictions))
     for question, told in zip(questions, predictions, strict=True):
@@ -51,13 +51,13 @@ def test_no_answer_is_told_above_the_threshold(tokenizer):
     head = Answer(doc_stride=32).learn(asked)
     rows = encode_rows(head, asked, tokenizer, 96, labelled=True)
     outputs = sure(rows, np.random.default_rng(1))
-    one, none = answers(head, outputs, asked, rows)
+    one, none = head.answers(asked, rows.details, rows.counts, outputs)
     assert (one["answer"], none["answer"], none["start"]) == (first.answers[0][0], "", -1)
     assert one["no_answer"] < 0 < none["no_answer"]
     scores = head.scores(asked, [one, none])
     assert scores["exact"] == scores["HasAns_exact"] == scores["NoAns_exact"] == scores["best_exact"] == 100.0
     bold = dataclasses.replace(head, null_threshold=1e3)
-    assert all(told["answer"] for told in answers(bold, outputs, asked, rows))
+    assert all(told["answer"] for told in bold.answers(asked, rows.details, rows.counts, outputs))
     assert set(head.figures) <= set(head.scores(asked[:1], [one])) and "best_f1" in head.figures
 
 
@@ -76,6 +76,6 @@ def test_no_answer_is_longer_than_allowed(tokenizer):
     questions = read_squad(real_data.squad())
     head = Answer(doc_stride=32, max_answer=1, n_best=3)
     rows = encode_rows(head, questions, tokenizer, 96, labelled=True)
-    for told in answers(head, sure(rows, np.random.default_rng(2)), questions, rows):
+    for told in head.answers(questions, rows.details, rows.counts, sure(rows, np.random.default_rng(2))):
         assert 1 <= len(told["n_best"]) <= 3
         assert all(len(tokenizer.encode(e["text"], add_special_tokens=False).ids) <= 1 for e in told["n_best"])

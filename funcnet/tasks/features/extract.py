@@ -119,10 +119,9 @@ class FeatureExtractor:
             )
             return _pooled(jnp.stack([out[2][layer] for layer in taken], 1), shown, pool)
 
+        self.model = jax.device_put((params, state))
         self.run = Bucketed(
             run,
-            params,
-            state,
             longest=longest,
             pad_id=text_.special_ids(tokenizer)["[PAD]"],
             tokens=tokens,
@@ -135,12 +134,8 @@ class FeatureExtractor:
         while some := list(islice(source, WINDOW)):
             encodings = self._tokenizer.encode_batch(some)
             self.truncated += sum(bool(encoding.overflowing) for encoding in encodings)
-            values: list[Any] = [None] * len(some)
-            for indices, outputs in self.run(encodings):
-                for index, output in zip(indices, outputs, strict=True):
-                    values[index] = output[:, : len(encodings[index])] if self.pool == "none" else output
-            for encoding, value in zip(encodings, values, strict=True):
-                yield Features(encoding.tokens, value)
+            for encoding, value in zip(encodings, self.run(self.model, encodings), strict=True):
+                yield Features(encoding.tokens, value[:, : len(encoding)] if self.pool == "none" else value)
 
     def array(self, texts: Iterable[Text]) -> NDArray[np.float32]:
         """Pooled vectors as one array (N, L, D), or (N, D) for one layer.

@@ -34,15 +34,14 @@ class BucketLoader:
         batch_size: B, over all devices; the last batch is filled up with rows that do not count.
         lengths: from `bucket_lengths`, ascending; the last holds every row.
         pad_id: of empty places.
-        shuffle: whether each epoch has its own order; else rows are sorted by length, then in order.
-        seed: of the orders.
+        seed: seed of the order of the rows, which differs between epochs.
 
     Example:
         >>> starts = np.cumsum([0, 3, 9, 4, 3])
         >>> rows = Rows(np.arange(19, dtype=np.int32), np.zeros(19, np.uint8), starts)
         >>> loader = BucketLoader(rows, 2, lengths=[4, 16], pad_id=0)
-        >>> [(batch.rows.tolist(), batch.length) for batch in loader.plan(0)]
-        [([0, 2], 4), ([3, 1], 16)]
+        >>> sorted((sorted(batch.rows.tolist()), batch.length) for batch in loader.plan(0))
+        [([0, 1], 16), ([2, 3], 4)]
     """
 
     def __init__(
@@ -52,11 +51,10 @@ class BucketLoader:
         lengths: list[int],
         *,
         pad_id: int,
-        shuffle: bool = False,
         seed: int = 0,
     ):
         self.rows, self.batch_size, self.lengths = rows, batch_size, lengths
-        self.pad_id, self.shuffle, self.seed = pad_id, shuffle, seed
+        self.pad_id, self.seed = pad_id, seed
         self._bucket = np.searchsorted(lengths, rows.lengths)
 
     def __len__(self) -> int:
@@ -67,8 +65,7 @@ class BucketLoader:
         """All batches of an epoch."""
         size = self.batch_size
         order = np.arange(len(self.rows))
-        if self.shuffle:
-            order = permute(order, len(order), seed=self.seed, epoch=epoch)
+        order = permute(order, len(order), seed=self.seed, epoch=epoch)
         planned: list[Planned] = []
         left = order[:0]
         for number, length in enumerate(self.lengths):
@@ -78,8 +75,6 @@ class BucketLoader:
             left = left[whole:]
         if len(left):
             planned.append(Planned(left, int(self.lengths[self._bucket[left].max()])))
-        if not self.shuffle:
-            return planned
         return [planned[i] for i in permute(range(len(planned)), len(planned), seed=self.seed + 1, epoch=epoch)]
 
     def batches(self, start: int = 0) -> Iterator[dict[str, NDArray[Any]]]:
@@ -87,12 +82,8 @@ class BucketLoader:
         epoch, number = divmod(start, len(self))
         while True:
             for planned in self.plan(epoch)[number:]:
-                yield self.fill(planned)
+                yield self.rows.fill(planned.rows, planned.length, self.batch_size, self.pad_id)
             epoch, number = epoch + 1, 0
-
-    def fill(self, planned: Planned) -> dict[str, NDArray[Any]]:
-        """The arrays of a batch; see `Rows.fill`."""
-        return self.rows.fill(planned.rows, planned.length, self.batch_size, self.pad_id)
 
 
 def bucket_lengths(lengths: NDArray[np.int64], longest: int, most: int = 4) -> list[int]:

@@ -11,11 +11,11 @@ from typing import Any, TextIO
 import jax
 
 from funcnet.files import replacing, write_json
+from funcnet.heads.buckets import Bucketed
 from funcnet.parallel import make_layout
 from funcnet.tasks.finetuning import directory
-from funcnet.tasks.finetuning.batches import BucketLoader, bucket_lengths
-from funcnet.tasks.finetuning.outputs import Runner
-from funcnet.tasks.finetuning.rows import answers, encode_rows
+from funcnet.tasks.finetuning.batches import bucket_lengths
+from funcnet.tasks.finetuning.rows import encode_rows, mean_loss
 from funcnet.text import special_ids
 from funcnet.train import compilation_cache
 
@@ -67,21 +67,22 @@ def predict(
     if cut := head.describe_cut(rows.truncated, model.seq_len):
         print(f"{cut}.", file=sys.stderr)
     layout = make_layout({"data": 1} if jax.default_backend() == "cpu" else None)
-    size = -(-batch_size // layout.batch_parts) * layout.batch_parts
-    lengths = bucket_lengths(rows.lengths, model.seq_len)
-    loader = BucketLoader(rows, size, lengths, pad_id=special_ids(model.tokenizer)["[PAD]"])
     compilation_cache.enable()
-    run = Runner(model.net, head, layout)
-    outputs, loss = run(layout.place((model.params, model.state)), loader)
-    found = answers(head, outputs, examples, rows)
-    predictions = [{**head.shown(example), **one} for example, one in zip(examples, found, strict=True)]
+    run = Bucketed(
+        head.forward(model.net, model.tokenizer),
+        longest=model.seq_len,
+        pad_id=special_ids(model.tokenizer)["[PAD]"],
+        lengths=bucket_lengths(rows.lengths, model.seq_len),
+        sizes=[-(-batch_size // layout.batch_parts) * layout.batch_parts],
+        shard=layout.shard,
+    )
+    outputs = run(layout.place((model.params, model.state)), rows.sequences)
+    answers = head.answers(examples, rows.details, rows.counts, outputs)
+    predictions = [{**head.shown(example), **one} for example, one in zip(examples, answers, strict=True)]
     if not labelled:
         return predictions, {}
-    return predictions, {
-        "loss": float(loss or 0.0),
-        **head.scores(examples, found),
-        "examples": len(examples),
-    }
+    figures = head.scores(examples, answers)
+    return predictions, {"loss": mean_loss(head, outputs, rows), **figures, "examples": len(examples)}
 
 
 def evaluate(

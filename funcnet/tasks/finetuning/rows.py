@@ -1,18 +1,20 @@
 """Examples -> rows of token ids, all in a few flat arrays. N rows, C sequences a row (1, or the choices), T tokens."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import pairwise
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from funcnet import losses
 from funcnet.heads import TextEncoder, TrainedHead
+from funcnet.heads.encoding import PlainRow
 
-__all__ = ["Rows", "answers", "encode_rows"]
+__all__ = ["Rows", "encode_rows", "mean_loss"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Rows:
         labels: (N, …), or (S,) if every token has a label; None if there are none.
         by_token: whether every token has a label.
         truncated: examples that were cut.
-        counts: rows of each example.
+        counts: number of sequences of each example.
         details: for each example what the head needs for its answer, see `heads.head.Encoded`.
     """
 
@@ -47,6 +49,11 @@ class Rows:
     def lengths(self) -> NDArray[np.int64]:
         """(N,) tokens of a row, the longest of its sequences."""
         return np.diff(self.starts).reshape(-1, self.choices).max(axis=1)
+
+    @property
+    def sequences(self) -> list[PlainRow]:
+        """The N·C sequences, for `heads.buckets.Bucketed`."""
+        return [PlainRow(self.tokens[begin:end], self.types[begin:end]) for begin, end in pairwise(self.starts)]
 
     def fill(self, rows: NDArray[np.int64], length: int, size: int, pad_id: int) -> dict[str, NDArray[Any]]:
         """The batch of some rows, padded to `length` tokens, and to `size` rows with rows that do not count.
@@ -133,20 +140,33 @@ def encode_rows(
         labels=(np.concatenate if head.by_token else np.stack)(targets) if labelled else None,
         by_token=head.by_token,
         truncated=truncated,
-        counts=[1] * len(counts) if head.rows_together else counts,
+        counts=counts,
         details=details,
     )
 
 
-def answers(
-    head: TrainedHead, outputs: Iterable[NDArray[np.float32]], examples: Sequence[Any], rows: Rows
-) -> list[Mapping[str, Any]]:
-    """What the model says of each example, from the outputs of all rows."""
-    left = iter(outputs)
-    return [
-        head.answer(example, detail, [*islice(left, count)])
-        for example, detail, count in zip(examples, rows.details, rows.counts, strict=True)
-    ]
+def mean_loss(head: TrainedHead, outputs: Sequence[NDArray[np.float32]], rows: Rows) -> float:
+    """Return the mean loss over all rows.
+
+    Args:
+        head: defines the loss.
+        outputs: the model's output for each sequence. Outputs of padding tokens are ignored.
+        rows: rows with labels.
+    """
+    assert rows.labels is not None
+    lengths, labels = np.diff(rows.starts), rows.labels
+    if rows.by_token:
+        cut = [output[:length] for output, length in zip(outputs, lengths, strict=True)]
+        logits, labels = np.concatenate(cut)[None], labels[None]
+    elif outputs[0].ndim == 2:  # spans: one row of logits per token
+        logits = np.full((len(outputs), lengths.max(), outputs[0].shape[1]), np.finfo(np.float32).min, np.float32)
+        for row, (output, length) in enumerate(zip(outputs, lengths, strict=True)):
+            logits[row, :length] = output[:length]
+    else:
+        logits = np.stack(outputs).reshape(len(rows), -1)
+    batch = {"labels": jnp.asarray(labels), "counted": jnp.ones(len(labels), bool)}
+    sums, counts = head.sums(jnp.asarray(logits), batch), head.counts(batch)
+    return sum(float(term["loss"] / jnp.maximum(counts[name], 1)) for name, term in sums.items())
 
 
 def _joined(parts: Iterable[NDArray[Any]], dtype: Any) -> NDArray[Any]:

@@ -1,18 +1,19 @@
 """Fine-tuning as a task for `funcnet.train.run`: a head of `funcnet.heads` on a pretrained BERT."""
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from funcnet import optim, tree
+from funcnet.heads.buckets import Bucketed
 from funcnet.models import bert
 from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.batches import BucketLoader
 from funcnet.tasks.finetuning.data import EncodedExamples, read_data
 from funcnet.tasks.finetuning.optimizer import make_optimizer, trainable_names
-from funcnet.tasks.finetuning.outputs import Runner, make_objective
-from funcnet.tasks.finetuning.rows import answers
+from funcnet.tasks.finetuning.rows import mean_loss
 from funcnet.tasks.finetuning.settings import FinetuningSettings
 from funcnet.tasks.finetuning.show import describe_constant, finetuning_panels
 from funcnet.text import special_ids, vocabulary_digest
@@ -53,7 +54,7 @@ class FinetuningTask(Task):
         self.net, params, state = self._start(settings.run.seed)
         self._started = {settings.run.seed: (params, state)}
         config: bert.BertConfig = self.net.config
-        epoch = len(self._loader(self.data.train))
+        epoch = len(self._loader(settings.run.seed))
         steps = max(1, round(update.epochs * epoch))
         self.learning_rate = update.learning_rate
         if self.learning_rate is None:
@@ -67,7 +68,7 @@ class FinetuningTask(Task):
             update.layer_decay,
             weight_decay=update.weight_decay,
         )
-        self.objective = make_objective(self.net, self.data.head)  # type: ignore[method-assign]
+        self.objective = self.data.head.objective(self.net)  # type: ignore[method-assign]
         self.counts = self.data.head.counts  # type: ignore[method-assign]
         metric = evaluation.metric or self.data.head.metric
         self.best = Best(metric, largest=metric not in LOSSES, patience=evaluation.patience)
@@ -80,7 +81,7 @@ class FinetuningTask(Task):
         self.sources = {"vocabulary": str(settings.model), **self.data.sources(settings)}
         lengths = ", ".join(map(str, self.data.lengths))
         self.name = f"{self.data.head.name} on {settings.model.name}, rows of {lengths} tokens"
-        self._runner = Runner(self.net, self.data.head, context.layout, context.precision)
+        self._run = self._compiled()
 
     def _start(self, seed: int) -> tuple[Any, Any, Any]:
         """(net, params, state) before the first step."""
@@ -91,20 +92,28 @@ class FinetuningTask(Task):
         return self._started.pop(seed) if seed in self._started else self._start(seed)[1:]
 
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
-        return self._loader(self.data.train, seed=seed).batches
+        return self._loader(seed).batches
 
     def size(self, batch: Any) -> int:
         return int(batch["attention_mask"].sum())
 
-    def _loader(self, examples: EncodedExamples, *, train: bool = True, seed: int | None = None) -> BucketLoader:
-        size, parts = self.settings.loop.batch_size, self.context.layout.batch_parts
+    def _loader(self, seed: int) -> BucketLoader:
+        pad_id = special_ids(self.data.tokenizer)["[PAD]"]
         return BucketLoader(
-            examples.rows,
-            size if train else -(-size // parts) * parts,
-            self.data.lengths,
+            self.data.train.rows, self.settings.loop.batch_size, self.data.lengths, pad_id=pad_id, seed=seed
+        )
+
+    def _compiled(self) -> Bucketed:
+        """The model as a function of rows, on all devices."""
+        forward, context = self.data.head.forward(self.net, self.data.tokenizer), self.context
+        size, parts = self.settings.loop.batch_size, context.layout.batch_parts
+        return Bucketed(
+            lambda params, state, batch: forward(context.precision.cast(params), state, batch),
+            longest=self.data.lengths[-1],
             pad_id=special_ids(self.data.tokenizer)["[PAD]"],
-            shuffle=train,
-            seed=self.settings.run.seed if seed is None else seed,
+            lengths=self.data.lengths,
+            sizes=[-(-size // parts) * parts],
+            shard=dataclasses.replace(context.layout, kind="jit").shard,  # one program sees the rows of all devices
         )
 
     def evaluator(self) -> Callable[[TrainState], dict[str, float]] | None:
@@ -118,12 +127,12 @@ class FinetuningTask(Task):
     ) -> tuple[dict[str, float], Sequence[Mapping[str, Any]]]:
         """(figures, answers) of a model; empty after a signal."""
         stop = self.context.stop
-        outputs, loss = self._runner(model, self._loader(examples, train=False), lambda: stop.requested)
+        head, rows = self.data.head, examples.rows
+        outputs = self._run(model, rows.sequences, lambda: stop.requested)
         if stop.requested:
             return {}, []
-        said = answers(self.data.head, outputs, examples.examples, examples.rows)
-        figures = self.data.head.scores(examples.examples, said)
-        return ({} if loss is None else {"loss": loss}) | figures, said
+        answers = head.answers(examples.examples, rows.details, rows.counts, outputs)
+        return {"loss": mean_loss(head, outputs, rows), **head.scores(examples.examples, answers)}, answers
 
     def save(self, folder: Path, params: Any, state: Any) -> None:
         head, tokenizer, seq_len = self.data.head, self.data.tokenizer, self.settings.input.seq_len

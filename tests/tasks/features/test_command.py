@@ -90,7 +90,7 @@ def test_any_layers_of_texts_of_all_lengths(folder, pool, layers):
 
 def test_layers_above_are_not_run(folder):
     extract = FeatureExtractor(folder, layers=(1,))
-    assert sorted(extract.run.params["encoder"]["layer"]) == ["0"] and "pooler" not in extract.run.params
+    assert sorted(extract.model[0]["encoder"]["layer"]) == ["0"] and "pooler" not in extract.model[0]
 
 
 def test_a_pooler_that_the_file_lacks_is_no_matter(folder, tmp_path):
@@ -106,7 +106,7 @@ def test_a_pooler_that_the_file_lacks_is_no_matter(folder, tmp_path):
 def test_no_program_is_compiled_after_the_first_of_each_length(folder):
     extract = FeatureExtractor(folder, tokens=96)
     extract.run.function, traces = traced(extract.run.function.__wrapped__)
-    extract.run.compile()
+    extract.run.compile(extract.model)
     random = np.random.default_rng(0)
     for _ in range(20):
         list(extract(["the cat " * int(n) for n in random.integers(0, 60, random.integers(1, 9))]))

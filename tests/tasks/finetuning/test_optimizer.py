@@ -11,7 +11,6 @@ from funcnet.heads.head import make_forward
 from funcnet.heads.text import Classify
 from funcnet.models import bert
 from funcnet.tasks.finetuning.optimizer import layer_rates, make_optimizer, trainable_names
-from funcnet.tasks.finetuning.outputs import make_objective
 from funcnet.train import create, make_step
 
 SIZES = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
@@ -38,7 +37,7 @@ def products(freeze):
     params, state = jax.eval_shape(net.init, jax.random.key(0))
     trainable = trainable_names(list(tree.flatten(params)), freeze)
     optimizer = make_optimizer(optax.constant_schedule(1e-3), trainable, 2, 0.9)
-    step = make_step(make_objective(net, head), head.counts, optimizer, trainable=trainable)
+    step = make_step(head.objective(net), head.counts, optimizer, trainable=trainable)
     start = jax.eval_shape(lambda p, s: create(p, s, optimizer, trainable=trainable), params, state)
     whole = str(jax.make_jaxpr(step)(start, BATCH, jax.random.key(0)))
     forward = str(jax.make_jaxpr(lambda p, s: make_forward(net)(p, s, BATCH, False, None))(params, state))

@@ -1,10 +1,13 @@
 """Rows and batches: tokens as transformers cuts them, windows as its tokenizer slides them, spans where answers are,
 buckets that see every row once with the same shapes in every epoch."""
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as TF
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +21,7 @@ from funcnet.heads.text import Classify, Regress
 from funcnet.heads.tokens import Tokens
 from funcnet.heads.windows import stretches
 from funcnet.tasks.finetuning.batches import BucketLoader, bucket_lengths
-from funcnet.tasks.finetuning.rows import Rows, answers, encode_rows
+from funcnet.tasks.finetuning.rows import Rows, encode_rows, mean_loss
 from funcnet.text import load_tokenizer, require_fit
 from tests import real_data
 
@@ -81,8 +84,9 @@ def test_every_part_has_the_label_and_a_number_is_the_mean(tokenizer):
     examples = [TextExample("a b c d e f g h i j", None, 2.5, ""), TextExample("a", None, -1.0, "")]
     rows = encode_rows(head, examples, tokenizer, 8, labelled=True)
     assert rows.labels.tolist() == [2.5, 2.5, -1.0] and rows.counts == [2, 1]
-    told = answers(head, [np.array([1.0]), np.array([2.0]), np.array([5.0])], examples, rows)
-    assert told == [{"value": 1.5}, {"value": 5.0}]
+    outputs = [np.array([1.0]), np.array([2.0]), np.array([5.0])]
+    found = head.answers(examples, rows.details, rows.counts, outputs)
+    assert found == [{"value": 1.5}, {"value": 5.0}]
     pair = TextExample("a", "b", 1.0, "a.csv, line 3")
     with pytest.raises(ValueError, match=r"a.csv, line 3: --long-texts parts; expected one text in each example"):
         encode_rows(head, [pair], tokenizer, 8, labelled=True)
@@ -182,6 +186,46 @@ def test_every_token_leads_in_one_window_alone(tokenizer):
     assert max(map(len, seen.values())) > 1
 
 
+LOSSES = {  # rows of outputs of three sequences with 3, 5 and 2 tokens; labels; torch's loss
+    "classes": (Classify(labels=("a", "b")), (2,), [0, 1, 1], lambda x, y: TF.cross_entropy(torch.stack(x), y)),
+    "numbers": (Regress(), (1,), [0.5, -1.0, 2.0], lambda x, y: TF.mse_loss(torch.stack(x)[:, 0], y)),
+    "tags": (
+        Tokens(labels=("O", "X")),
+        ("T", 2),
+        [-100, 0, -100, -100, 1, 1, 0, -100, 0, -100],
+        lambda x, y: TF.cross_entropy(torch.cat(x), y),
+    ),
+    "spans": (
+        Answer(),
+        ("T", 2),
+        [[0, 2], [1, 4], [1, 1]],
+        lambda x, y: sum(TF.cross_entropy(a.T, b) for a, b in zip(x, y, strict=True)) / 3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_mean_loss_is_torchs_and_no_padding_counts(name):
+    head, shape, labels, expected = LOSSES[name]
+    lengths, rng = [3, 5, 2], np.random.default_rng(0)
+    sized = lambda size: rng.normal(size=[size if n == "T" else n for n in shape]).astype(np.float32)
+    outputs = [sized(length) for length in lengths]
+    labels = np.array(labels)
+    if labels.dtype == np.float64:
+        labels = labels.astype(np.float32)
+    rows = dataclasses.replace(encoded(lengths), labels=labels, by_token=head.by_token)
+    value = expected([torch.tensor(output) for output in outputs], torch.tensor(labels))
+    padded = [np.concatenate([output, sized(4)]) if shape[0] == "T" else output for output in outputs]
+    assert mean_loss(head, padded, rows) == pytest.approx(float(value), rel=1e-6)
+
+
+def test_the_mean_loss_of_choices_is_torchs():
+    logits = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
+    rows = dataclasses.replace(encoded([2] * 6), choices=3, labels=np.array([2, 0]))
+    expected = float(TF.cross_entropy(torch.tensor(logits), torch.tensor([2, 0])))
+    assert mean_loss(Choice(), list(logits.reshape(-1)), rows) == pytest.approx(expected, rel=1e-6)
+
+
 @given(st.integers(0, 200), st.integers(1, 50), st.integers(1, 50))
 @settings(max_examples=100, deadline=None)
 def test_windows_hold_every_token(tokens, room, stride):
@@ -201,7 +245,7 @@ def test_an_epoch_sees_every_row_once_in_the_same_shapes(lengths, batch_size, mo
     rows = encoded(lengths)
     buckets = bucket_lengths(rows.lengths, 60, most)
     assert len(buckets) <= most and buckets[-1] >= max(lengths)
-    loader = BucketLoader(rows, batch_size, buckets, pad_id=0, shuffle=True, seed=7)
+    loader = BucketLoader(rows, batch_size, buckets, pad_id=0, seed=7)
     plans = [loader.plan(epoch) for epoch in range(3)]
     for plan in plans:
         assert sorted(np.concatenate([p.rows for p in plan])) == list(range(len(lengths)))
@@ -221,7 +265,7 @@ def test_buckets_pad_the_least(lengths, most):
 
 
 def test_batches_go_on_where_they_were():
-    loader = BucketLoader(encoded([3, 9, 20, 4, 30, 8, 8]), 2, [8, 32], pad_id=0, shuffle=True, seed=1)
+    loader = BucketLoader(encoded([3, 9, 20, 4, 30, 8, 8]), 2, [8, 32], pad_id=0, seed=1)
     whole = [next(iter(loader.batches(step)))["input_ids"] for step in range(9)]
     going = loader.batches()
     for batch in whole:

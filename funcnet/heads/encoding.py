@@ -1,0 +1,80 @@
+"""Rows of tokens: what a model reads of a text. Letter: `T tokens of a row`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+from numpy.typing import NDArray
+from tokenizers import Encoding, Tokenizer
+
+from funcnet import text
+
+__all__ = ["Encoded", "PlainRow", "TextEncoder", "TokenRow"]
+
+CHUNK = 1024  # texts that the tokenizer reads at once, because its results are large
+
+
+class TokenRow(Protocol):
+    """One sequence for the model: an `Encoding` of tokenizers, or a part of a long text."""
+
+    @property
+    def ids(self) -> Sequence[int] | NDArray[Any]:
+        """(T,) token ids, special tokens included."""
+
+    @property
+    def type_ids(self) -> Sequence[int] | NDArray[Any]:
+        """(T,) token types."""
+
+
+class PlainRow(NamedTuple):
+    """A `TokenRow` with nothing else.
+
+    Attributes:
+        ids: (T,) token ids, special tokens included.
+        type_ids: (T,) token types.
+    """
+
+    ids: Sequence[int] | NDArray[Any]
+    type_ids: Sequence[int] | NDArray[Any]
+
+
+class Encoded(NamedTuple):
+    """What the model reads of one example.
+
+    Attributes:
+        rows: at least one.
+        is_cut: whether the text was too long, and its end was left out.
+        detail: what `Head.answer` needs beside the outputs.
+    """
+
+    rows: Sequence[TokenRow]
+    is_cut: bool = False
+    detail: Any = None
+
+
+class TextEncoder:
+    """A tokenizer and the length of a row.
+
+    Args:
+        tokenizer: as `text.load_tokenizer` returns it; it is not changed.
+        seq_len: the most tokens of a row, special tokens included.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, seq_len: int):
+        self.tokenizer, self.seq_len = tokenizer, seq_len
+        self.special = text.special_ids(tokenizer)
+        self._cutting = text.truncating(tokenizer, seq_len)
+
+    def cut(self, texts: Iterable[Any], *, words: bool = False) -> Iterator[Encoding]:
+        """Texts, pairs of texts, or lists of words, cut to the length of a row; of a pair the longer text first."""
+        return _encodings(self._cutting, texts, words, special_tokens=True)
+
+    def whole(self, texts: Iterable[Any], *, special_tokens: bool = False) -> Iterator[Encoding]:
+        """Texts of any length, without special tokens unless asked for."""
+        return _encodings(self.tokenizer, texts, False, special_tokens)
+
+
+def _encodings(tokenizer: Tokenizer, texts: Iterable[Any], words: bool, special_tokens: bool) -> Iterator[Encoding]:
+    source = iter(texts)
+    while chunk := [*islice(source, CHUNK)]:
+        yield from tokenizer.encode_batch(chunk, is_pretokenized=words, add_special_tokens=special_tokens)
