@@ -9,7 +9,7 @@ COVERED_BY = {
     "bridges/trees.py": "bridges/test_to_nnx.py bridges/test_to_linen.py",
     "cli/data.py": "tasks/pretraining_data/test_build.py",
     "cli/fill_mask.py": "tasks/pretraining/test_task.py",
-    "cli/main.py": "tasks/pretraining/test_task.py tasks/finetuning/test_task.py",
+    "cli/commands.py": "tasks/pretraining/test_task.py tasks/finetuning/test_task.py",
     "cli/predict.py": "tasks/finetuning/test_task.py",
     "cli/training.py": "tasks/pretraining/test_task.py tasks/finetuning/test_task.py",
     "data/datasets.py": "data/test_loader.py",

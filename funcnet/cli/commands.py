@@ -1,0 +1,89 @@
+"""The table of commands, and the arguments as settings."""
+
+import functools
+import importlib
+import operator
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import tyro
+
+from funcnet.cli.data import Data, run_data
+from funcnet.cli.fill_mask import FillMaskArguments, run_fill_mask
+from funcnet.cli.predict import Evaluate, Predict, run_evaluate, run_predict
+from funcnet.cli.training import moved_path_hint, resumed_settings, run_finetune, run_pretrain, run_train_images
+from funcnet.serving.bench import BenchServe, bench_serve
+from funcnet.tasks.features.command import FeaturesArguments, features
+from funcnet.tasks.finetuning.settings import FinetuningSettings
+from funcnet.tasks.images.settings import ImageSettings
+from funcnet.tasks.pretraining.settings import PretrainingSettings
+
+__all__ = ["COMMANDS", "Command", "Parsed", "moved_path_hint", "parse"]
+
+
+class Command(NamedTuple):
+    """A command.
+
+    Attributes:
+        settings: the class of its settings.
+        run: runs it, and returns the exit code.
+        module: what `run` imports. It is imported before `run` is called: see `cli.main` for why.
+    """
+
+    settings: type
+    run: Callable[[Any], int]
+    module: str
+
+
+class Parsed(NamedTuple):
+    """A command line.
+
+    Attributes:
+        run: the function of its command.
+        settings: its arguments.
+        resumed: the recorded settings of the run that it resumes, or None.
+    """
+
+    run: Callable[[Any], int]
+    settings: Any
+    resumed: Any
+
+
+COMMANDS = {
+    "pretrain": Command(PretrainingSettings, run_pretrain, "funcnet.tasks.pretraining.task"),
+    "data": Command(Data, run_data, "funcnet.tasks.pretraining_data.commands"),
+    "finetune": Command(FinetuningSettings, run_finetune, "funcnet.tasks.finetuning.task"),
+    "train-images": Command(ImageSettings, run_train_images, "funcnet.tasks.images.task"),
+    "predict": Command(Predict, run_predict, "funcnet.tasks.finetuning.predict"),
+    "evaluate": Command(Evaluate, run_evaluate, "funcnet.tasks.finetuning.predict"),
+    "features": Command(FeaturesArguments, features, "funcnet.tasks.features"),
+    "fill-mask": Command(FillMaskArguments, run_fill_mask, "funcnet.serving"),
+    "bench": Command(BenchServe, bench_serve, "funcnet.serving"),
+}
+
+
+def parse(arguments: list[str]) -> Parsed:
+    """Parse a command line, and import what its command needs.
+
+    Args:
+        arguments: the arguments; the first one is the command.
+
+    Raises:
+        SystemExit: wrong arguments, or --help.
+        ValueError, OSError: the record of the run to resume cannot be read.
+    """
+    resumed = resumed_settings(arguments)
+    kinds = [Annotated[command.settings, tyro.conf.subcommand(name)] for name, command in COMMANDS.items()]
+    # A resumed run has both --flag and --no-flag, because the default of a flag may be on.
+    options: tuple[Any, ...] = (tyro.conf.FlagCreatePairsOff,) if resumed is None else ()
+    settings: Any = tyro.cli(  # type: ignore[call-overload]
+        functools.reduce(operator.or_, kinds),
+        prog="funcnet",
+        args=arguments,
+        description="BERT from raw text on JAX. Set FUNCNET_TRACEBACK=1 to see the traceback of an error.",
+        config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, *options),
+        **({} if resumed is None else {"default": resumed}),
+    )
+    command = next(one for one in COMMANDS.values() if one.settings is type(settings))
+    importlib.import_module(command.module)
+    return Parsed(command.run, settings, resumed)
