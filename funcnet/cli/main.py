@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import types
 import warnings
 from collections.abc import Iterator
 from typing import Any, TextIO
@@ -52,19 +53,36 @@ def main(arguments: list[str] | None = None) -> None:
     raise SystemExit(code)
 
 
-def _leave(number: int, frame: object) -> None:
+def _leave(number: int, frame: types.FrameType | None) -> None:
     """Handle SIGINT: end the process at once."""
     os.write(2, b"funcnet: interrupted\n")
     os._exit(128 + number)
 
 
-def _interrupt(number: int, frame: object) -> None:
-    """Handle SIGINT while a command runs: let it remove its incomplete files. A second SIGINT ends the process."""
-    signal.signal(signal.SIGINT, _leave)
-    raise KeyboardInterrupt
+class _Interrupt:
+    """Handle SIGINT while a command runs: raise KeyboardInterrupt, so that the command removes its incomplete files.
+
+    It is raised in a function of funcnet only. Raised in a callback of a library, such as JAX's for garbage collection,
+    it would be printed and ignored. So a timer tries again until such a function runs, and in the end the process is
+    left without it. A second SIGINT leaves the process at once.
+    """
+
+    def __init__(self) -> None:
+        self.tries = 150  # 3 seconds
+
+    def __call__(self, number: int, frame: types.FrameType | None) -> None:
+        signal.signal(signal.SIGINT, _leave)
+        self.tries -= 1
+        if frame is not None and frame.f_globals.get("__name__", "").startswith("funcnet."):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise KeyboardInterrupt
+        if self.tries <= 0:
+            _leave(signal.SIGINT, None)
+        signal.signal(signal.SIGALRM, self)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
 
 
-def _exit(number: int, frame: object) -> None:
+def _exit(number: int, frame: types.FrameType | None) -> None:
     """Handle SIGTERM while a command runs: let it remove its incomplete files."""
     raise SystemExit(128 + number)
 
@@ -89,7 +107,7 @@ def _raising() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, _interrupt), signal.signal(signal.SIGTERM, _exit)
+    before = signal.signal(signal.SIGINT, _Interrupt()), signal.signal(signal.SIGTERM, _exit)
     try:
         yield
     finally:
