@@ -1,7 +1,7 @@
-"""Every loss of torch.nn as a module, from the file that holds it.
+"""Every loss of torch.nn as a module, imported from the file that implements it.
 
-`reduction` is 'mean', 'sum' or 'none' in all of them. `size_average` and `reduce` are torch's older form of it and
-cause a DeprecationWarning.
+The `reduction` of every loss is 'mean', 'sum' or 'none'. `size_average` and `reduce` are torch's deprecated names for
+`reduction`, and setting either of them emits a DeprecationWarning.
 """
 
 from funcnet.nn.loss_classification import (

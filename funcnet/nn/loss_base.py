@@ -1,4 +1,4 @@
-"""What the loss modules share."""
+"""Base classes of the loss modules."""
 
 from typing import Any
 
@@ -12,17 +12,17 @@ __all__ = ["Loss", "WeightedLoss", "class_range"]
 
 
 class Loss(Module):
-    """A module with a `reduction`, from torch's old names `size_average` and `reduce` where they are given."""
+    """Base class of all losses, which sets `reduction` from the constructor's arguments."""
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
         super().__init__()
-        # The warning about the old names points at the line that creates the layer: one frame up for each constructor.
+        # The DeprecationWarning points at the line that creates the layer, so every constructor adds one frame.
         builders = sum("__init__" in vars(kind) for kind in type(self).__mro__ if issubclass(kind, Loss))
         self.reduction = checks.reduction_name(type(self).__name__, reduction, size_average, reduce, 2 + builders)
 
 
 class WeightedLoss(Loss):
-    """A loss with a buffer `weight`, or None."""
+    """Base class of losses with a buffer `weight`, which may be None."""
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class WeightedLoss(Loss):
 
 
 def class_range(inputs: tuple[Any, ...], ignored: int | None = None) -> IndexRange | None:
-    """What `nn.checked` checks of a loss's arguments: the targets, where they are classes and not probabilities."""
-    if len(inputs) < 2:  # a subclass with arguments of its own
+    """Return the target classes and their valid range for `nn.checked`, or None if the targets are probabilities."""
+    if len(inputs) < 2:  # a subclass whose forward takes other arguments
         return None
     input, target = map(jnp.asarray, inputs[:2])
     if not jnp.issubdtype(target.dtype, jnp.integer):

@@ -1,4 +1,7 @@
-"""Losses of scores against classes and probabilities. Letters: `B batch, C classes, S further dimensions`."""
+"""Losses between scores and target classes or probabilities.
+
+Letters: `B batch, C classes, S further dimensions`.
+"""
 
 import math
 import warnings
@@ -26,19 +29,21 @@ __all__ = [
 
 
 class CrossEntropyLoss(WeightedLoss):
-    """-log softmax(input)[target]: the loss of logits against classes, or against probabilities of classes.
+    """Cross-entropy `-log softmax(input)[target]` between logits and target classes or class probabilities.
 
     Args:
-        weight: (C,), how much each class counts.
-        size_average: see the head of loss.py.
-        ignore_index: targets with this value are not counted.
-        reduce: see the head of loss.py.
-        reduction: 'mean' divides by the sum of the kept targets' weights.
-        label_smoothing: the share of the target spread evenly over the classes.
+        weight: weight of each class, of shape (C,).
+        size_average: deprecated; use `reduction`.
+        ignore_index: target value to ignore. Ignored targets contribute neither to the loss nor to the divisor of
+            'mean'.
+        reduce: deprecated; use `reduction`.
+        reduction: 'mean', 'sum' or 'none'. With target classes, 'mean' divides by the total weight of the targets that
+            are not ignored.
+        label_smoothing: fraction of each target, from 0 to 1, that is spread evenly over all classes.
 
-    State: weight, where given.
-    Call: (B, C, *S), and integers (B, *S) or probabilities (B, C, *S) -> (), or (B, *S) with 'none'; (C,) and ()
-        without B.
+    State: weight, if given.
+    Call: logits (B, C, *S), and target classes (B, *S) or target probabilities (B, C, *S) -> (), or (B, *S) with
+        reduction='none'. Without a batch, the shapes are (C,) and ().
 
     Example:
         >>> import jax.numpy as jnp
@@ -72,22 +77,23 @@ class CrossEntropyLoss(WeightedLoss):
         )
 
     def index_range(self, *inputs: Any) -> IndexRange | None:
-        """The targets that `nn.checked` checks."""
+        """Return the target classes and their valid range, which `nn.checked` checks."""
         return class_range(inputs, self.ignore_index)
 
 
 class NLLLoss(WeightedLoss):
-    """-input[target]: the loss of log-probabilities against classes.
+    """Negative log-likelihood `-input[target]` of target classes, given log-probabilities.
 
     Args:
-        weight: (C,), how much each class counts.
-        size_average: see the head of loss.py.
-        ignore_index: targets with this value are not counted.
-        reduce: see the head of loss.py.
-        reduction: 'mean' divides by the sum of the kept targets' weights.
+        weight: weight of each class, of shape (C,).
+        size_average: deprecated; use `reduction`.
+        ignore_index: target value to ignore. Ignored targets contribute neither to the loss nor to the divisor of
+            'mean'.
+        reduce: deprecated; use `reduction`.
+        reduction: 'mean', 'sum' or 'none'. 'mean' divides by the total weight of the targets that are not ignored.
 
-    State: weight, where given.
-    Call: (B, C, *S) and integers (B, *S) -> (), or (B, *S) with 'none'.
+    State: weight, if given.
+    Call: log-probabilities (B, C, *S) and target classes (B, *S) -> (), or (B, *S) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -113,12 +119,12 @@ class NLLLoss(WeightedLoss):
         return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
     def index_range(self, *inputs: Any) -> IndexRange | None:
-        """The targets that `nn.checked` checks."""
+        """Return the target classes and their valid range, which `nn.checked` checks."""
         return class_range(inputs, self.ignore_index)
 
 
 class NLLLoss2d(NLLLoss):
-    """`NLLLoss` under the name that torch gave it for images: creating one causes a FutureWarning.
+    """Deprecated name of `NLLLoss`. Creating an instance emits a FutureWarning.
 
     Reference: torch.nn.NLLLoss2d.
     """
@@ -131,20 +137,22 @@ class NLLLoss2d(NLLLoss):
         reduce: bool | None = None,
         reduction: str = "mean",
     ):
-        warnings.warn("NLLLoss2d is an old name; write NLLLoss.", FutureWarning, stacklevel=2)
+        warnings.warn("NLLLoss2d is deprecated. Use NLLLoss instead.", FutureWarning, stacklevel=2)
         super().__init__(weight, size_average, ignore_index, reduce, reduction)
 
 
 class BCELoss(WeightedLoss):
-    """-(target · log(input) + (1 - target) · log(1 - input)), each logarithm at least -100.
+    """Binary cross-entropy `-(target · log(input) + (1 - target) · log(1 - input))`.
+
+    Each logarithm is clamped to at least -100.
 
     Args:
-        weight: broadcasts to the input; how much each element counts.
-        size_average, reduce: see the head of loss.py.
-        reduction: 'mean' divides by the number of elements.
+        weight: weight of each element, broadcastable to the input's shape.
+        size_average, reduce: deprecated; use `reduction`.
+        reduction: 'mean', 'sum' or 'none'. 'mean' divides by the number of elements.
 
-    State: weight, where given.
-    Call: (*) and (*), both in [0, 1] -> (), or (*) with 'none'.
+    State: weight, if given.
+    Call: input (*) and target (*), both in [0, 1] -> (), or (*) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -160,16 +168,18 @@ class BCELoss(WeightedLoss):
 
 
 class BCEWithLogitsLoss(WeightedLoss):
-    """-(target · log σ(input) + (1 - target) · log(1 - σ(input))), without over- or underflow.
+    """Binary cross-entropy of logits, computed without overflow or underflow.
+
+    The loss is `-(target · log σ(input) + (1 - target) · log(1 - σ(input)))`.
 
     Args:
-        weight: broadcasts to the input; how much each element counts.
-        size_average, reduce: see the head of loss.py.
-        reduction: 'mean' divides by the number of elements.
-        pos_weight: broadcasts to the input; how much the first of the two terms counts.
+        weight: weight of each element, broadcastable to the input's shape.
+        size_average, reduce: deprecated; use `reduction`.
+        reduction: 'mean', 'sum' or 'none'. 'mean' divides by the number of elements.
+        pos_weight: weight of the term `target · log σ(input)`, broadcastable to the input's shape.
 
-    State: weight, pos_weight, where given.
-    Call: (*) and (*) in [0, 1] -> (), or (*) with 'none'.
+    State: weight and pos_weight, if given.
+    Call: logits (*) and targets (*) in [0, 1] -> (), or (*) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -198,23 +208,26 @@ class BCEWithLogitsLoss(WeightedLoss):
 
 
 class LinearCrossEntropyLoss(WeightedLoss):
-    """A linear layer to classes, followed by `CrossEntropyLoss`.
+    """A linear layer that computes class logits, followed by `CrossEntropyLoss`.
 
     Args:
-        in_features: I, size of the input's last dimension.
-        num_classes: C.
-        out_features: further dimensions S of the logits, all of one target.
-        bias: whether the layer adds one.
-        dtype: of the params, float32 by default.
+        in_features: size of the input's last dimension, I.
+        num_classes: number of classes, C.
+        out_features: sizes S of the further dimensions of the logits (B, C, *S), which follow the classes.
+        bias: if True, the linear layer has a bias.
+        dtype: dtype of the parameters, float32 by default.
         reduction: 'mean', 'sum' or 'none'.
-        weight: (C,), how much each class counts.
-        ignore_index: targets with this value are not counted; None is -100. Not with probabilities.
-        label_smoothing: the share of the target spread evenly over the classes.
-        options: `LinearCrossEntropyOptions`, to process the batch in chunks; None processes it at once.
+        weight: weight of each class, of shape (C,).
+        ignore_index: target value to ignore; None means -100. If the targets are probabilities, ignore_index must be
+            None.
+        label_smoothing: fraction of each target, from 0 to 1, that is spread evenly over all classes.
+        options: `LinearCrossEntropyOptions`, to process the batch in chunks. With options=None, the entire batch is
+            processed at once.
 
-    Params: linear.weight (C · ∏S, I) and linear.bias (C · ∏S,), as `Linear`'s.
-    State: weight, where given.
-    Call: (B, I), and integers (B, *S) or probabilities (B, C, *S) -> (), or (B, *S) with 'none'; (I,) and () without B.
+    Params: linear.weight (C · ∏S, I) and linear.bias (C · ∏S,), initialised as in `Linear`.
+    State: weight, if given.
+    Call: input (B, I), and target classes (B, *S) or target probabilities (B, C, *S) -> (), or (B, *S) with
+        reduction='none'. Without a batch, the shapes are (I,) and ().
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -242,7 +255,7 @@ class LinearCrossEntropyLoss(WeightedLoss):
         options: LinearCrossEntropyOptions | None = None,
     ):
         where = "LinearCrossEntropyLoss"
-        checks.shape_of(where, "weight", weight, (num_classes,), "It holds one number a class.")
+        checks.shape_of(where, "weight", weight, (num_classes,), "weight must hold one number per class.")
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"{where}: label_smoothing is out of range; expected 0 to 1, got {label_smoothing}.")
         super().__init__(weight=weight, reduction=reduction)
@@ -274,15 +287,19 @@ class LinearCrossEntropyLoss(WeightedLoss):
 
 
 class CTCLoss(Loss):
-    """-log of the probability of the target, summed over all alignments with the frames.
+    """Connectionist temporal classification (CTC) loss.
+
+    The loss is -log of the probability of the target, summed over all alignments of the target with the input frames. T
+    is the number of frames.
 
     Args:
-        blank: the blank's class.
-        reduction: 'mean' (of each loss over its target's length), 'sum' or 'none'.
-        zero_infinity: whether a target that does not fit its frames has loss and gradient 0.
+        blank: index of the blank class.
+        reduction: 'mean', 'sum' or 'none'. 'mean' divides each loss by its target's length, then averages over the
+            batch.
+        zero_infinity: if True, infinite losses (target too long for its frames) and their gradients are set to 0.
 
-    Call: log-probabilities (T, B, C), targets (B, S) or all in one dimension, input lengths (B,), target lengths (B,)
-        -> (), or (B,) with 'none'; without B too.
+    Call: log-probabilities (T, B, C), targets (B, S) or concatenated in one dimension, input lengths (B,), target
+        lengths (B,) -> (), or (B,) with reduction='none'. The batch dimension B is optional.
 
     Example:
         >>> import jax.numpy as jnp

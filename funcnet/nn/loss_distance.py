@@ -1,4 +1,4 @@
-"""Losses of distances between embeddings. Letters: `B batch, D width`."""
+"""Losses on distances between embeddings. Letters: `B batch, D width`."""
 
 from collections.abc import Callable
 
@@ -12,14 +12,17 @@ __all__ = ["CosineEmbeddingLoss", "TripletMarginLoss", "TripletMarginWithDistanc
 
 
 class CosineEmbeddingLoss(Loss):
-    """1 - cos for pairs that belong together (target 1), max(0, cos - margin) for pairs that do not (-1).
+    """Cosine loss of pairs of embeddings, where cos is their cosine similarity.
+
+    The loss is `1 - cos` for similar pairs (target 1) and `max(0, cos - margin)` for dissimilar pairs (target -1).
 
     Args:
-        margin: the largest cosine without loss for pairs that do not belong together.
-        size_average, reduce: see the head of loss.py.
+        margin: largest cosine similarity at which a dissimilar pair has zero loss.
+        size_average, reduce: deprecated; use `reduction`.
         reduction: 'mean', 'sum' or 'none'.
 
-    Call: (B, D), (B, D) and 1 or -1 (B,) -> (), or (B,) with 'none'; without B too.
+    Call: embeddings (B, D) and (B, D), and targets 1 or -1 (B,) -> (), or (B,) with reduction='none'. The batch
+        dimension B is optional.
 
     Example:
         >>> import jax.numpy as jnp
@@ -45,17 +48,17 @@ class CosineEmbeddingLoss(Loss):
 
 
 class TripletMarginLoss(Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is the distance in the p-norm.
+    """Triplet loss `max(0, d(anchor, positive) - d(anchor, negative) + margin)`, where d is the p-norm distance.
 
     Args:
-        margin: by how much farther the negative should be; positive.
-        p: of the norm.
-        eps: added to every difference.
-        swap: takes the positive's distance to the negative where that is smaller than the anchor's.
-        size_average, reduce: see the head of loss.py.
+        margin: distance, greater than 0, by which the negative must be farther away than the positive.
+        p: order of the norm.
+        eps: constant added to each element of the difference between two embeddings.
+        swap: if True, the negative's distance is the smaller of d(anchor, negative) and d(positive, negative).
+        size_average, reduce: deprecated; use `reduction`.
         reduction: 'mean', 'sum' or 'none'.
 
-    Call: three of (*, D) -> (), or (*) with 'none'.
+    Call: anchor, positive and negative, each (*, D) -> (), or (*) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -95,15 +98,17 @@ class TripletMarginLoss(Loss):
 
 
 class TripletMarginWithDistanceLoss(Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is any function or module of two arrays.
+    """Triplet loss `max(0, d(anchor, positive) - d(anchor, negative) + margin)` with any distance d.
 
     Args:
-        distance_function: a submodule where it is a module; `PairwiseDistance()` by default.
-        margin: by how much farther the negative should be; positive.
-        swap: takes the positive's distance to the negative where that is smaller than the anchor's.
+        distance_function: function or module that computes d of two arrays, `PairwiseDistance()` by default. A module
+            becomes a submodule of the loss.
+        margin: distance, greater than 0, by which the negative must be farther away than the positive.
+        swap: if True, the negative's distance is the smaller of d(anchor, negative) and d(positive, negative).
         reduction: 'mean', 'sum' or 'none'.
 
-    Call: three of whatever the distance takes -> (), or the distance's shape with 'none'.
+    Call: anchor, positive and negative, in any shape that the distance accepts -> (), or the distance's shape with
+        reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -128,8 +133,7 @@ class TripletMarginWithDistanceLoss(Loss):
         super().__init__(reduction=reduction)
         if margin <= 0:
             raise ValueError(
-                f"TripletMarginWithDistanceLoss: margin is not positive; expected more than 0, got {margin}. Choose a "
-                "distance."
+                f"TripletMarginWithDistanceLoss: margin is not positive; expected more than 0, got {margin}."
             )
         self.distance_function = PairwiseDistance() if distance_function is None else distance_function
         self.margin, self.swap = margin, swap

@@ -1,4 +1,4 @@
-"""Losses with a margin between scores or signs. Letters: `B batch, C classes`."""
+"""Margin losses on scores and on labels of 1 and -1. Letters: `B batch, C classes`."""
 
 from typing import Any
 
@@ -19,14 +19,16 @@ __all__ = [
 
 
 class HingeEmbeddingLoss(Loss):
-    """input for pairs that belong together (target 1), max(0, margin - input) for those that do not (-1).
+    """Hinge loss of distances between pairs.
+
+    The loss is `input` for similar pairs (target 1) and `max(0, margin - input)` for dissimilar pairs (target -1).
 
     Args:
-        margin: the least distance without loss for pairs that do not belong together.
-        size_average, reduce: see the head of loss.py.
+        margin: smallest distance at which a dissimilar pair has zero loss.
+        size_average, reduce: deprecated; use `reduction`.
         reduction: 'mean', 'sum' or 'none'.
 
-    Call: distances (*) and 1 or -1 (*) -> (), or (*) with 'none'.
+    Call: distances (*) and targets 1 or -1 (*) -> (), or (*) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -52,14 +54,16 @@ class HingeEmbeddingLoss(Loss):
 
 
 class MarginRankingLoss(Loss):
-    """max(0, -target · (input1 - input2) + margin): which of the two should be the larger.
+    """Ranking loss `max(0, -target · (input1 - input2) + margin)`.
+
+    A target of 1 means that input1 should be larger than input2, and -1 means that it should be smaller.
 
     Args:
-        margin: by how much.
-        size_average, reduce: see the head of loss.py.
+        margin: smallest difference between the inputs at which a correctly ranked pair has zero loss.
+        size_average, reduce: deprecated; use `reduction`.
         reduction: 'mean', 'sum' or 'none'.
 
-    Call: (*), (*) and 1 or -1 (*) -> (), or (*) with 'none'.
+    Call: two inputs (*) and targets 1 or -1 (*) -> (), or (*) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -85,13 +89,13 @@ class MarginRankingLoss(Loss):
 
 
 class SoftMarginLoss(Loss):
-    """log(1 + exp(-target · input)): logistic regression on the labels 1 and -1.
+    """Logistic loss `log(1 + exp(-target · input))` for labels of 1 and -1.
 
     Args:
-        size_average, reduce: see the head of loss.py.
+        size_average, reduce: deprecated; use `reduction`.
         reduction: 'mean', 'sum' or 'none'.
 
-    Call: (*) and 1 or -1 (*) -> (), or (*) with 'none'.
+    Call: scores (*) and targets 1 or -1 (*) -> (), or (*) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -107,15 +111,15 @@ class SoftMarginLoss(Loss):
 
 
 class MultiLabelSoftMarginLoss(WeightedLoss):
-    """-(target · log σ(input) + (1 - target) · log σ(-input)), averaged over the classes.
+    """Binary cross-entropy `-(target · log σ(input) + (1 - target) · log σ(-input))`, averaged over the classes.
 
     Args:
-        weight: (C,), how much each class counts.
-        size_average, reduce: see the head of loss.py.
+        weight: weight of each class, of shape (C,).
+        size_average, reduce: deprecated; use `reduction`.
         reduction: 'mean', 'sum' or 'none'.
 
-    State: weight, where given.
-    Call: (*, C) and 1 or 0 (*, C) -> (), or (*) with 'none'.
+    State: weight, if given.
+    Call: logits (*, C) and targets 1 or 0 (*, C) -> (), or (*) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -131,17 +135,18 @@ class MultiLabelSoftMarginLoss(WeightedLoss):
 
 
 class MultiMarginLoss(WeightedLoss):
-    """max(0, margin - input[target] + input[c])ᵖ, over all other classes c.
+    """Multi-class hinge loss: the sum of `max(0, margin - input[target] + input[c])ᵖ / C` over all other classes c.
 
     Args:
-        p: 1 or 2.
-        margin: by how much the target class should lead.
-        weight: (C,), how much each class counts.
-        size_average, reduce: see the head of loss.py.
+        p: exponent, 1 or 2.
+        margin: margin by which the target class's score should exceed every other score.
+        weight: weight of each class, of shape (C,).
+        size_average, reduce: deprecated; use `reduction`.
         reduction: 'mean', 'sum' or 'none'.
 
-    State: weight, where given.
-    Call: (B, C) and integers (B,) -> (), or (B,) with 'none'; (C,) and () without B.
+    State: weight, if given.
+    Call: scores (B, C) and target classes (B,) -> (), or (B,) with reduction='none'. Without a batch, the shapes are
+        (C,) and ().
 
     Example:
         >>> import jax.numpy as jnp
@@ -174,18 +179,21 @@ class MultiMarginLoss(WeightedLoss):
         )
 
     def index_range(self, *inputs: Any) -> IndexRange | None:
-        """The targets that `nn.checked` checks."""
+        """Return the target classes and their valid range, which `nn.checked` checks."""
         return class_range(inputs)
 
 
 class MultiLabelMarginLoss(Loss):
-    """max(0, 1 - input[t] + input[c]), over all target classes t and other classes c.
+    """Multi-label hinge loss.
+
+    The loss is the sum of `max(0, 1 - input[t] + input[c]) / C` over all target classes t and all other classes c.
 
     Args:
-        size_average, reduce: see the head of loss.py.
+        size_average, reduce: deprecated; use `reduction`.
         reduction: 'mean', 'sum' or 'none'.
 
-    Call: (B, C) and integers (B, C), ids up to the first -1 -> (), or (B,) with 'none'; without B too.
+    Call: scores (B, C) and target class ids (B, C) -> (), or (B,) with reduction='none'. Each row of ids ends at its
+        first -1, and later ids are ignored. The batch dimension B is optional.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Losses of numbers against numbers, and of distributions against samples."""
+"""Regression losses, and losses between predicted distributions and targets."""
 
 import jax
 
@@ -9,13 +9,13 @@ __all__ = ["GaussianNLLLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss", "Po
 
 
 class L1Loss(Loss):
-    """|input - target|.
+    """Absolute error `|input - target|`.
 
     Args:
-        size_average, reduce: see the head of loss.py.
-        reduction: 'mean' divides by the number of elements.
+        size_average, reduce: deprecated; use `reduction`.
+        reduction: 'mean', 'sum' or 'none'. 'mean' divides by the number of elements.
 
-    Call: (*) and (*) -> (), or (*) with 'none'.
+    Call: input (*) and target (*) -> (), or (*) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -31,13 +31,13 @@ class L1Loss(Loss):
 
 
 class MSELoss(Loss):
-    """(input - target)².
+    """Squared error `(input - target)²`.
 
     Args:
-        size_average, reduce: see the head of loss.py.
-        reduction: 'mean' divides by the number of elements.
+        size_average, reduce: deprecated; use `reduction`.
+        reduction: 'mean', 'sum' or 'none'. 'mean' divides by the number of elements.
 
-    Call: (*) and (*) -> (), or (*) with 'none'.
+    Call: input (*) and target (*) -> (), or (*) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -53,14 +53,16 @@ class MSELoss(Loss):
 
 
 class SmoothL1Loss(Loss):
-    """(input - target)² / 2β where they differ by less than β, else |input - target| - β/2.
+    """Squared error for small differences and absolute error for large ones.
+
+    The loss is `(input - target)² / 2β` where `|input - target| < β`, and `|input - target| - β/2` elsewhere.
 
     Args:
-        size_average, reduce: see the head of loss.py.
+        size_average, reduce: deprecated; use `reduction`.
         reduction: 'mean', 'sum' or 'none'.
-        beta: β, at least 0; 0 is `L1Loss`.
+        beta: threshold β between the two formulas, at least 0. With β = 0, the loss equals `L1Loss`.
 
-    Call: (*) and (*) -> (), or (*) with 'none'.
+    Call: input (*) and target (*) -> (), or (*) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -86,13 +88,15 @@ class SmoothL1Loss(Loss):
 
 
 class HuberLoss(Loss):
-    """(input - target)² / 2 where they differ by at most δ, else δ (|input - target| - δ/2).
+    """Huber loss, a squared error for small differences and a linear error for large ones.
+
+    The loss is `(input - target)² / 2` where `|input - target| ≤ δ`, and `δ (|input - target| - δ/2)` elsewhere.
 
     Args:
         reduction: 'mean', 'sum' or 'none'.
-        delta: δ, positive.
+        delta: threshold δ between the two formulas, greater than 0.
 
-    Call: (*) and (*) -> (), or (*) with 'none'.
+    Call: input (*) and target (*) -> (), or (*) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -114,14 +118,15 @@ class HuberLoss(Loss):
 
 
 class KLDivLoss(Loss):
-    """target · (log target - input), the terms of the Kullback-Leibler divergence; the input holds log-probabilities.
+    """Kullback-Leibler divergence with the terms `target · (log target - input)`. The input holds log-probabilities.
 
     Args:
-        size_average, reduce: see the head of loss.py.
-        reduction: 'batchmean' (the divergence), 'mean' (over all elements, with a warning), 'sum' or 'none'.
-        log_target: whether the target holds log-probabilities too.
+        size_average, reduce: deprecated; use `reduction`.
+        reduction: 'batchmean', 'mean', 'sum' or 'none'. 'batchmean' gives the divergence. 'mean' averages over all
+            elements, which is not the divergence, and emits a warning.
+        log_target: if True, the target holds log-probabilities too.
 
-    Call: (*) and (*) -> (), or (*) with 'none'.
+    Call: input (*) and target (*) -> (), or (*) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -150,17 +155,18 @@ class KLDivLoss(Loss):
 
 
 class PoissonNLLLoss(Loss):
-    """exp(input) - target · input: -log of a Poisson distribution at the target, without its constant.
+    """Negative log-likelihood `exp(input) - target · input` of a Poisson distribution, without its constant term.
 
     Args:
-        log_input: whether the input holds logarithms of rates; else the loss is input - target · log(input + eps).
-        full: adds Stirling's approximation of the constant.
-        size_average: see the head of loss.py.
-        eps: keeps log(input) finite at 0.
-        reduce: see the head of loss.py.
+        log_input: if True, the input holds logarithms of rates. If False, the input holds rates and the loss is `input
+            - target · log(input + eps)`.
+        full: if True, add Stirling's approximation of the constant term.
+        size_average: deprecated; use `reduction`.
+        eps: small constant that keeps `log(input + eps)` finite at an input of 0.
+        reduce: deprecated; use `reduction`.
         reduction: 'mean', 'sum' or 'none'.
 
-    Call: (*) and (*) -> (), or (*) with 'none'.
+    Call: input (*) and target (*) -> (), or (*) with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp
@@ -190,14 +196,17 @@ class PoissonNLLLoss(Loss):
 
 
 class GaussianNLLLoss(Loss):
-    """(log var + (input - target)² / var) / 2: -log of a normal distribution at the target, without its constant.
+    """Negative log-likelihood of a normal distribution.
+
+    The loss is `(log var + (input - target)² / var) / 2`, without the constant term.
 
     Args:
-        full: adds the constant.
-        eps: the least variance.
+        full: if True, add the constant term.
+        eps: lower bound on the variance.
         reduction: 'mean', 'sum' or 'none'.
 
-    Call: (*, D), (*, D) and variances (*, D), (*, 1), (*) or a number -> (), or (*, D) with 'none'.
+    Call: means (*, D), targets (*, D) and variances, which are (*, D), (*, 1), (*) or a number -> (), or (*, D) with
+        reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp

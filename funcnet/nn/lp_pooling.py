@@ -1,6 +1,6 @@
 """Power-average pooling, as in torch/nn/modules/pooling.py.
 
-Letters: `B batch, C channels, L length, D depth, H height, W width`. B may be missing everywhere.
+Letters: `B batch, C channels, L length, D depth, H height, W width`. The batch dimension B is optional.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ class _LPPool(Module):
 
 
 class LPPool1d(_LPPool):
-    """``(Σ x^p)^(1/p)`` of every window: x, not |x|, so p = 1 is the sum.
+    """Power-average pooling ``(Σ x^p)^(1/p)`` over each window. The formula uses x, not |x|, so p = 1 gives the sum.
 
     Args:
-        norm_type: p.
-        kernel_size: of the window.
-        stride: steps between windows; the kernel size by default.
-        ceil_mode: whether the last window may extend past the end.
+        norm_type: the exponent p.
+        kernel_size: size of the window.
+        stride: step between windows, the kernel size by default.
+        ceil_mode: if True, the last window may extend past the end of the input.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -58,10 +58,10 @@ class LPPool1d(_LPPool):
 
 
 class LPPool2d(_LPPool):
-    """``(Σ x^p)^(1/p)`` of every window.
+    """Power-average pooling ``(Σ x^p)^(1/p)`` over each window of two dimensions.
 
     Args:
-        norm_type, kernel_size, stride, ceil_mode: as in `LPPool1d`; sizes are an int for both dimensions or
+        norm_type, kernel_size, stride, ceil_mode: as in `LPPool1d`. Each size is one int for both dimensions, or
             (height, width).
 
     Call: (B, C, H, W) -> (B, C, H', W').
@@ -79,11 +79,11 @@ class LPPool2d(_LPPool):
 
 
 class LPPool3d(_LPPool):
-    """``(Σ x^p)^(1/p)`` of every window.
+    """Power-average pooling ``(Σ x^p)^(1/p)`` over each window of three dimensions.
 
     Args:
-        norm_type, kernel_size, stride, ceil_mode: as in `LPPool1d`; sizes are an int for all dimensions or
-            (depth, height, width).
+        norm_type, kernel_size, stride, ceil_mode: as in `LPPool1d`. Each size is one int for all dimensions, or (depth,
+            height, width).
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 

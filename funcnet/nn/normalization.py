@@ -19,17 +19,18 @@ def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 class LayerNorm(Module):
-    """Normalises every example over its last dimensions: ``y = (x - mean) / sqrt(var + eps) · weight + bias``.
+    """Normalises each example over its last dimensions: ``y = (x - mean) / sqrt(var + eps) · weight + bias``.
 
     Args:
-        normalized_shape: the sizes of the dimensions that are normalised over, the last ones; an int for one.
-        eps: added to the (biased) variance. BERT takes 1e-12.
-        elementwise_affine: whether there are weight and bias.
-        bias: whether there is a bias, where there is a weight.
-        dtype: of the params, float32 by default.
+        normalized_shape: sizes of the last dimensions, which are normalised over. An int normalises over the last
+            dimension only.
+        eps: constant added to the (biased) variance. BERT uses 1e-12.
+        elementwise_affine: if True, the layer has a learnable weight and bias.
+        bias: if False, the layer has no bias.
+        dtype: dtype of the parameters, float32 by default.
 
-    Params: weight (*normalized_shape), ones; bias (*normalized_shape), zeros.
-    Call: (*, *normalized_shape) -> the same shape and dtype; statistics in at least float32.
+    Params: weight (*normalized_shape), initialised to ones; bias (*normalized_shape), initialised to zeros.
+    Call: (*, *normalized_shape) -> the same shape and dtype. The statistics are computed in at least float32.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -73,18 +74,18 @@ class LayerNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalises every example over groups of channels, all positions together.
+    """Normalises each example over groups of channels, taking all positions of a group together.
 
     Args:
-        num_groups: how many groups the channels are split into.
-        num_channels: how many channels there are.
-        eps: added to the (biased) variance.
-        affine: whether there are weight and bias, one number per channel.
-        bias: whether there is a bias, where there is a weight.
-        dtype: of the params, float32 by default.
+        num_groups: number of groups that the channels are split into.
+        num_channels: number of channels, divisible by `num_groups`.
+        eps: constant added to the (biased) variance.
+        affine: if True, the layer has a learnable weight and bias, with one entry per channel.
+        bias: if False, the layer has no bias.
+        dtype: dtype of the parameters, float32 by default.
 
-    Params: weight (num_channels,), ones; bias (num_channels,), zeros.
-    Call: (B, num_channels, *) -> the same shape and dtype; statistics in at least float32.
+    Params: weight (num_channels,), initialised to ones; bias (num_channels,), initialised to zeros.
+    Call: (B, num_channels, *) -> the same shape and dtype. The statistics are computed in at least float32.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -132,16 +133,18 @@ class GroupNorm(Module):
 
 
 class RMSNorm(Module):
-    """Divides every example by its root mean square: ``y = x / sqrt(mean(x²) + eps) · weight``.
+    """Divides each example by its root mean square: ``y = x / sqrt(mean(x²) + eps) · weight``.
 
     Args:
-        normalized_shape: the sizes of the dimensions that are averaged over, the last ones; an int for one.
-        eps: added to the mean square; None is the machine epsilon of the dtype computed in (float32's for bfloat16).
-        elementwise_affine: whether there is a weight.
-        dtype: of the params, float32 by default.
+        normalized_shape: sizes of the last dimensions, which are averaged over. An int averages over the last dimension
+            only.
+        eps: constant added to the mean square. With eps=None, the constant is the machine epsilon of the dtype of the
+            computation, which is float32 for bfloat16 inputs.
+        elementwise_affine: if True, the layer has a learnable weight.
+        dtype: dtype of the parameters, float32 by default.
 
-    Params: weight (*normalized_shape), ones.
-    Call: (*, *normalized_shape) -> the same shape and dtype; the mean in at least float32.
+    Params: weight (*normalized_shape), initialised to ones.
+    Call: (*, *normalized_shape) -> the same shape and dtype. The mean is computed in at least float32.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -181,15 +184,16 @@ class RMSNorm(Module):
 
 
 class LocalResponseNorm(Module):
-    """Divides every channel by a function of its neighbours: ``y = x / (k + alpha · mean(x²))^beta``.
+    """Divides each channel by a function of its neighbours: ``y = x / (k + alpha · mean(x²))^beta``.
 
-    The mean is over `size` neighbouring channels, `size // 2` of them before; missing ones count as zeros.
+    The mean is taken over `size` neighbouring channels, starting `size // 2` channels before the current one. Channels
+    outside the input count as zeros.
 
     Args:
-        size: the number of channels.
-        alpha, beta, k: of the formula.
+        size: number of neighbouring channels.
+        alpha, beta, k: constants of the formula.
 
-    Call: (B, C, *S) -> the same shape and dtype, with at least one spatial dimension.
+    Call: (B, C, *S) -> the same shape and dtype. At least one spatial dimension S is required.
 
     Example:
         >>> import jax.numpy as jnp
@@ -212,14 +216,14 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """LocalResponseNorm of images as in torch's oldest files: see `cross_map_lrn` for what it sums over.
+    """Local response normalisation of images, as in torch's legacy class. `cross_map_lrn` defines the exact sum.
 
     Args:
         size, alpha, beta, k: as in `LocalResponseNorm`.
 
     Call: (B, C, H, W) -> the same shape and dtype.
 
-    Differs from torch: the gradient is the derivative of the value; torch's own is not.
+    Differs from torch: the gradient is the exact derivative of the output, unlike torch's gradient.
 
     Example:
         >>> import jax.numpy as jnp

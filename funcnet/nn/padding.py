@@ -1,6 +1,6 @@
 """Constant, zero, reflection, replication and circular padding, as in torch/nn/modules/padding.py.
 
-Letters: `B batch, C channels, L length, D depth, H height, W width`. B may be missing everywhere.
+Letters: `B batch, C channels, L length, D depth, H height, W width`. The batch dimension B is optional.
 """
 
 from typing import ClassVar
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class _Pad(Module):
-    rank: ClassVar[int]  # how many dimensions are padded
+    rank: ClassVar[int]  # number of padded dimensions
     mode: ClassVar[str]
 
     def __init__(self, padding: Ints):
@@ -77,11 +77,11 @@ class _CircularPad(_Pad):
 
 
 class ConstantPad1d(_ConstantPad):
-    """Pads with one value.
+    """Pads the input with a constant value.
 
     Args:
-        padding: one number for both sides or (left, right); negative numbers crop.
-        value: the value to pad with.
+        padding: one int for both sides, or (left, right). Negative padding crops the input.
+        value: value to fill the padding with.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -98,11 +98,11 @@ class ConstantPad1d(_ConstantPad):
 
 
 class ConstantPad2d(_ConstantPad):
-    """Pads with one value.
+    """Pads the input with a constant value.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom); negative numbers crop.
-        value: the value to pad with.
+        padding: one int for all sides, or (left, right, top, bottom). Negative padding crops the input.
+        value: value to fill the padding with.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -119,11 +119,11 @@ class ConstantPad2d(_ConstantPad):
 
 
 class ConstantPad3d(_ConstantPad):
-    """Pads with one value.
+    """Pads the input with a constant value.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom, front, back); negative numbers crop.
-        value: the value to pad with.
+        padding: one int for all sides, or (left, right, top, bottom, front, back). Negative padding crops the input.
+        value: value to fill the padding with.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 
@@ -140,10 +140,10 @@ class ConstantPad3d(_ConstantPad):
 
 
 class ZeroPad1d(_ZeroPad):
-    """Pads with zeros.
+    """Pads the input with zeros.
 
     Args:
-        padding: one number for both sides or (left, right); negative numbers crop.
+        padding: one int for both sides, or (left, right). Negative padding crops the input.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -160,10 +160,10 @@ class ZeroPad1d(_ZeroPad):
 
 
 class ZeroPad2d(_ZeroPad):
-    """Pads with zeros.
+    """Pads the input with zeros.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom); negative numbers crop.
+        padding: one int for all sides, or (left, right, top, bottom). Negative padding crops the input.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -180,10 +180,10 @@ class ZeroPad2d(_ZeroPad):
 
 
 class ZeroPad3d(_ZeroPad):
-    """Pads with zeros.
+    """Pads the input with zeros.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom, front, back); negative numbers crop.
+        padding: one int for all sides, or (left, right, top, bottom, front, back). Negative padding crops the input.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 
@@ -204,10 +204,11 @@ class _ReflectionPad(_Pad):
 
 
 class ReflectionPad1d(_ReflectionPad):
-    """Pads with the input's reflection, without its edge itself.
+    """Pads the input with its reflection, without repeating the edge values.
 
     Args:
-        padding: one number for both sides or (left, right); less than the size; negative numbers crop.
+        padding: one int for both sides, or (left, right). The padding must be less than the size of the dimension.
+            Negative padding crops the input.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -224,10 +225,11 @@ class ReflectionPad1d(_ReflectionPad):
 
 
 class ReflectionPad2d(_ReflectionPad):
-    """Pads with the input's reflection, without its edge itself.
+    """Pads the input with its reflection, without repeating the edge values.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom); less than the size; negative numbers crop.
+        padding: one int for all sides, or (left, right, top, bottom). The padding must be less than the size of the
+            dimension. Negative padding crops the input.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -244,11 +246,11 @@ class ReflectionPad2d(_ReflectionPad):
 
 
 class ReflectionPad3d(_ReflectionPad):
-    """Pads with the input's reflection, without its edge itself.
+    """Pads the input with its reflection, without repeating the edge values.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom, front, back); less than the size;
-            negative numbers crop.
+        padding: one int for all sides, or (left, right, top, bottom, front, back). The padding must be less than the
+            size of the dimension. Negative padding crops the input.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 
@@ -269,10 +271,10 @@ class _ReplicationPad(_Pad):
 
 
 class ReplicationPad1d(_ReplicationPad):
-    """Pads with the input's edge.
+    """Pads the input by repeating its edge values.
 
     Args:
-        padding: one number for both sides or (left, right); negative numbers crop.
+        padding: one int for both sides, or (left, right). Negative padding crops the input.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -289,10 +291,10 @@ class ReplicationPad1d(_ReplicationPad):
 
 
 class ReplicationPad2d(_ReplicationPad):
-    """Pads with the input's edge.
+    """Pads the input by repeating its edge values.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom); negative numbers crop.
+        padding: one int for all sides, or (left, right, top, bottom). Negative padding crops the input.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -309,10 +311,10 @@ class ReplicationPad2d(_ReplicationPad):
 
 
 class ReplicationPad3d(_ReplicationPad):
-    """Pads with the input's edge.
+    """Pads the input by repeating its edge values.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom, front, back); negative numbers crop.
+        padding: one int for all sides, or (left, right, top, bottom, front, back). Negative padding crops the input.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 
@@ -329,10 +331,11 @@ class ReplicationPad3d(_ReplicationPad):
 
 
 class CircularPad1d(_CircularPad):
-    """Pads with the input's other end.
+    """Pads the input with the values at its opposite end.
 
     Args:
-        padding: one number for both sides or (left, right); at most the size; negative numbers crop.
+        padding: one int for both sides, or (left, right). The padding must be at most the size of the dimension.
+            Negative padding crops the input.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -349,10 +352,11 @@ class CircularPad1d(_CircularPad):
 
 
 class CircularPad2d(_CircularPad):
-    """Pads with the input's other end.
+    """Pads the input with the values at its opposite end.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom); at most the size; negative numbers crop.
+        padding: one int for all sides, or (left, right, top, bottom). The padding must be at most the size of the
+            dimension. Negative padding crops the input.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -369,11 +373,11 @@ class CircularPad2d(_CircularPad):
 
 
 class CircularPad3d(_CircularPad):
-    """Pads with the input's other end.
+    """Pads the input with the values at its opposite end.
 
     Args:
-        padding: one number for all sides or (left, right, top, bottom, front, back); at most the size;
-            negative numbers crop.
+        padding: one int for all sides, or (left, right, top, bottom, front, back). The padding must be at most the size
+            of the dimension. Negative padding crops the input.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 

@@ -1,4 +1,4 @@
-"""torch's path to `Parameter` and `Buffer`: `from funcnet.nn.parameter import Parameter`."""
+"""`Parameter` and `Buffer` at torch's import path: `from funcnet.nn.parameter import Parameter`."""
 
 from funcnet.nn.core.parameter import Buffer, Parameter
 

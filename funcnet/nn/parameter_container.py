@@ -1,6 +1,7 @@
-"""ParameterList and ParameterDict, as in torch/nn/modules/container.py: parameters by position and by key.
+"""ParameterList and ParameterDict, as in torch/nn/modules/container.py.
 
-Other values are kept as they are. Arrays become parameters that start from them.
+ParameterList holds parameters by position, and ParameterDict holds them by key. An array becomes a parameter that
+starts from the array. All other values are stored unchanged.
 """
 
 import operator
@@ -18,7 +19,7 @@ from funcnet.nn.core.parts import frame_of
 
 __all__ = ["ParameterDict", "ParameterList"]
 
-# torch's name of a tensor, which it shows for the parameters of a ParameterDict
+# torch's tensor types, which it shows for the parameters of a ParameterDict
 _TENSORS = {
     "float16": "HalfTensor",
     "bfloat16": "BFloat16Tensor",
@@ -36,7 +37,7 @@ _TENSORS = {
 
 
 class _Holder(Module):
-    """Values under names of their own; those that are parameters are parts of the module."""
+    """Base class of both containers, which registers those of its values that are parameters."""
 
     def _put(self, name: str, value: Any) -> None:
         if isinstance(value, jax.Array | np.ndarray):
@@ -53,11 +54,11 @@ class _Holder(Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(
-            f"{type(self).__name__}: it holds parameters and has no forward; expected no call. Use its entries."
+            f"{type(self).__name__}: a container of parameters has no forward and cannot be called. Use its values."
         )
 
     def _rows(self, entries: Iterable[tuple[Any, Any]], tensors: Mapping[str, str] | None = None) -> str:
-        """Their `extra_repr`: a line for each entry, as torch draws it."""
+        """Return the `extra_repr` of the entries, one line per entry, in torch's format."""
         rows = []
         for key, value in entries:
             if isinstance(value, Parameter | jax.Array):
@@ -71,12 +72,12 @@ class _Holder(Module):
 
 
 class ParameterList(_Holder):
-    """Parameters in a list: indexed, sliced, iterated, appended to.
+    """A list of parameters that can be indexed, sliced, iterated over and extended.
 
     Args:
-        values: parameters; arrays, which become parameters; or other values, which are kept.
+        values: parameters, arrays or other values. Arrays become parameters, and other values are stored unchanged.
 
-    Inside forward its entries are arrays, and a slice of it is a plain list of them.
+    Inside forward, the entries are arrays and a slice is a plain list of arrays.
 
     Example:
         >>> import jax
@@ -126,13 +127,13 @@ class ParameterList(_Holder):
         return self.extend(values)
 
     def append(self, value: Any) -> Any:
-        """Adds a value after the others."""
+        """Append a value and return this container."""
         self._put(str(len(self)), value)
         self._size += 1
         return self
 
     def extend(self, values: Iterable[Any]) -> Any:
-        """Adds values after the others."""
+        """Append several values and return this container."""
         if not isinstance(values, Iterable) or isinstance(values, jax.Array | np.ndarray | Parameter):
             raise TypeError(
                 f"{type(self).__name__}.extend: expected an iterable of parameters, got {type(values).__name__}."
@@ -146,13 +147,13 @@ class ParameterList(_Holder):
 
 
 class ParameterDict(_Holder):
-    """Parameters in a dict.
+    """A dict of parameters.
 
     Args:
-        parameters: a mapping, another ParameterDict, or an iterable of (key, value). A plain dict's keys are sorted, as
-            in torch; an OrderedDict's are not.
+        parameters: a mapping, another ParameterDict, or an iterable of (key, value) pairs. The keys of a plain dict are
+            sorted, as in torch. The keys of an OrderedDict keep their order.
 
-    Inside forward its values are arrays, and a copy of it is a plain dict of them.
+    Inside forward, the values are arrays and a copy is a plain dict of arrays.
 
     Example:
         >>> import jax
@@ -178,7 +179,7 @@ class ParameterDict(_Holder):
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str):
             raise TypeError(
-                f"{type(self).__name__}: a key is a parameter's name; expected a string, got {type(key).__name__}."
+                f"{type(self).__name__}: a key has the wrong type; expected a string, got {type(key).__name__}."
             )
         self._put(key, value)
         self._keys[key] = None
@@ -210,43 +211,43 @@ class ParameterDict(_Holder):
         return ((key, self[key]) for key in self._keys)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of `key`, or `default`."""
+        """Return the value of `key`, or `default` if the key is missing."""
         return dict(self.items()).get(key, default)
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of `key`, which becomes `default` if there is none."""
+        """Return the value of `key`, after setting it to `default` if the key is missing."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def pop(self, key: str) -> Any:
-        """Removes a value and returns it."""
+        """Remove a key and return its value."""
         value = self[key]
         del self[key]
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Removes the last (key, value) and returns it."""
+        """Remove and return the last (key, value) pair."""
         if not self._keys:
-            raise KeyError(f"{type(self).__name__}: there is nothing to pop.")
+            raise KeyError(f"{type(self).__name__}: popitem was called on an empty container.")
         key = next(reversed(self._keys))
         return key, self.pop(key)
 
     def clear(self) -> None:
-        """Removes all values."""
+        """Remove all keys and values."""
         for key in list(self._keys):
             del self[key]
 
     def copy(self) -> Any:
-        """Another ParameterDict of the same parameters."""
+        """Return another ParameterDict with the same parameters. Inside forward, return a plain dict."""
         return dict(self.items()) if frame_of(self) is not None else ParameterDict(self)
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> "ParameterDict":
-        """A ParameterDict in which all keys have one value."""
+        """Return a ParameterDict in which every key has the value `default`."""
         return ParameterDict((key, default) for key in keys)
 
     def update(self, parameters: Any) -> None:
-        """Adds the values of a mapping, another ParameterDict, or an iterable of (key, value)."""
+        """Add the values of a mapping, another ParameterDict, or an iterable of (key, value) pairs."""
         taken = pairs(f"{type(self).__name__}.update", parameters)
         if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
             taken.sort(key=lambda pair: pair[0])

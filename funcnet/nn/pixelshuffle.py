@@ -9,10 +9,10 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """Spreads r² channels over r × r pixels.
+    """Rearranges every r² channels into blocks of r × r pixels.
 
     Args:
-        upscale_factor: r.
+        upscale_factor: factor r by which height and width grow.
 
     Call: (*, C · r², H, W) -> (*, C, H · r, W · r).
 
@@ -37,10 +37,10 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Gathers r × r pixels into r² channels: the reverse of `PixelShuffle`.
+    """Rearranges blocks of r × r pixels into r² channels each, which is the inverse of `PixelShuffle`.
 
     Args:
-        downscale_factor: r.
+        downscale_factor: factor r by which height and width shrink.
 
     Call: (*, C, H · r, W · r) -> (*, C · r², H, W).
 

@@ -1,6 +1,6 @@
 """Max and average pooling, as in torch/nn/modules/pooling.py.
 
-Letters: `B batch, C channels, L length, D depth, H height, W width`. B may be missing everywhere.
+Letters: `B batch, C channels, L length, D depth, H height, W width`. The batch dimension B is optional.
 """
 
 from collections.abc import Sequence
@@ -46,19 +46,20 @@ class _MaxPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """The largest element of every window.
+    """Max pooling, which takes the largest element of each window.
 
     Args:
-        kernel_size: of the window.
-        stride: steps between windows; the kernel size by default.
-        padding: the number of -inf added on both sides; at most half the kernel.
-        dilation: steps between the window's elements.
-        return_indices: whether to return the positions of the maxima as well, as `MaxUnpool1d` reads it.
-        ceil_mode: whether the last window may extend past the end.
+        kernel_size: size of the window.
+        stride: step between windows, the kernel size by default.
+        padding: number of -inf entries added on both sides, at most half the kernel size.
+        dilation: step between the elements of a window.
+        return_indices: if True, also return the indices of the maxima, as `MaxUnpool1d` needs them.
+        ceil_mode: if True, the last window may extend past the end of the input.
 
-    Call: (B, C, L) -> (B, C, L'), or two of these: maxima, and their indices in the flattened plane.
+    Call: (B, C, L) -> (B, C, L'). With return_indices, the result is the maxima and their indices, both (B, C, L'). In
+        two and three dimensions, the indices refer to the flattened spatial dimensions.
 
-    Differs from torch: indices are int32 where JAX has no int64 (without x64).
+    Differs from torch: the indices are int32 unless JAX's x64 mode is enabled.
 
     Example:
         >>> import jax.numpy as jnp
@@ -73,11 +74,11 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """The largest element of every window; the gradient goes to the first of equal elements.
+    """Max pooling, which takes the largest element of each window. The gradient goes to the first of equal elements.
 
     Args:
-        kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`; sizes are an int for both
-            dimensions or (height, width).
+        kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`. Each size is one int for
+            both dimensions, or (height, width).
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -94,11 +95,11 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The largest element of every window; the gradient goes to the first of equal elements.
+    """Max pooling, which takes the largest element of each window. The gradient goes to the first of equal elements.
 
     Args:
-        kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`; sizes are an int for all
-            dimensions or (depth, height, width).
+        kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`. Each size is one int for
+            all dimensions, or (depth, height, width).
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 
@@ -120,14 +121,14 @@ class _AvgPool(Module):
 
 
 class AvgPool1d(_AvgPool):
-    """The mean of every window.
+    """Average pooling, which takes the mean of each window.
 
     Args:
-        kernel_size: of the window.
-        stride: steps between windows; the kernel size by default.
-        padding: zeros on both sides; at most half the kernel.
-        ceil_mode: whether the last window may extend past the end.
-        count_include_pad: whether the padding counts in the divisor.
+        kernel_size: size of the window.
+        stride: step between windows, the kernel size by default.
+        padding: number of zeros added on both sides, at most half the kernel size.
+        ceil_mode: if True, the last window may extend past the end of the input.
+        count_include_pad: if True, the padding is included in the divisor.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -188,12 +189,12 @@ class _AvgPoolDivided(_AvgPool):
 
 
 class AvgPool2d(_AvgPoolDivided):
-    """The mean of every window.
+    """Average pooling, which takes the mean of each window.
 
     Args:
-        kernel_size, stride, padding, ceil_mode, count_include_pad: as in `AvgPool1d`; sizes are an int for both
-            dimensions or (height, width).
-        divisor_override: divides by this in place of the window's size.
+        kernel_size, stride, padding, ceil_mode, count_include_pad: as in `AvgPool1d`. Each size is one int for both
+            dimensions, or (height, width).
+        divisor_override: divisor that replaces the size of the window.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -210,12 +211,12 @@ class AvgPool2d(_AvgPoolDivided):
 
 
 class AvgPool3d(_AvgPoolDivided):
-    """The mean of every window.
+    """Average pooling, which takes the mean of each window.
 
     Args:
-        kernel_size, stride, padding, ceil_mode, count_include_pad: as in `AvgPool1d`; sizes are an int for all
-            dimensions or (depth, height, width).
-        divisor_override: divides by this in place of the window's size.
+        kernel_size, stride, padding, ceil_mode, count_include_pad: as in `AvgPool1d`. Each size is one int for all
+            dimensions, or (depth, height, width).
+        divisor_override: divisor that replaces the size of the window.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 

@@ -1,4 +1,4 @@
-"""The relu family, as in torch/nn/modules/activation.py; its mathematics is in `functional/relu.py`."""
+"""ReLU and its variants, as in torch/nn/modules/activation.py. The functions are in `functional/relu.py`."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ __all__ = ["CELU", "ELU", "SELU", "LeakyReLU", "PReLU", "RReLU", "ReLU", "Thresh
 
 
 class ReLU(InPlace):
-    """max(x, 0), element by element.
+    """Applies `max(x, 0)` element-wise.
 
     Args:
-        inplace: accepted for compatibility with torch; arrays do not change in place.
+        inplace: accepted for compatibility with torch, but without effect, because arrays are immutable.
 
     Call: (*) -> (*).
 
@@ -35,12 +35,12 @@ class ReLU(InPlace):
 
 
 class Threshold(InPlace):
-    """x where it is above the threshold, `value` elsewhere.
+    """Keeps each element above the threshold and replaces all others by `value`.
 
     Args:
-        threshold: the bound that x must exceed.
-        value: the value where x does not.
-        inplace: accepted for compatibility with torch; arrays do not change in place.
+        threshold: elements must be greater than this to be kept.
+        value: replacement for all other elements.
+        inplace: accepted for compatibility with torch, but without effect, because arrays are immutable.
 
     Call: (*) -> (*).
 
@@ -66,11 +66,11 @@ class Threshold(InPlace):
 
 
 class LeakyReLU(InPlace):
-    """x above zero, negative_slope · x elsewhere.
+    """Keeps positive elements and multiplies all others by `negative_slope`.
 
     Args:
-        negative_slope: any number.
-        inplace: accepted for compatibility with torch; arrays do not change in place.
+        negative_slope: slope for elements that are not positive; any number is allowed.
+        inplace: accepted for compatibility with torch, but without effect, because arrays are immutable.
 
     Call: (*) -> (*).
 
@@ -95,12 +95,12 @@ class LeakyReLU(InPlace):
 
 
 class PReLU(Module):
-    """x above zero, weight · x elsewhere, with one learned slope for all or one per channel.
+    """Keeps positive elements and multiplies all others by a learnable slope, shared or one per channel.
 
     Args:
-        num_parameters: 1, or the number of channels (dimension 1).
-        init: where the slopes start.
-        dtype: of the slopes; float32 by default.
+        num_parameters: number of slopes, either 1 or the number of channels (dimension 1).
+        init: initial value of the slopes.
+        dtype: dtype of the slopes, float32 by default.
 
     Call: (*) -> (*).
 
@@ -135,12 +135,15 @@ class PReLU(Module):
 
 
 class RReLU(InPlace):
-    """x above zero, slope · x elsewhere: with a random slope for each element in training, the mean slope in eval.
+    """Keeps positive elements and multiplies all others by a slope.
+
+    In training, each element has its own random slope between `lower` and `upper`. In eval, every slope is the mean
+    of `lower` and `upper`.
 
     Args:
-        lower: the smallest slope.
-        upper: the largest slope.
-        inplace: accepted for compatibility with torch; arrays do not change in place.
+        lower: smallest slope.
+        upper: largest slope.
+        inplace: accepted for compatibility with torch, but without effect, because arrays are immutable.
 
     Call: (*) -> (*).
 
@@ -167,11 +170,11 @@ class RReLU(InPlace):
 
 
 class ELU(InPlace):
-    """x above zero, alpha · (exp(x) - 1) elsewhere.
+    """Keeps positive elements and replaces any other x by `alpha · (exp(x) - 1)`.
 
     Args:
-        alpha: the depth of the lower limit.
-        inplace: accepted for compatibility with torch; arrays do not change in place.
+        alpha: scale of the negative part, whose limit is -alpha.
+        inplace: accepted for compatibility with torch, but without effect, because arrays are immutable.
 
     Call: (*) -> (*).
 
@@ -196,11 +199,11 @@ class ELU(InPlace):
 
 
 class CELU(InPlace):
-    """max(x, 0) + min(0, alpha · (exp(x / alpha) - 1)).
+    """Applies `max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))` element-wise.
 
     Args:
-        alpha: the depth of the lower limit, not 0.
-        inplace: accepted for compatibility with torch; arrays do not change in place.
+        alpha: nonzero scale of the negative part, whose limit is -alpha.
+        inplace: accepted for compatibility with torch, but without effect, because arrays are immutable.
 
     Call: (*) -> (*).
 
@@ -225,10 +228,10 @@ class CELU(InPlace):
 
 
 class SELU(InPlace):
-    """1.0507 · ELU(1.6733): keeps mean 0 and variance 1 from layer to layer.
+    """Applies 1.0507 · ELU with alpha = 1.6733, which keeps mean 0 and variance 1 from layer to layer.
 
     Args:
-        inplace: accepted for compatibility with torch; arrays do not change in place.
+        inplace: accepted for compatibility with torch, but without effect, because arrays are immutable.
 
     Call: (*) -> (*).
 

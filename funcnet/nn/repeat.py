@@ -1,6 +1,6 @@
-"""Deep stacks: `Repeat` runs n layers of one kind, as a loop or as a `lax.scan`.
+"""Deep stacks: `Repeat` runs n layers of the same kind in sequence, in a Python loop or in a `lax.scan`.
 
-It runs a child in pure form, so buffers, dropout and captured values are right inside any transformation.
+Each layer runs as a pure function, so buffers, dropout and captured values are correct inside any transformation.
 """
 
 import copy
@@ -21,19 +21,20 @@ __all__ = ["Repeat"]
 
 
 class Repeat(Numbered):
-    """n layers of one kind, each with its own start, run one after the other.
+    """A sequence of n layers of the same kind, each with its own initial values.
 
-    ``forward(x, *args, **kwargs)`` passes each layer the output of the one before as its first argument, and the same
-    further arguments.
+    In ``forward(x, *args, **kwargs)``, the first argument of each layer is the output of the previous layer. All layers
+    receive the same further arguments.
 
     Args:
-        layer: the description that is repeated; every layer is a deep copy of it.
-        n: how many.
-        scan: False: a loop, with leaves under "0", "1", …; the fastest step. True: the leaves are stacked under "*" and
-            run by `lax.scan`, so that compile time does not grow with n.
+        layer: the description to repeat. Every layer is a deep copy of this description.
+        n: number of layers.
+        scan: if False, run the layers in a Python loop, which is the fastest per step, and store their leaves under
+            "0", "1", …. If True, stack the leaves under "*" and run the layers with `lax.scan`, so that compile time
+            does not grow with n.
 
-    Differs from torch: there, a ModuleList and a loop. state_dict reads "0.…", "1.…" in both forms, and layer i
-    starts, and drops, the same in both.
+    Differs from torch: torch uses a ModuleList and a loop instead. Both values of `scan` give the same initial values,
+        the same dropout masks and the same state_dict, whose keys begin with "0.", "1.", ….
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -62,18 +63,18 @@ class Repeat(Numbered):
 
     @property
     def n(self) -> int:
-        """How many layers."""
+        """Number of layers."""
         return self._length if self.scan else len(children(self))
 
     def __len__(self) -> int:
         return self.n
 
     def require_singles(self) -> None:
-        """Raises if the layers are stacked: they are one description then."""
+        """Raise ValueError if the layers are stacked, because they then share one description."""
         if self.scan:
             raise ValueError(
-                "Repeat: the layers of a stacked Repeat are one description and cannot be picked, iterated or changed "
-                "singly. Unstack it: scan=False, and net.unstack(params)."
+                "Repeat: the layers of a stacked Repeat share one description and cannot be selected, iterated over or "
+                "changed individually. Set scan=False, and convert the parameters with net.unstack(params)."
             )
 
     def add_module(self, name: str, module: Module | None) -> None:
@@ -93,7 +94,7 @@ class Repeat(Numbered):
         return x
 
     def _keys(self) -> jax.Array:
-        """A key for every layer, from its own name and the count of its runs, so a slice draws what the whole would."""
+        """Return a key per layer from its name and run count, so that a slice draws the same as the full stack."""
         frame = frame_of(self)
         frame.same_trace("randomness")
         if self.scan:
@@ -128,7 +129,7 @@ class Repeat(Numbered):
 
 
 def _as_it_varies(run: Callable[[Any], Any], x: Any) -> Any:
-    """`x`, marked as varying over the mesh wherever `run(run(…x))` varies: a scan's carry keeps its type."""
+    """Mark `x` as varying over the mesh wherever `run(run(…x))` varies, so that a scan's carry keeps its type."""
     while True:
         out = jax.eval_shape(run, x)
         if _structure(out) != _structure(x):
@@ -139,14 +140,14 @@ def _as_it_varies(run: Callable[[Any], Any], x: Any) -> Any:
 
 
 def _same_form(frame: Frame, given: Any, out: Any) -> None:
-    """Refuses a layer whose output does not fit the next one, which is the same program."""
+    """Raise ValueError if a layer's output does not fit the next layer, which runs the same program."""
     pairs = zip(jax.tree.leaves(given), jax.tree.leaves(out), strict=False)
     alike = all(jax.typeof(a).weak_type or str(jax.typeof(a)) == str(jax.typeof(b)) for a, b in pairs)
     if _structure(given) != _structure(out) or not alike:
         forms = [jax.tree.map(lambda a: str(jax.typeof(a)), x) for x in (given, out)]
         raise ValueError(
-            f"{frame.where()}: the output of a layer of a stacked Repeat is the input of the next; expected "
-            f"{forms[0]}, got {forms[1]}. Keep shape, dtype and the axes that it varies over, or use nn.Repeat(…, "
+            f"{frame.where()}: the output of a layer of a stacked Repeat does not fit the next layer; expected "
+            f"{forms[0]}, got {forms[1]}. Keep the input's shape, dtype and varying mesh axes, or use nn.Repeat(…, "
             "scan=False)."
         )
 

@@ -1,7 +1,7 @@
-"""Recurrent layers, as in torch/nn/modules/rnn.py; the cells are in `rnn_cells.py`.
+"""Recurrent layers, as in torch/nn/modules/rnn.py. The cells are in `rnn_cells.py`.
 
-Letters: `B batch, T time, I input_size, H hidden_size, P size of h: proj_size, or H without one, D 2 if bidirectional
-else 1, L num_layers, G gates · H`. B may be missing everywhere.
+Letters: `B batch, T time, I input_size, H hidden_size, P size of h (proj_size, or H without a projection), D number of
+directions (1 or 2), L num_layers, G number of gates · H`. The batch dimension B is optional.
 """
 
 import math
@@ -26,7 +26,7 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
 class RNNBase(Module):
-    """What RNN, LSTM and GRU share: the parameters, the checks, and the forms of a batch.
+    """Base class of RNN, LSTM and GRU, which creates the parameters and handles packed, padded and unbatched inputs.
 
     Args:
         mode: 'RNN_TANH', 'RNN_RELU', 'LSTM' or 'GRU'.
@@ -72,7 +72,7 @@ class RNNBase(Module):
         return 2 if self.bidirectional else 1
 
     def _names(self) -> list[list[str]]:
-        """torch's names of the parameters of every layer and direction, in the order of `F.lstm`'s params."""
+        """Return torch's parameter names for each layer and direction, in the order that `F.lstm` expects."""
         kinds = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
         kinds += ["weight_hr"] if self.proj_size else []
         suffixes = ["", "_reverse"][: self._directions]
@@ -80,11 +80,11 @@ class RNNBase(Module):
 
     @property
     def all_weights(self) -> list[list[Any]]:
-        """The parameters of every layer and direction: descriptions, or arrays inside forward."""
+        """The parameters of each layer and direction, which are arrays inside forward and descriptions elsewhere."""
         return [[getattr(self, name) for name in names] for names in self._names()]
 
     def flatten_parameters(self) -> None:
-        """Does nothing. torch moves the weights together for cuDNN; XLA places them itself."""
+        """Do nothing. In torch, this method moves the weights into one block for cuDNN, but XLA places them itself."""
 
     def reset_parameters(self) -> None:
         bound = 1 / math.sqrt(self.hidden_size)
@@ -92,7 +92,7 @@ class RNNBase(Module):
             init.uniform_(parameter, -bound, bound)
 
     def _recur(self, input: Any, hx: list[Any] | None, lengths: Any) -> tuple[Any, list[jax.Array]]:
-        """(output, the last states) of a packed, padded or unbatched input."""
+        """Return (output, last states) for a packed, padded or unbatched input."""
         where = type(self).__name__
         if isinstance(input, PackedSequence):
             return self._recur_packed(where, input, hx, lengths)
@@ -104,8 +104,8 @@ class RNNBase(Module):
         for name, h in zip(("h_0", "c_0"), hx or (), strict=False):
             if jnp.ndim(h) != input.ndim:
                 raise ValueError(
-                    f"{where}: {name} has another rank than the input; expected {input.ndim} dimensions, "
-                    f"got {jnp.shape(h)}. Both have a batch, or neither."
+                    f"{where}: {name} and input differ in rank; expected {input.ndim} dimensions, "
+                    f"got {jnp.shape(h)}. Add a batch dimension to both, or to neither."
                 )
         if input.ndim == 3:
             return self._recur_padded(input, hx, lengths, self.batch_first)
@@ -116,7 +116,7 @@ class RNNBase(Module):
 
     def _recur_packed(self, where: str, input: PackedSequence, hx: Any, lengths: Any) -> tuple[Any, list[jax.Array]]:
         if lengths is not None:
-            raise ValueError(f"{where}: a packed batch has lengths of its own; expected lengths=None, got an array.")
+            raise ValueError(f"{where}: a packed batch already has lengths; expected lengths=None, got an array.")
         if input.data.ndim != 2:
             raise ValueError(
                 f"{where}: the packed data has the wrong rank; expected (steps, input_size), got {input.data.shape}. "
@@ -160,41 +160,45 @@ class RNNBase(Module):
 
 
 class LSTM(RNNBase):
-    """Layers of long short-term memory over a sequence.
+    """Long short-term memory (LSTM) layers over a sequence.
 
     `i, f, g, o = x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh`; `c_t = σ(f) c_{t-1} + σ(i) tanh(g)`; `h_t = σ(o) tanh(c_t)`,
-    times `W_hrᵀ` where there is one. Every layer reads the h of the one below.
+    multiplied by `W_hrᵀ` if proj_size is set. The input of each further layer is the h of the previous layer.
 
     Args:
         input_size: size of x_t.
-        hidden_size: size of c_t, and of h_t unless it is projected.
-        num_layers: how many layers.
-        bias: whether there are b_ih and b_hh.
-        batch_first: whether batch comes before time in input and output (not in the states).
-        dropout: the probability with which an entry of a layer's output, the last one's excepted, is zeroed in
-            training.
-        bidirectional: whether every layer also runs from the last step to the first, with weights of its own
-            (`…_reverse`); outputs are joined, forward first.
-        proj_size: size of h_t; 0 for hidden_size, without projection.
-        dtype: of the params, float32 by default.
+        hidden_size: size of c_t, and of h_t if there is no projection.
+        num_layers: number of layers.
+        bias: if True, the layers have the biases b_ih and b_hh.
+        batch_first: if True, the batch dimension comes before time in input and output (but not in the states).
+        dropout: probability of zeroing each entry of a layer's output in training. The last layer has no dropout.
+        bidirectional: if True, each layer also runs from the last step to the first, with separate weights
+            (`…_reverse`). The outputs of both directions are concatenated, forward first.
+        proj_size: size to which h_t is projected. proj_size=0 means no projection, so that h_t has size hidden_size.
+        dtype: dtype of the parameters, float32 by default.
 
-    Params: weight_ih_l0 (4 · H, I), weight_hh_l0 (4 · H, P), bias_ih_l0 and bias_hh_l0 (4 · H,), with proj_size
-        weight_hr_l0 (P, H), then those of …_reverse, then of l1 with D · P in the place of I; all U(±1/√hidden_size).
+    Params: weight_ih_l0 (4 · H, I), weight_hh_l0 (4 · H, P), bias_ih_l0 and bias_hh_l0 (4 · H,), and with proj_size
+        weight_hr_l0 (P, H). The parameters with the suffix _reverse come next, then those of layer l1, with D · P in
+        place of I. All parameters are initialised from U(±1/√hidden_size).
     Call: input, hx=None, *, lengths=None -> output, (h_n, c_n).
-        input: (T, B, I), with batch_first (B, T, I), without a batch (T, I); or a PackedSequence (`nn.utils.rnn`).
-        hx: (h_0 (L · D, B, P), c_0 (L · D, B, H)); zeros by default. A packed batch's are in the order in which its
-            sequences were given.
-        lengths: (B,) integers from 0 to T (a number without a batch), how many steps of each padded sequence count.
-            They may be traced: this is how batches of any lengths share one compiled program, where a packed batch
-            is compiled again for each. The reverse direction starts at each sequence's last step, h_n and c_n are those
-            of the last step that counts, and the output after it is 0. The result equals that of packing the batch.
-        output: (T, B, D · P), as the input came; h_n, c_n: as hx.
+        input: (T, B, I), or (B, T, I) with batch_first, or (T, I) without a batch, or a PackedSequence
+            (`nn.utils.rnn`).
+        hx: (h_0 (L · D, B, P), c_0 (L · D, B, H)), zeros by default. For a packed batch, the states are in the original
+            order of the sequences.
+        lengths: (B,) integers from 0 to T (one number without a batch), the number of valid steps of each padded
+            sequence. The lengths may be traced, so that batches of any lengths share one compiled program. A packed
+            batch, in contrast, is compiled again for each set of lengths. The reverse direction starts at the last
+            valid step of each sequence. The padding does not affect h_n and c_n, and the output at padded steps is 0.
+            The result is the same as for a packed batch.
+        output: (T, B, D · P), in the layout of the input.
+        h_n, c_n: final states, in the shapes of hx.
 
     Raises:
-        ValueError: invalid sizes, shapes or lengths that do not fit, a random dropout without `rng`.
-        TypeError: integers, dtypes that differ, an hx that is not a pair.
+        ValueError: if a size is invalid, if shapes or lengths do not fit, or if dropout needs an `rng` that is missing.
+        TypeError: if a setting has the wrong type, if the inputs are not floating, if their dtypes differ, or if hx is
+            not a pair.
 
-    Differs from torch: `lengths`; the types of `proj_size` and of the other sizes are checked too.
+    Differs from torch: torch has no `lengths`. The types of all sizes are checked here, including that of `proj_size`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -237,20 +241,20 @@ class _OneState(RNNBase):
 
 
 class GRU(_OneState):
-    """Layers of gated recurrent units over a sequence.
+    """Gated recurrent unit (GRU) layers over a sequence.
 
     `r, z = σ(x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh)`; `n = tanh(x_t W_inᵀ + b_in + r (h_{t-1} W_hnᵀ + b_hn))`;
     `h_t = (1 - z) n + z h_{t-1}`.
 
     Args:
         input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype: as in `LSTM`.
-        proj_size: an LSTM's; refused.
+        proj_size: must be None, because only `LSTM` has a projection.
 
-    Params: as an `LSTM`'s, with 3 · H in the place of 4 · H.
-    Call: input, hx=None, *, lengths=None -> output, h_n, as `LSTM` without c.
+    Params: as in `LSTM`, with 3 · H in place of 4 · H.
+    Call: input, hx=None, *, lengths=None -> output, h_n, as in `LSTM` but without the state c.
 
     Raises:
-        ValueError, TypeError: as `LSTM`.
+        ValueError, TypeError: if the arguments are invalid, as in `LSTM`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -284,19 +288,19 @@ class GRU(_OneState):
 
 
 class RNN(_OneState):
-    """Layers of `h_t = act(x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh)` over a sequence.
+    """Elman RNN layers `h_t = act(x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh)` over a sequence.
 
     Args:
-        nonlinearity: act: 'tanh' or 'relu'.
+        nonlinearity: the activation function act, 'tanh' or 'relu'.
         input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype: as in `LSTM`.
-        proj_size: an LSTM's; refused.
+        proj_size: must be None, because only `LSTM` has a projection.
 
-    Params: as an `LSTM`'s, with H in the place of 4 · H.
-    Call: input, hx=None, *, lengths=None -> output, h_n, as `LSTM` without c.
+    Params: as in `LSTM`, with H in place of 4 · H.
+    Call: input, hx=None, *, lengths=None -> output, h_n, as in `LSTM` but without the state c.
 
     Raises:
-        ValueError: another nonlinearity; and as `LSTM`.
-        TypeError: as `LSTM`.
+        ValueError: if the nonlinearity is unknown, or as in `LSTM`.
+        TypeError: if the inputs are invalid, as in `LSTM`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -334,18 +338,18 @@ class RNN(_OneState):
 
 def _no_projection(where: str, proj_size: Any) -> None:
     if proj_size is not None:
-        raise ValueError(f"{where}: only an LSTM projects; expected no proj_size, got {proj_size}. Leave it out.")
+        raise ValueError(f"{where}: only LSTM supports proj_size; expected None, got {proj_size}. Omit proj_size.")
 
 
 def _check_settings(where: str, given: dict[str, Any]) -> None:
-    """The checks of torch's constructor, in its order."""
+    """Check the settings as torch's constructor does, in the same order."""
     dropout, num_layers = given["dropout"], given["num_layers"]
     if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:  # type: ignore[operator]
         raise ValueError(f"{where}: dropout is not a probability; expected a number from 0 to 1, got {dropout!r}.")
     if dropout > 0 and num_layers == 1:  # type: ignore[operator]
         warnings.warn(
-            f"{where}: dropout acts between layers only, so one layer has none; got dropout={dropout} and "
-            "num_layers=1. Give num_layers above 1, or add an nn.Dropout.",
+            f"{where}: dropout applies only between layers, so it has no effect with one layer; got dropout={dropout} "
+            "and num_layers=1. Use num_layers greater than 1, or add an nn.Dropout.",
             stacklevel=4,
         )
     kinds = {"bias": bool, "batch_first": bool, "input_size": int, "hidden_size": int, "num_layers": int}
@@ -355,12 +359,12 @@ def _check_settings(where: str, given: dict[str, Any]) -> None:
                 f"{where}: {name} has the wrong type; expected {kind.__name__}, got {type(given[name]).__name__}."
             )
         if kind is int and given[name] <= (-1 if name == "proj_size" else 0):
-            least = "at least 0 (none)" if name == "proj_size" else "greater than zero"
+            least = "at least 0" if name == "proj_size" else "greater than zero"
             raise ValueError(f"{where}: {name} is too small; expected {least}, got {given[name]}.")
     if given["proj_size"] >= given["hidden_size"]:
         raise ValueError(
             f"{where}: proj_size is too large; expected less than hidden_size {given['hidden_size']}, "
-            f"got {given['proj_size']}. A projection makes h smaller."
+            f"got {given['proj_size']}. A projection must reduce the size of h."
         )
     if given["mode"] not in _GATES:
         raise ValueError(f"{where}: mode is unknown; expected one of {', '.join(_GATES)}, got {given['mode']!r}.")

@@ -1,4 +1,4 @@
-"""Recurrent cells, as in torch/nn/modules/rnn.py. Letters: `B batch, I input_size, H hidden_size`; B may be missing."""
+"""Recurrent cells, as in torch/nn/modules/rnn.py. Letters: `B batch, I input_size, H hidden_size`. B is optional."""
 
 import math
 from typing import Any
@@ -17,17 +17,17 @@ __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
 
 class RNNCellBase(Module):
-    """What the cells share: the parameters.
+    """Base class of the recurrent cells, which creates their parameters.
 
     Args:
         input_size: size of the input.
         hidden_size: size of the state.
-        bias: whether there are b_ih and b_hh.
-        num_chunks: how many gates.
-        dtype: of the params, float32 by default.
+        bias: if True, the cell has the biases b_ih and b_hh.
+        num_chunks: number of gates.
+        dtype: dtype of the parameters, float32 by default.
 
-    Params: weight_ih (num_chunks · H, I), weight_hh (num_chunks · H, H), bias_ih and bias_hh (num_chunks · H,); all
-        U(±1/√hidden_size).
+    Params: weight_ih (num_chunks · H, I), weight_hh (num_chunks · H, H), bias_ih and bias_hh (num_chunks · H,), all
+        initialised from U(±1/√hidden_size).
 
     Example:
         >>> from funcnet import nn
@@ -52,7 +52,7 @@ class RNNCellBase(Module):
             init.uniform_(parameter, -bound, bound)
 
     def _step(self, cell: Any, input: Any, hx: list[Any] | None) -> list[jax.Array]:
-        """The new states of a batch or of a single input."""
+        """Return the new states for a batch or a single input."""
         where = type(self).__name__
         input = checks.floating(where, "input", input)
         for name, array in {"input": input, **{f"hx[{i}]": h for i, h in enumerate(hx or ())}}.items():
@@ -81,21 +81,22 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of `h' = act(x W_ihᵀ + b_ih + h W_hhᵀ + b_hh)`.
+    """One step of an Elman RNN, `h' = act(x W_ihᵀ + b_ih + h W_hhᵀ + b_hh)`.
 
     Args:
         input_size: size of x.
         hidden_size: size of h.
-        bias: whether there are b_ih and b_hh.
-        nonlinearity: act: 'tanh' or 'relu'.
-        dtype: of the params, float32 by default.
+        bias: if True, the cell has the biases b_ih and b_hh.
+        nonlinearity: the activation function act, 'tanh' or 'relu'.
+        dtype: dtype of the parameters, float32 by default.
 
-    Params: as in `RNNCellBase`, one gate.
-    Call: input (B, I), hx (B, H) or None for zeros -> (B, H); all without B for a single input.
+    Params: as in `RNNCellBase`, with one gate.
+    Call: input (B, I), and hx (B, H) or None for zeros -> new state (B, H). Without a batch, B is omitted from all
+        shapes.
 
     Raises:
-        ValueError: shapes that do not fit; in the call, another nonlinearity.
-        TypeError: integers, dtypes that differ.
+        ValueError: if the shapes do not fit, or if the nonlinearity is unknown, which is checked in the call.
+        TypeError: if the inputs are not floating, or their dtypes differ.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -115,29 +116,30 @@ class RNNCell(RNNCellBase):
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Any, hx: Any = None) -> jax.Array:
-        if self.nonlinearity not in ("tanh", "relu"):  # as in torch, not before
+        if self.nonlinearity not in ("tanh", "relu"):  # checked at the call, as in torch
             raise ValueError(f"RNNCell: nonlinearity is unknown; expected 'tanh' or 'relu', got {self.nonlinearity!r}.")
         cell = F.rnn_tanh_cell if self.nonlinearity == "tanh" else F.rnn_relu_cell
         return self._step(cell, input, None if hx is None else [hx])[0]
 
 
 class LSTMCell(RNNCellBase):
-    """One step of long short-term memory.
+    """One step of a long short-term memory (LSTM).
 
     `i, f, g, o = x W_ihᵀ + b_ih + h W_hhᵀ + b_hh`; `c' = σ(f) c + σ(i) tanh(g)`; `h' = σ(o) tanh(c')`.
 
     Args:
         input_size: size of x.
         hidden_size: size of h and c.
-        bias: whether there are b_ih and b_hh.
-        dtype: of the params, float32 by default.
+        bias: if True, the cell has the biases b_ih and b_hh.
+        dtype: dtype of the parameters, float32 by default.
 
-    Params: as in `RNNCellBase`, four gates.
-    Call: input (B, I), hx = (h, c), each (B, H), or None for zeros -> (h', c'); all without B for a single input.
+    Params: as in `RNNCellBase`, with four gates.
+    Call: input (B, I), and hx = (h, c), each (B, H), or None for zeros -> (h', c'). Without a batch, B is omitted from
+        all shapes.
 
     Raises:
-        ValueError: shapes that do not fit.
-        TypeError: integers, dtypes that differ, an hx that is not a pair.
+        ValueError: if the shapes do not fit.
+        TypeError: if the inputs are not floating, their dtypes differ, or hx is not a pair.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -160,7 +162,7 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a gated recurrent unit.
+    """One step of a gated recurrent unit (GRU).
 
     `r, z = σ(x W_ihᵀ + b_ih + h W_hhᵀ + b_hh)`; `n = tanh(x W_inᵀ + b_in + r (h W_hnᵀ + b_hn))`;
     `h' = (1 - z) n + z h`.
@@ -168,15 +170,16 @@ class GRUCell(RNNCellBase):
     Args:
         input_size: size of x.
         hidden_size: size of h.
-        bias: whether there are b_ih and b_hh.
-        dtype: of the params, float32 by default.
+        bias: if True, the cell has the biases b_ih and b_hh.
+        dtype: dtype of the parameters, float32 by default.
 
-    Params: as in `RNNCellBase`, three gates.
-    Call: input (B, I), hx (B, H) or None for zeros -> (B, H); all without B for a single input.
+    Params: as in `RNNCellBase`, with three gates.
+    Call: input (B, I), and hx (B, H) or None for zeros -> new state (B, H). Without a batch, B is omitted from all
+        shapes.
 
     Raises:
-        ValueError: shapes that do not fit.
-        TypeError: integers, dtypes that differ.
+        ValueError: if the shapes do not fit.
+        TypeError: if the inputs are not floating, or their dtypes differ.
 
     Example:
         >>> import jax, jax.numpy as jnp

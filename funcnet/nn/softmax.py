@@ -18,10 +18,11 @@ class _AlongDim(Module):
 
 
 class Softmax(_AlongDim):
-    """exp(x) / sum(exp(x)) along one dimension.
+    """Applies `exp(x) / sum(exp(x))` along one dimension.
 
     Args:
-        dim: along which the result sums to 1; None picks torch's old default: 0 for 0, 1 or 3 dimensions, else 1.
+        dim: dimension along which the result sums to 1. With dim=None, the dimension is 0 for inputs of 0, 1 or 3
+            dimensions and 1 for all others, as in torch.
 
     Call: (*) -> (*).
 
@@ -39,10 +40,11 @@ class Softmax(_AlongDim):
 
 
 class LogSoftmax(_AlongDim):
-    """x - log(sum(exp(x))) along one dimension: the logarithm of `Softmax`.
+    """Applies `x - log(sum(exp(x)))`, the logarithm of `Softmax`, along one dimension.
 
     Args:
-        dim: along which; None picks torch's old default: 0 for 0, 1 or 3 dimensions, else 1.
+        dim: dimension of the sum. With dim=None, the dimension is 0 for inputs of 0, 1 or 3 dimensions and 1 for all
+            others, as in torch.
 
     Call: (*) -> (*).
 
@@ -60,10 +62,11 @@ class LogSoftmax(_AlongDim):
 
 
 class Softmin(_AlongDim):
-    """exp(-x) / sum(exp(-x)) along one dimension: `Softmax` of the negated input.
+    """Applies `exp(-x) / sum(exp(-x))`, the `Softmax` of the negated input, along one dimension.
 
     Args:
-        dim: along which the result sums to 1; None picks torch's old default: 0 for 0, 1 or 3 dimensions, else 1.
+        dim: dimension along which the result sums to 1. With dim=None, the dimension is 0 for inputs of 0, 1 or 3
+            dimensions and 1 for all others, as in torch.
 
     Call: (*) -> (*).
 
@@ -81,9 +84,9 @@ class Softmin(_AlongDim):
 
 
 class Softmax2d(Module):
-    """`Softmax` over the channels, at each place of an image.
+    """Applies `Softmax` over the channels at each position of an image.
 
-    Call: (B, C, H, W) or (C, H, W) -> the same.
+    Call: (B, C, H, W) or (C, H, W) -> the same shape.
 
     Example:
         >>> import jax.numpy as jnp

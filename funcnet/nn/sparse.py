@@ -14,23 +14,25 @@ __all__ = ["Embedding", "EmbeddingBag"]
 
 
 class Embedding(Module):
-    """Looks up rows of a table.
+    """Looks up the rows of a table by their ids.
 
     Args:
-        num_embeddings: rows of the table.
-        embedding_dim: size of a row.
-        padding_idx: this row starts as zeros and gets no gradient; a negative one counts from the end.
-        max_norm: rows longer than this are read as if scaled to it.
-        norm_type: the p of that norm.
-        scale_grad_by_freq: divides a row's gradient by how often the row was looked up in this call.
-        sparse: accepted for compatibility with torch; gradients are dense.
-        dtype: of the table, float32 by default.
+        num_embeddings: number of rows of the table.
+        embedding_dim: size of each row.
+        padding_idx: index of a row that starts as zeros and receives no gradient. A negative index counts from the end.
+        max_norm: rows with a larger norm are scaled down to this norm when they are read.
+        norm_type: order p of the norm that max_norm limits.
+        scale_grad_by_freq: if True, divide each row's gradient by the number of times the row was looked up in this
+            call.
+        sparse: accepted for compatibility with torch. Gradients are always dense.
+        dtype: dtype of the table, float32 by default.
 
-    Params: weight (num_embeddings, embedding_dim), N(0, 1).
-    Call: (*) integers in [0, num_embeddings) -> (*, embedding_dim).
+    Params: weight (num_embeddings, embedding_dim), initialised from N(0, 1).
+    Call: integer ids (*) in [0, num_embeddings) -> (*, embedding_dim).
 
-    Differs from torch: with `max_norm` the table itself does not change in forward; `F.embedding_renorm` returns the
-        table that torch would keep. Under `jit` an id out of range cannot raise: its row is NaN and gets no gradient.
+    Differs from torch: with `max_norm`, forward does not change the table itself. `F.embedding_renorm` returns the
+        table as torch would update it. Under `jit`, an id out of range cannot raise an error, so the result for this id
+        is NaN and no row receives a gradient from it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -84,7 +86,7 @@ class Embedding(Module):
         )
 
     def index_range(self, *inputs: Any) -> IndexRange | None:
-        """The ids that `nn.checked` checks."""
+        """Return the ids and their valid range, which `nn.checked` checks."""
         return IndexRange("ids", inputs[0], self.num_embeddings) if inputs else None
 
     def extra_repr(self) -> str:
@@ -112,7 +114,7 @@ class Embedding(Module):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> "Embedding":
-        """A layer whose table starts as `embeddings`, an array (rows, size of a row); frozen by default.
+        """Return a layer whose table starts as the array `embeddings` (rows, row size), frozen by default.
 
         >>> import jax.numpy as jnp
         >>> from funcnet import nn
@@ -134,25 +136,27 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Module):
-    """Looks up rows of a table and combines them: the sum, mean or largest entries of every bag of ids.
+    """Looks up rows of a table and reduces the rows of each bag of ids to their sum, mean or maximum.
 
     Args:
-        num_embeddings: rows of the table.
-        embedding_dim: size of a row.
-        max_norm: rows longer than this are read as if scaled to it.
-        norm_type: the p of that norm.
-        scale_grad_by_freq: divides a row's gradient by how often the row was looked up in this call; not with 'max'.
-        mode: 'sum', 'mean' or 'max'.
-        sparse: accepted for compatibility with torch, except with 'max'; gradients are dense.
-        include_last_offset: whether `offsets` ends with the end of the last bag.
-        padding_idx: this row starts as zeros and counts for nothing; a negative one counts from the end.
-        dtype: of the table, float32 by default.
+        num_embeddings: number of rows of the table.
+        embedding_dim: size of each row.
+        max_norm: rows with a larger norm are scaled down to this norm when they are read.
+        norm_type: order p of the norm that max_norm limits.
+        scale_grad_by_freq: if True, divide each row's gradient by the number of times the row was looked up in this
+            call. The mode 'max' does not support scale_grad_by_freq.
+        mode: how the rows of each bag are reduced: 'sum', 'mean' or 'max'.
+        sparse: accepted for compatibility with torch, except with 'max'. Gradients are always dense.
+        include_last_offset: if True, the last entry of `offsets` is the end of the last bag.
+        padding_idx: index of a row that starts as zeros and that every bag ignores. A negative index counts from the
+            end.
+        dtype: dtype of the table, float32 by default.
 
-    Params: weight (num_embeddings, embedding_dim), N(0, 1).
-    Call: input (B, N) -> (B, embedding_dim), or input (N,), offsets (B,) -> (B, embedding_dim); and with 'sum'
-        per_sample_weights, of the input's shape. An empty bag is 0.
+    Params: weight (num_embeddings, embedding_dim), initialised from N(0, 1).
+    Call: input (B, N) -> (B, embedding_dim), or input (N,), offsets (B,) -> (B, embedding_dim). With mode='sum', a
+        further input per_sample_weights of the input's shape is allowed. The result of an empty bag is 0.
 
-    Differs from torch: as `F.embedding_bag`.
+    Differs from torch: see `F.embedding_bag`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -213,7 +217,7 @@ class EmbeddingBag(Module):
         )
 
     def index_range(self, *inputs: Any) -> IndexRange | None:
-        """The ids that `nn.checked` checks."""
+        """Return the ids and their valid range, which `nn.checked` checks."""
         return IndexRange("ids", inputs[0], self.num_embeddings) if inputs else None
 
     def extra_repr(self) -> str:
@@ -242,7 +246,7 @@ class EmbeddingBag(Module):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> "EmbeddingBag":
-        """A layer whose table starts as `embeddings`, an array (rows, size of a row); frozen by default.
+        """Return a layer whose table starts as the array `embeddings` (rows, row size), frozen by default.
 
         >>> import jax.numpy as jnp
         >>> from funcnet import nn
@@ -270,12 +274,12 @@ Either = Embedding | EmbeddingBag
 
 
 def _row(layer: Either, padding_idx: int | None) -> int | None:
-    """The padding row, counted from the first."""
+    """Return the index of the padding row, counted from the first row."""
     rows = layer.num_embeddings
     if padding_idx is None or -rows <= padding_idx < rows:
         return None if padding_idx is None else padding_idx % rows
     raise ValueError(
-        f"{type(layer).__name__}: padding_idx must be within num_embeddings; expected {-rows} to {rows - 1}, got "
+        f"{type(layer).__name__}: padding_idx is out of range for num_embeddings; expected {-rows} to {rows - 1}, got "
         f"{padding_idx}."
     )
 
@@ -285,7 +289,7 @@ def _table(layer: Either, weight: Any, dtype: Any) -> Parameter:
     name = type(layer).__name__
     if min(shape) < 0:
         raise ValueError(
-            f"{name}: a size of the table is negative; expected num_embeddings and embedding_dim of 0 or more, "
+            f"{name}: a size of the table is negative; expected num_embeddings and embedding_dim of at least 0, "
             f"got {shape}."
         )
     if weight is None:
@@ -293,7 +297,7 @@ def _table(layer: Either, weight: Any, dtype: Any) -> Parameter:
     if tuple(weight.shape) != shape:
         raise ValueError(
             f"{name}: the shape of weight does not match num_embeddings and embedding_dim; expected {shape}, got "
-            f"{tuple(weight.shape)}. Use {name}.from_pretrained."
+            f"{tuple(weight.shape)}. Use {name}.from_pretrained to infer both sizes."
         )
     return Parameter(weight)
 

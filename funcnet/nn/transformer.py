@@ -1,7 +1,7 @@
 """Transformer, TransformerEncoder and TransformerDecoder, as in torch/nn/modules/transformer.py.
 
-Letters and masks are those of `transformer_layer.py`. Where `is_causal` may be None, None means False: the mask itself
-is used. torch checks whether the mask is the causal one, with the same result.
+Letters and masks are as in `transformer_layer.py`. If `is_causal` is None, it means False and the mask itself is used.
+torch checks whether that mask is the causal one, with the same result.
 """
 
 import copy
@@ -25,24 +25,25 @@ __all__ = [
 
 
 class Transformer(Module):
-    """An encoder of the source, and a decoder of the target that attends to the encoder's output.
+    """An encoder for the source, and a decoder for the target that attends to the encoder's output.
 
     Args:
-        d_model: D.
-        nhead: H, which divides D.
-        num_encoder_layers, num_decoder_layers: how many layers there are.
-        dim_feedforward: F, the width inside the layers.
-        dropout: the probability of dropout, also for attention weights.
-        activation: 'relu', 'gelu', a module or a function of one array.
-        custom_encoder, custom_decoder: modules that replace the usual ones.
-        layer_norm_eps: of every LayerNorm.
-        batch_first: whether the batch comes first in inputs and output.
-        norm_first: whether LayerNorm comes before each block instead of after the sum.
-        bias: whether Linear and LayerNorm have one.
-        dtype: of the params, float32 by default.
+        d_model: width of the model, D.
+        nhead: number of attention heads, H, which must divide D.
+        num_encoder_layers, num_decoder_layers: number of layers in the encoder and in the decoder.
+        dim_feedforward: width of the feed-forward blocks, F.
+        dropout: dropout probability, which applies to attention weights too.
+        activation: 'relu', 'gelu', a module, or a function of one array.
+        custom_encoder, custom_decoder: modules that replace the default encoder and decoder.
+        layer_norm_eps: eps of every LayerNorm.
+        batch_first: if True, the batch dimension comes first in the inputs and the output.
+        norm_first: if True, LayerNorm comes before each block instead of after the residual sum.
+        bias: if True, the Linear and LayerNorm layers have biases.
+        dtype: dtype of the parameters, float32 by default.
 
-    Params: those of encoder and decoder; all matrices Xavier-uniform.
-    Call: src (S, B, D), tgt (T, B, D) -> (T, B, D), or (B, S, D), (B, T, D) -> (B, T, D), or without B.
+    Params: those of the encoder and the decoder. All matrices are initialised with Xavier-uniform values.
+    Call: src (S, B, D), tgt (T, B, D) -> (T, B, D). With batch_first, src (B, S, D), tgt (B, T, D) -> (B, T, D). The
+        batch dimension B is optional.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -113,13 +114,13 @@ class Transformer(Module):
         batch = 0 if self.batch_first else 1
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
             raise ValueError(
-                f"Transformer: the width of src and tgt is d_model; expected (*, {self.d_model}), got {src.shape} and "
-                f"{tgt.shape}. Project them first."
+                f"Transformer: the width of src and tgt must be d_model; expected (*, {self.d_model}), got {src.shape} "
+                f"and {tgt.shape}. Project src and tgt to d_model first."
             )
         if src.ndim != tgt.ndim or (src.ndim == 3 and src.shape[batch] != tgt.shape[batch]):
             raise ValueError(
-                f"Transformer: src and tgt have one batch size, in dimension {batch}; expected equal ones, got "
-                f"{src.shape} and {tgt.shape}. batch_first is {self.batch_first}."
+                f"Transformer: src and tgt differ in rank or in batch size, which is dimension {batch}; expected equal "
+                f"ones, got {src.shape} and {tgt.shape}. batch_first is {self.batch_first}."
             )
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
         return self.decoder(
@@ -135,7 +136,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, dtype: Any = None) -> jax.Array:
-        """The causal mask (sz, sz): -inf above the diagonal, 0 elsewhere; float32 by default.
+        """Return the causal mask (sz, sz) with -inf above the diagonal and 0 elsewhere. The default dtype is float32.
 
         >>> from funcnet import nn
         >>> nn.Transformer.generate_square_subsequent_mask(2)
@@ -146,19 +147,20 @@ class Transformer(Module):
 
 
 class TransformerEncoder(Module):
-    """Encoder layers one after the other.
+    """A stack of encoder layers.
 
     Args:
-        encoder_layer: a description; every layer is a deep copy of it.
-        num_layers: how many.
-        norm: what comes after the last one, or None.
-        enable_nested_tensor, mask_check: accepted for torch's sake; there are no nested tensors.
+        encoder_layer: description of one layer. Every layer is a deep copy of this description.
+        num_layers: number of layers.
+        norm: module that is applied after the last layer, or None.
+        enable_nested_tensor, mask_check: accepted for compatibility with torch, but without effect, because there are
+            no nested tensors.
 
-    Params: layers.0, layers.1, …: each starts from its own names; norm.
-    Call: src (S, B, D) -> (S, B, D), or as the layers have it.
+    Params: layers.0, layers.1, …, each with its own initial values; norm.
+    Call: src (S, B, D) -> (S, B, D), or any other shape that the layers accept.
 
-    Differs from torch: there the copies start alike. Nested tensors make torch's eval zero what is padded: compare the
-        other positions.
+    Differs from torch: in torch, all layers start with the same values. In eval, torch's nested tensors zero the
+        outputs at padded positions, so compare only the other positions.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -193,17 +195,17 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """Decoder layers one after the other, each attending to the same memory.
+    """A stack of decoder layers, each of which attends to the same memory.
 
     Args:
-        decoder_layer: a description; every layer is a deep copy of it.
-        num_layers: how many.
-        norm: what comes after the last one, or None.
+        decoder_layer: description of one layer. Every layer is a deep copy of this description.
+        num_layers: number of layers.
+        norm: module that is applied after the last layer, or None.
 
-    Params: layers.0, layers.1, …: each starts from its own names; norm.
-    Call: tgt (T, B, D), memory (S, B, D) -> (T, B, D), or as the layers have it.
+    Params: layers.0, layers.1, …, each with its own initial values; norm.
+    Call: tgt (T, B, D), memory (S, B, D) -> (T, B, D), or any other shapes that the layers accept.
 
-    Differs from torch: there the copies start alike.
+    Differs from torch: in torch, all layers start with the same values.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -2,9 +2,9 @@
 
 Letters: `B batch, S length of the source, T length of the target, D d_model, F dim_feedforward, H heads`.
 
-Masks are those of `nn.MultiheadAttention`: True hides, floats are added. `*_mask` is (length, keys) or (B·H, length,
-keys), `*_key_padding_mask` is (B, keys), or (keys,) without a batch. `*_is_causal` states that the mask, which is still
-required, is the causal one.
+Masks are as in `nn.MultiheadAttention`. True hides a key, and a float mask is added to the scores. `*_mask` is (length,
+keys) or (B·H, length, keys). `*_key_padding_mask` is (B, keys), or (keys,) without a batch. `*_is_causal` states that
+the mask is the causal one. The mask itself is still required.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Mask = jax.Array | None
 
 
 class _Layer(Module):
-    """The common part of both layers: residual blocks, with LayerNorm before the block or after the sum."""
+    """Base class of both layers, with residual blocks and LayerNorm before each block or after the residual sum."""
 
     norm_first: bool
     activation: Any
@@ -42,25 +42,26 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention and two linear maps, each added to its input.
+    """Self-attention followed by a feed-forward block of two linear layers, both with residual connections.
 
     Args:
-        d_model: D.
-        nhead: H, which divides D.
-        dim_feedforward: F, the width between the linear maps.
-        dropout: the probability of dropout, also for attention weights.
-        activation: 'relu', 'gelu', a module or a function of one array.
-        layer_norm_eps: of both LayerNorms.
-        batch_first: whether input and output are (B, S, D) rather than (S, B, D).
-        norm_first: whether LayerNorm comes before each block instead of after the sum.
-        bias: whether Linear and LayerNorm have one.
-        dtype: of the params, float32 by default.
+        d_model: width of the model, D.
+        nhead: number of attention heads, H, which must divide D.
+        dim_feedforward: width between the two linear layers, F.
+        dropout: dropout probability, which applies to attention weights too.
+        activation: 'relu', 'gelu', a module, or a function of one array.
+        layer_norm_eps: eps of both LayerNorms.
+        batch_first: if True, input and output are (B, S, D) instead of (S, B, D).
+        norm_first: if True, LayerNorm comes before each block instead of after the residual sum.
+        bias: if True, the Linear and LayerNorm layers have biases.
+        dtype: dtype of the parameters, float32 by default.
 
     Params: self_attn (see `MultiheadAttention`), linear1 (F, D), linear2 (D, F), norm1, norm2.
-    Call: src (S, B, D), (B, S, D) or (S, D) -> the same shape. A query with every key hidden gets 0 from the attention.
+    Call: src (S, B, D), (B, S, D) or (S, D) -> the same shape. If every key of a query is hidden, the attention
+        contributes 0 to that query.
 
-    Differs from torch: there is no fast path in eval, so outputs at padded positions are not zeroed; only the others
-        can be compared.
+    Differs from torch: there is no fast path in eval, so outputs at padded positions are not set to 0. Compare only the
+        other positions.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -114,14 +115,15 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to the memory and two linear maps, each added to its input.
+    """Self-attention, attention to the memory and a feed-forward block, each with a residual connection.
 
     Args:
         d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, dtype: as
             in `TransformerEncoderLayer`.
 
     Params: self_attn, multihead_attn (see `MultiheadAttention`), linear1 (F, D), linear2 (D, F), norm1, norm2, norm3.
-    Call: tgt (T, B, D), memory (S, B, D) -> (T, B, D), or (B, T, D), (B, S, D) -> (B, T, D), or without B.
+    Call: tgt (T, B, D), memory (S, B, D) -> (T, B, D). With batch_first, tgt (B, T, D), memory (B, S, D) -> (B, T, D).
+        The batch dimension B is optional.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -197,6 +199,6 @@ def _function(where: str, activation: Activation) -> Callable[[jax.Array], jax.A
     if activation not in named:
         raise ValueError(
             f"{where}: activation is unknown; expected 'relu', 'gelu' or a function, got {activation!r}. "
-            "Give the function itself."
+            "Pass the function itself instead of its name."
         )
     return named[activation]

@@ -1,6 +1,6 @@
 """Max unpooling, as in torch/nn/modules/pooling.py.
 
-Letters: `B batch, C channels, L length, D depth, H height, W width`. B may be missing everywhere.
+Letters: `B batch, C channels, L length, D depth, H height, W width`. The batch dimension B is optional.
 """
 
 from collections.abc import Sequence
@@ -34,15 +34,15 @@ class _MaxUnpool(Module):
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """Puts maxima back where ``MaxPool1d(…, return_indices=True)`` found them, among zeros.
+    """Puts each maximum back where ``MaxPool1d(…, return_indices=True)`` found it, and fills the rest with zeros.
 
     Args:
-        kernel_size: of the pooling to undo.
-        stride: likewise; the kernel size by default.
-        padding: likewise.
+        kernel_size: kernel size of the pooling to undo.
+        stride: stride of the pooling to undo, the kernel size by default.
+        padding: padding of the pooling to undo.
 
-    Call: (B, C, L), indices of the same shape -> (B, C, L'), with `L' = (L - 1) · stride - 2 · padding + kernel_size`;
-        `output_size` as a third input selects one of the sizes that pool to L.
+    Call: (B, C, L), indices of the same shape -> (B, C, L'), with `L' = (L - 1) · stride - 2 · padding + kernel_size`.
+        Several sizes can pool to L. A third input, `output_size`, selects one of them.
 
     Example:
         >>> import jax.numpy as jnp
@@ -58,12 +58,12 @@ class MaxUnpool1d(_MaxUnpool):
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """Puts maxima back where ``MaxPool2d(…, return_indices=True)`` found them, among zeros.
+    """Puts each maximum back where ``MaxPool2d(…, return_indices=True)`` found it, and fills the rest with zeros.
 
     Args:
-        kernel_size, stride, padding: as in `MaxUnpool1d`; an int for both dimensions or (height, width).
+        kernel_size, stride, padding: as in `MaxUnpool1d`. Each value is an int for both dimensions or (height, width).
 
-    Call: (B, C, H, W), indices of the same shape -> (B, C, H', W'); `output_size` as in `MaxUnpool1d`.
+    Call: (B, C, H, W), indices of the same shape -> (B, C, H', W'). `output_size` is as in `MaxUnpool1d`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -79,12 +79,13 @@ class MaxUnpool2d(_MaxUnpool):
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """Puts maxima back where ``MaxPool3d(…, return_indices=True)`` found them, among zeros.
+    """Puts each maximum back where ``MaxPool3d(…, return_indices=True)`` found it, and fills the rest with zeros.
 
     Args:
-        kernel_size, stride, padding: as in `MaxUnpool1d`; an int for all dimensions or (depth, height, width).
+        kernel_size, stride, padding: as in `MaxUnpool1d`. Each value is an int for all dimensions or (depth, height,
+            width).
 
-    Call: (B, C, D, H, W), indices of the same shape -> (B, C, D', H', W'); `output_size` as in `MaxUnpool1d`.
+    Call: (B, C, D, H, W), indices of the same shape -> (B, C, D', H', W'). `output_size` is as in `MaxUnpool1d`.
 
     Example:
         >>> import jax.numpy as jnp

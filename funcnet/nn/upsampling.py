@@ -13,14 +13,15 @@ __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
-    """Resizes images; see `F.interpolate`.
+    """Resizes the spatial dimensions of images, as `F.interpolate` does.
 
     Args:
-        size: of the output; this or scale_factor.
-        scale_factor: of the output's size to the input's, rounded down.
-        mode: 'nearest', 'linear', 'bilinear', 'bicubic', 'trilinear' and the others of `F.interpolate`.
-        align_corners: whether the centres of the outermost pixels stay the outermost.
-        recompute_scale_factor: whether coordinates follow the sizes though a scale_factor is given.
+        size: size of the output. Exactly one of `size` and `scale_factor` must be given.
+        scale_factor: ratio of the output's size to the input's size. The output's size is rounded down.
+        mode: 'nearest', 'linear', 'bilinear', 'bicubic', 'trilinear' or another mode of `F.interpolate`.
+        align_corners: if True, the centres of the corner pixels of input and output coincide.
+        recompute_scale_factor: if True, coordinates are computed from the sizes of input and output, even if
+            scale_factor is given.
 
     Call: (B, C, *S) -> (B, C, *S').
 
@@ -66,11 +67,11 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Resizes images by picking pixels.
+    """Resizes images by nearest-neighbour interpolation.
 
     Args:
-        size: (H, W) of the output or one number for both; this or scale_factor.
-        scale_factor: likewise.
+        size: (H, W) of the output, or one int for both. Exactly one of `size` and `scale_factor` must be given.
+        scale_factor: ratio of the output's size to the input's size. The output's size is rounded down.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -88,11 +89,11 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Resizes images by linear interpolation, the centres of the corner pixels staying the corners.
+    """Resizes images by bilinear interpolation that keeps the centres of the corner pixels at the corners.
 
     Args:
-        size: (H, W) of the output or one number for both; this or scale_factor.
-        scale_factor: likewise.
+        size: (H, W) of the output, or one int for both. Exactly one of `size` and `scale_factor` must be given.
+        scale_factor: ratio of the output's size to the input's size. The output's size is rounded down.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 

@@ -256,7 +256,7 @@ def test_the_layer_from_a_table_is_frozen_unless_told():
 def test_what_layers_refuse_when_they_are_built(layer):
     name = layer.__name__
     for call, text in (
-        (lambda: layer(3, 2, padding_idx=3), "padding_idx must be within num_embeddings; expected -3 to 2, got 3"),
+        (lambda: layer(3, 2, padding_idx=3), "padding_idx is out of range for num_embeddings; expected -3 to 2, got 3"),
         (lambda: layer(-1, 2), "a size of the table is negative; .* got \\(-1, 2\\)"),
         (lambda: layer(3, 2, _weight=jnp.ones((2, 3))), "the shape of weight does not match"),
         (lambda: layer.from_pretrained(jnp.ones(3)), "expected 2 dimensions, got \\(3,\\)"),

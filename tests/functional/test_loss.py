@@ -146,7 +146,7 @@ def test_layers_warn_of_the_old_names_where_they_are_built(kind):
 
 
 def test_nllloss2d_is_an_old_name():
-    with pytest.warns(FutureWarning, match="NLLLoss2d is an old name; write NLLLoss") as caught:
+    with pytest.warns(FutureWarning, match="NLLLoss2d is deprecated. Use NLLLoss instead") as caught:
         layer = nn.NLLLoss2d(reduction="sum")
     assert caught[0].filename == __file__ and repr(layer) == "NLLLoss2d()"
     assert layer.apply({}, {}, jnp.ones((1, 2, 1, 1)), jnp.zeros((1, 1, 1), int))[0] == -1

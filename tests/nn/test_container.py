@@ -241,7 +241,7 @@ REFUSALS = [
     (lambda: nn.ParameterList(3), TypeError, "ParameterList.extend: expected an iterable of parameters, got int"),
     (lambda: nn.ParameterList(jnp.ones(3)), TypeError, "ParameterList.extend: expected an iterable .* got ArrayImpl"),
     (lambda: nn.ParameterList([1])[1], IndexError, "ParameterList: index 1 is out of range for 1 values"),
-    (lambda: nn.ParameterList([1])(2), TypeError, "ParameterList: it holds parameters and has no forward"),
+    (lambda: nn.ParameterList([1])(2), TypeError, "ParameterList: a container of parameters has no forward"),
     (lambda: nn.ParameterList([nn.Parameter(2)]).__setitem__(0, 3), TypeError, "expected a Parameter or None, got int"),
     (lambda: nn.ParameterDict(3), TypeError, "ParameterDict.update: there are no names; expected a mapping"),
     (
@@ -249,10 +249,10 @@ REFUSALS = [
         ValueError,
         "ParameterDict.update: element 0 is not a pair; .* got 3 entries",
     ),
-    (lambda: nn.ParameterDict([(3, jnp.ones(3))]), TypeError, "ParameterDict: a key is a parameter's name; .* got int"),
+    (lambda: nn.ParameterDict([(3, jnp.ones(3))]), TypeError, "ParameterDict: a key has the wrong type; .* got int"),
     (lambda: nn.ParameterDict({"keys": jnp.ones(3)}), KeyError, "ParameterDict: the attribute 'keys' is taken"),
     (lambda: nn.ParameterDict({"a.b": jnp.ones(3)}), KeyError, "a part's name has no dot"),
-    (lambda: nn.ParameterDict().popitem(), KeyError, "ParameterDict: there is nothing to pop"),
+    (lambda: nn.ParameterDict().popitem(), KeyError, "ParameterDict: popitem was called on an empty container"),
     (lambda: nn.ParameterDict()["training"], KeyError, "training"),
     (lambda: nn.ParameterDict().pop("a"), KeyError, "a"),
 ]

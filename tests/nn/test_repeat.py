@@ -188,7 +188,9 @@ def test_single_layers_of_a_stack_are_refused_everywhere():
         lambda: net[0].__setitem__(0, nn.Linear(2, 2)),
         lambda: net[0].__delitem__(0),
     ):
-        with pytest.raises(ValueError, match=r"cannot be picked, iterated or changed singly\. Unstack it: scan=False"):
+        with pytest.raises(
+            ValueError, match=r"cannot be selected, iterated over or changed individually\. Set scan=False"
+        ):
             attempt()
     assert len(net[0]) == 3
 
@@ -270,7 +272,7 @@ def test_what_stops_to_vary_on_the_way_is_refused():
     params, state = net.init(KEY)
     run = lambda x: net.apply(params, state, (x, 0), axis="data")[0][0]
     with pytest.raises(
-        ValueError, match=r"\* \(Attends\): .*expected .*V:data.*Keep shape, dtype and the axes that it"
+        ValueError, match=r"\* \(Attends\): .*expected .*V:data.*Keep the input's shape, dtype and varying mesh"
     ):
         jax.shard_map(run, mesh=mesh, in_specs=PartitionSpec("data"), out_specs=PartitionSpec())(jnp.ones((4, 3)))
 

@@ -313,7 +313,7 @@ def test_dropout_acts_between_layers_anew_in_each_and_not_behind_the_last():
 
 
 def test_dropout_of_a_single_layer_warns_and_does_nothing():
-    with pytest.warns(UserWarning, match="LSTM: dropout acts between layers only.*got dropout=0.5") as caught:
+    with pytest.warns(UserWarning, match="LSTM: dropout applies only between layers.*got dropout=0.5") as caught:
         layer = nn.LSTM(IN, H, dropout=0.5)
     assert caught[0].filename == __file__
     params, state = layer.init(KEY)
@@ -348,8 +348,8 @@ REFUSALS = [
     (lambda: nn.LSTM(2, 3, 2, dropout=True), ValueError, "LSTM: dropout is not a probability; .* got True"),
     (lambda: nn.LSTM(2, 3, proj_size=3), ValueError, "LSTM: proj_size is too large; expected less than hidden_size 3"),
     (lambda: nn.LSTM(2, 3, proj_size=-1), ValueError, r"LSTM: proj_size is too small; expected at least 0 \(none\)"),
-    (lambda: nn.GRU(2, 3, proj_size=1), ValueError, "GRU: only an LSTM projects; expected no proj_size, got 1"),
-    (lambda: nn.RNN(2, 3, proj_size=0), ValueError, "RNN: only an LSTM projects; expected no proj_size, got 0"),
+    (lambda: nn.GRU(2, 3, proj_size=1), ValueError, "GRU: only LSTM supports proj_size; expected None, got 1"),
+    (lambda: nn.RNN(2, 3, proj_size=0), ValueError, "RNN: only LSTM supports proj_size; expected None, got 0"),
     (lambda: nn.RNN(2, 3, nonlinearity="gelu"), ValueError, "RNN: nonlinearity is unknown; .* got 'gelu'"),
     (lambda: nn.RNNBase("ELMAN", 2, 3), ValueError, "RNNBase: mode is unknown; .* got 'ELMAN'"),
     (
@@ -358,17 +358,17 @@ REFUSALS = [
         "LSTM: input has the wrong rank; expected 3 dimensions, or 2",
     ),
     (lambda: call(nn.LSTM(IN, H), ZEROS((2, 1, 5))), ValueError, "input does not fit w_ih; expected input_size 3"),
-    (lambda: call(nn.GRU(IN, H), ZEROS((2, IN)), ZEROS((1, 1, H))), ValueError, "GRU: h_0 has another rank than the"),
+    (lambda: call(nn.GRU(IN, H), ZEROS((2, IN)), ZEROS((1, 1, H))), ValueError, "GRU: h_0 and input differ in rank"),
     (
         lambda: call(nn.LSTM(IN, H), ZEROS((2, 1, IN)), (ZEROS((1, 1, H)), ZEROS((1, H)))),
         ValueError,
-        r"LSTM: c_0 has another rank than the input; expected 3 dimensions, got \(1, 4\)",
+        r"LSTM: c_0 and input differ in rank; expected 3 dimensions, got \(1, 4\)",
     ),
     (lambda: call(nn.LSTM(IN, H), ZEROS((2, 1, IN)), ZEROS((1, 1, H))), TypeError, r"LSTM: hx is no pair"),
     (lambda: call(nn.GRU(IN, H), ZEROS((2, 1, IN)), ZEROS((1, 2, H))), ValueError, "h_0 has the wrong shape"),
     (lambda: call(nn.GRU(IN, H), packed(), ZEROS((1, 1, H))), ValueError, "h_0 has the wrong shape"),
     (lambda: call(nn.GRU(IN, H), packed(5)), ValueError, "input does not fit w_ih; expected input_size 3"),
-    (lambda: call(nn.GRU(IN, H), packed(), lengths=[2, 1]), ValueError, "GRU: a packed batch has lengths of its own"),
+    (lambda: call(nn.GRU(IN, H), packed(), lengths=[2, 1]), ValueError, "GRU: a packed batch already has lengths"),
     (
         lambda: call(nn.GRU(IN, H), rnn.pack_sequence([np.ones((2, 1, IN), np.float32)])),
         ValueError,
