@@ -43,7 +43,7 @@ class CrossEntropyLoss(WeightedLoss):
 
     State: weight, if given.
     Call: logits (B, C, *S), and target classes (B, *S) or target probabilities (B, C, *S) -> (), or (B, *S) with
-        reduction='none'. Without a batch, the shapes are (C,) and ().
+        reduction='none'. Without a batch, the logits are (C,) and the target class is ().
 
     Example:
         >>> import jax.numpy as jnp
@@ -227,7 +227,7 @@ class LinearCrossEntropyLoss(WeightedLoss):
     Params: linear.weight (C · ∏S, I) and linear.bias (C · ∏S,), initialised as in `Linear`.
     State: weight, if given.
     Call: input (B, I), and target classes (B, *S) or target probabilities (B, C, *S) -> (), or (B, *S) with
-        reduction='none'. Without a batch, the shapes are (I,) and ().
+        reduction='none'. Without a batch, the input is (I,) and the target class is ().
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -289,8 +289,8 @@ class LinearCrossEntropyLoss(WeightedLoss):
 class CTCLoss(Loss):
     """Connectionist temporal classification (CTC) loss.
 
-    The loss is -log of the probability of the target, summed over all alignments of the target with the input frames. T
-    is the number of frames.
+    The loss is -log of the target's probability, which is the sum of the probabilities of all alignments of the target
+    with the T input frames.
 
     Args:
         blank: index of the blank class.

@@ -145,8 +145,8 @@ class MultiMarginLoss(WeightedLoss):
         reduction: 'mean', 'sum' or 'none'.
 
     State: weight, if given.
-    Call: scores (B, C) and target classes (B,) -> (), or (B,) with reduction='none'. Without a batch, the shapes are
-        (C,) and ().
+    Call: scores (B, C) and target classes (B,) -> (), or (B,) with reduction='none'. Without a batch, the scores are
+        (C,) and the target class is ().
 
     Example:
         >>> import jax.numpy as jnp

@@ -205,7 +205,7 @@ class GaussianNLLLoss(Loss):
         eps: lower bound on the variance.
         reduction: 'mean', 'sum' or 'none'.
 
-    Call: means (*, D), targets (*, D) and variances, which are (*, D), (*, 1), (*) or a number -> (), or (*, D) with
+    Call: means (*, D), targets (*, D), and variances (*, D), (*, 1), (*) or a number -> (), or (*, D) with
         reduction='none'.
 
     Example:

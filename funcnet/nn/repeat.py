@@ -94,7 +94,7 @@ class Repeat(Numbered):
         return x
 
     def _keys(self) -> jax.Array:
-        """Return a key per layer from its name and run count, so that a slice draws the same as the full stack."""
+        """Return a key per layer from its name and run count, so that a slice draws the same keys as the full stack."""
         frame = frame_of(self)
         frame.same_trace("randomness")
         if self.scan:

@@ -162,8 +162,9 @@ class RNNBase(Module):
 class LSTM(RNNBase):
     """Long short-term memory (LSTM) layers over a sequence.
 
-    `i, f, g, o = x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh`; `c_t = σ(f) c_{t-1} + σ(i) tanh(g)`; `h_t = σ(o) tanh(c_t)`,
-    multiplied by `W_hrᵀ` if proj_size is set. The input of each further layer is the h of the previous layer.
+    Each step computes `i, f, g, o = x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh`, `c_t = σ(f) c_{t-1} + σ(i) tanh(g)` and
+    `h_t = σ(o) tanh(c_t)`. With proj_size, h_t is also multiplied by `W_hrᵀ`. The input of each further layer is the h
+    of the previous layer.
 
     Args:
         input_size: size of x_t.
@@ -191,7 +192,7 @@ class LSTM(RNNBase):
             valid step of each sequence. The padding does not affect h_n and c_n, and the output at padded steps is 0.
             The result is the same as for a packed batch.
         output: (T, B, D · P), in the layout of the input.
-        h_n, c_n: final states, in the shapes of hx.
+        h_n, c_n: final states, with the shapes of hx.
 
     Raises:
         ValueError: if a size is invalid, if shapes or lengths do not fit, or if dropout needs an `rng` that is missing.
@@ -243,8 +244,8 @@ class _OneState(RNNBase):
 class GRU(_OneState):
     """Gated recurrent unit (GRU) layers over a sequence.
 
-    `r, z = σ(x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh)`; `n = tanh(x_t W_inᵀ + b_in + r (h_{t-1} W_hnᵀ + b_hn))`;
-    `h_t = (1 - z) n + z h_{t-1}`.
+    Each step computes `r, z = σ(x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh)`,
+    `n = tanh(x_t W_inᵀ + b_in + r (h_{t-1} W_hnᵀ + b_hn))` and `h_t = (1 - z) n + z h_{t-1}`.
 
     Args:
         input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype: as in `LSTM`.
@@ -299,7 +300,7 @@ class RNN(_OneState):
     Call: input, hx=None, *, lengths=None -> output, h_n, as in `LSTM` but without the state c.
 
     Raises:
-        ValueError: if the nonlinearity is unknown, or as in `LSTM`.
+        ValueError: if the nonlinearity is unknown or another argument is invalid, as in `LSTM`.
         TypeError: if the inputs are invalid, as in `LSTM`.
 
     Example:
@@ -359,7 +360,7 @@ def _check_settings(where: str, given: dict[str, Any]) -> None:
                 f"{where}: {name} has the wrong type; expected {kind.__name__}, got {type(given[name]).__name__}."
             )
         if kind is int and given[name] <= (-1 if name == "proj_size" else 0):
-            least = "at least 0" if name == "proj_size" else "greater than zero"
+            least = "at least 0 (0 means no projection)" if name == "proj_size" else "greater than zero"
             raise ValueError(f"{where}: {name} is too small; expected {least}, got {given[name]}.")
     if given["proj_size"] >= given["hidden_size"]:
         raise ValueError(

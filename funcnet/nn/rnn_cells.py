@@ -125,7 +125,8 @@ class RNNCell(RNNCellBase):
 class LSTMCell(RNNCellBase):
     """One step of a long short-term memory (LSTM).
 
-    `i, f, g, o = x W_ihᵀ + b_ih + h W_hhᵀ + b_hh`; `c' = σ(f) c + σ(i) tanh(g)`; `h' = σ(o) tanh(c')`.
+    The cell computes `i, f, g, o = x W_ihᵀ + b_ih + h W_hhᵀ + b_hh`, `c' = σ(f) c + σ(i) tanh(g)` and
+    `h' = σ(o) tanh(c')`.
 
     Args:
         input_size: size of x.
@@ -164,7 +165,7 @@ class LSTMCell(RNNCellBase):
 class GRUCell(RNNCellBase):
     """One step of a gated recurrent unit (GRU).
 
-    `r, z = σ(x W_ihᵀ + b_ih + h W_hhᵀ + b_hh)`; `n = tanh(x W_inᵀ + b_in + r (h W_hnᵀ + b_hn))`;
+    The cell computes `r, z = σ(x W_ihᵀ + b_ih + h W_hhᵀ + b_hh)`, `n = tanh(x W_inᵀ + b_in + r (h W_hnᵀ + b_hn))` and
     `h' = (1 - z) n + z h`.
 
     Args:

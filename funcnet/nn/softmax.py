@@ -43,7 +43,7 @@ class LogSoftmax(_AlongDim):
     """Applies `x - log(sum(exp(x)))`, the logarithm of `Softmax`, along one dimension.
 
     Args:
-        dim: dimension of the sum. With dim=None, the dimension is 0 for inputs of 0, 1 or 3 dimensions and 1 for all
+        dim: dimension to sum over. With dim=None, the dimension is 0 for inputs of 0, 1 or 3 dimensions and 1 for all
             others, as in torch.
 
     Call: (*) -> (*).

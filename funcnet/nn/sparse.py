@@ -31,8 +31,8 @@ class Embedding(Module):
     Call: integer ids (*) in [0, num_embeddings) -> (*, embedding_dim).
 
     Differs from torch: with `max_norm`, forward does not change the table itself. `F.embedding_renorm` returns the
-        table as torch would update it. Under `jit`, an id out of range cannot raise an error, so the result for this id
-        is NaN and no row receives a gradient from it.
+        table as torch would update it. Under `jit`, an id out of range does not raise an error. The result for this id
+        is NaN, and no row receives a gradient from it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -153,7 +153,7 @@ class EmbeddingBag(Module):
         dtype: dtype of the table, float32 by default.
 
     Params: weight (num_embeddings, embedding_dim), initialised from N(0, 1).
-    Call: input (B, N) -> (B, embedding_dim), or input (N,), offsets (B,) -> (B, embedding_dim). With mode='sum', a
+    Call: input (B, N) -> (B, embedding_dim), or input (N,) and offsets (B,) -> (B, embedding_dim). With mode='sum', a
         further input per_sample_weights of the input's shape is allowed. The result of an empty bag is 0.
 
     Differs from torch: see `F.embedding_bag`.

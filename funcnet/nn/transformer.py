@@ -1,7 +1,7 @@
 """Transformer, TransformerEncoder and TransformerDecoder, as in torch/nn/modules/transformer.py.
 
-Letters and masks are as in `transformer_layer.py`. If `is_causal` is None, it means False and the mask itself is used.
-torch checks whether that mask is the causal one, with the same result.
+Letters and masks are as in `transformer_layer.py`. `is_causal=None` means False, so that the mask itself is used. In
+torch, None means that the mask is compared with the causal one, which gives the same result.
 """
 
 import copy
@@ -41,7 +41,7 @@ class Transformer(Module):
         bias: if True, the Linear and LayerNorm layers have biases.
         dtype: dtype of the parameters, float32 by default.
 
-    Params: those of the encoder and the decoder. All matrices are initialised with Xavier-uniform values.
+    Params: the parameters of the encoder and the decoder. All matrices are initialised with Xavier-uniform values.
     Call: src (S, B, D), tgt (T, B, D) -> (T, B, D). With batch_first, src (B, S, D), tgt (B, T, D) -> (B, T, D). The
         batch dimension B is optional.
 
@@ -119,7 +119,7 @@ class Transformer(Module):
             )
         if src.ndim != tgt.ndim or (src.ndim == 3 and src.shape[batch] != tgt.shape[batch]):
             raise ValueError(
-                f"Transformer: src and tgt differ in rank or in batch size, which is dimension {batch}; expected equal "
+                f"Transformer: src and tgt differ in rank or in their batch size in dimension {batch}; expected equal "
                 f"ones, got {src.shape} and {tgt.shape}. batch_first is {self.batch_first}."
             )
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
@@ -160,7 +160,7 @@ class TransformerEncoder(Module):
     Call: src (S, B, D) -> (S, B, D), or any other shape that the layers accept.
 
     Differs from torch: in torch, all layers start with the same values. In eval, torch's nested tensors zero the
-        outputs at padded positions, so compare only the other positions.
+        outputs at padded positions, so only the other positions are comparable.
 
     Example:
         >>> import jax, jax.numpy as jnp

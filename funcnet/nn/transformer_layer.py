@@ -60,8 +60,8 @@ class TransformerEncoderLayer(_Layer):
     Call: src (S, B, D), (B, S, D) or (S, D) -> the same shape. If every key of a query is hidden, the attention
         contributes 0 to that query.
 
-    Differs from torch: there is no fast path in eval, so outputs at padded positions are not set to 0. Compare only the
-        other positions.
+    Differs from torch: there is no fast path in eval. Outputs at padded positions are not set to 0, so only the other
+        positions are comparable.
 
     Example:
         >>> import jax, jax.numpy as jnp

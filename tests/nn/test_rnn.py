@@ -347,7 +347,11 @@ REFUSALS = [
     (lambda: nn.LSTM(2, 3, 2, dropout=1.5), ValueError, "LSTM: dropout is not a probability; .* got 1.5"),
     (lambda: nn.LSTM(2, 3, 2, dropout=True), ValueError, "LSTM: dropout is not a probability; .* got True"),
     (lambda: nn.LSTM(2, 3, proj_size=3), ValueError, "LSTM: proj_size is too large; expected less than hidden_size 3"),
-    (lambda: nn.LSTM(2, 3, proj_size=-1), ValueError, r"LSTM: proj_size is too small; expected at least 0 \(none\)"),
+    (
+        lambda: nn.LSTM(2, 3, proj_size=-1),
+        ValueError,
+        r"LSTM: proj_size is too small; expected at least 0 \(0 means no projection\)",
+    ),
     (lambda: nn.GRU(2, 3, proj_size=1), ValueError, "GRU: only LSTM supports proj_size; expected None, got 1"),
     (lambda: nn.RNN(2, 3, proj_size=0), ValueError, "RNN: only LSTM supports proj_size; expected None, got 0"),
     (lambda: nn.RNN(2, 3, nonlinearity="gelu"), ValueError, "RNN: nonlinearity is unknown; .* got 'gelu'"),
