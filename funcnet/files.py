@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
+    "DIGESTS",
+    "check_digests",
     "file_digest",
     "lock_folder",
     "parse_json",
@@ -18,11 +20,13 @@ __all__ = [
     "require_folder",
     "require_other",
     "sync",
+    "write_digests",
     "write_json",
     "wrong_json",
 ]
 
 POLL = 0.2  # seconds between attempts to lock a folder
+DIGESTS = "digests.json"
 
 
 @contextlib.contextmanager
@@ -204,6 +208,45 @@ def file_digest(path: str | Path) -> str:
     """
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_digests(folder: str | Path, names: Iterable[str]) -> None:
+    """Write `digests.json`, with the SHA-256 of files in a folder.
+
+    Args:
+        folder: the folder of the files.
+        names: names of the files; those that do not exist are left out.
+
+    Raises:
+        OSError: a file cannot be read, or the folder cannot be written.
+    """
+    folder = Path(folder)
+    write_json(folder / DIGESTS, {name: file_digest(folder / name) for name in names if (folder / name).exists()})
+
+
+def check_digests(folder: str | Path, where: str, names: Iterable[str] | None = None) -> None:
+    """Refuse a folder in which a file no longer has the digest that `write_digests` wrote.
+
+    Args:
+        folder: a folder. Without `digests.json`, nothing is checked.
+        where: the beginning of the message.
+        names: the files to check. The default is all files in `digests.json`.
+
+    Raises:
+        ValueError: a file is missing or has changed.
+        OSError: a file cannot be read.
+    """
+    folder = Path(folder)
+    written = read_json(folder / DIGESTS) if (folder / DIGESTS).exists() else {}
+    for name, digest in written.items() if isinstance(written, dict) else ():
+        if names is not None and name not in names:
+            continue
+        found = file_digest(folder / name) if (folder / name).exists() else "no file"
+        if found != digest:
+            raise ValueError(
+                f"{where}: {folder / name} is not the file that was written; expected SHA-256 {digest}, as in "
+                f"{DIGESTS}, got {found}. Restore the file. If you changed it yourself, delete {folder / DIGESTS}."
+            )
 
 
 def sync(path: str | Path) -> None:

@@ -9,7 +9,16 @@ import threading
 
 import pytest
 
-from funcnet.files import lock_folder, read_json, replacing, require_folder, require_other, write_json
+from funcnet.files import (
+    check_digests,
+    lock_folder,
+    read_json,
+    replacing,
+    require_folder,
+    require_other,
+    write_digests,
+    write_json,
+)
 from funcnet.models.bert import BertConfig
 from funcnet.tasks.pretraining_data.manifest import lock_build
 
@@ -123,3 +132,17 @@ def test_a_system_without_locks(tmp_path, monkeypatch):
 def test_no_folder_to_lock(tmp_path):
     with pytest.raises(FileNotFoundError), lock_folder(tmp_path / "none"):
         pass
+
+
+def test_a_file_that_has_changed_since_its_digest_was_written(tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"abc")
+    write_digests(tmp_path, ["a.bin", "absent"])
+    check_digests(tmp_path, "here")
+    (tmp_path / "a.bin").write_bytes(b"abd")
+    check_digests(tmp_path, "here", ["other"])
+    with pytest.raises(
+        ValueError, match=r"^here: .*a.bin is not the file that was written; expected SHA-256 .* delete"
+    ):
+        check_digests(tmp_path, "here")
+    (tmp_path / "digests.json").unlink()
+    check_digests(tmp_path, "here")

@@ -58,7 +58,7 @@ def run_predict(arguments: Predict) -> int:
     """Run `funcnet predict`; return the exit code."""
     from funcnet.tasks.finetuning.predict import predict, write_predictions
 
-    _check(arguments, "predict")
+    _check(arguments, "predict", (".csv", ".jsonl", ".ndjson", ".json"))
     predictions, _ = predict(arguments.directory, arguments.file, **dataclasses.asdict(arguments.options))
     write_predictions(predictions, arguments.out)
     return 0
@@ -68,14 +68,19 @@ def run_evaluate(arguments: Evaluate) -> int:
     """Run `funcnet evaluate`; return the exit code."""
     from funcnet.tasks.finetuning.predict import evaluate, write_figures
 
-    _check(arguments, "evaluate")
+    _check(arguments, "evaluate", (".json",))
     figures = evaluate(arguments.directory, arguments.file, **dataclasses.asdict(arguments.options))
     write_figures(figures, arguments.out)
     return 0
 
 
-def _check(arguments: Predict | Evaluate, command: str) -> None:
+def _check(arguments: Predict | Evaluate, command: str, suffixes: tuple[str, ...]) -> None:
     check_ranges(arguments, command)
     if arguments.out is not None:
+        if arguments.out.suffix.lower() not in ("", *suffixes):
+            raise ValueError(
+                f"{command}: --out {arguments.out}; expected a name that ends in {' or '.join(suffixes)}, got "
+                f"{arguments.out.suffix!r}."
+            )
         require_folder(arguments.out, f"{command}: --out")
         require_other(arguments.out, [arguments.file], f"{command}: --out")

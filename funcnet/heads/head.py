@@ -11,6 +11,7 @@ Letters: `B rows of a batch, T tokens of a row, C classes`.
 
 import dataclasses
 import re
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -38,6 +39,7 @@ __all__ = [
     "learn_labels",
     "make_forward",
     "softmax",
+    "warn_of_capitals",
 ]
 
 Batch = Mapping[str, jax.Array]
@@ -333,3 +335,17 @@ def learn_labels(given: Iterable[Sequence[str]]) -> tuple[str, ...]:
     """
     seen = sorted({name for names in given for name in names})
     return tuple(sorted(seen, key=int) if all(re.fullmatch(r"-?\d+", name) for name in seen) else seen)
+
+
+def warn_of_capitals(where: str, labels: Iterable[str]) -> None:
+    """Warn of labels that differ only in capital letters, which are usually one class with two spellings."""
+    known: dict[str, list[str]] = {}
+    for label in labels:
+        known.setdefault(label.casefold(), []).append(label)
+    same = [", ".join(map(repr, names)) for names in known.values() if len(names) > 1]
+    if same:
+        warnings.warn(
+            f"{where}: labels that differ only in capital letters are different classes: {'; '.join(same)}. Use one "
+            "spelling if they mean the same.",
+            stacklevel=3,
+        )

@@ -26,6 +26,7 @@ from funcnet.heads.head import (
     label_names,
     learn_labels,
     softmax,
+    warn_of_capitals,
 )
 from funcnet.heads.reading.examples import DEFAULT, Columns, TextExample, read_texts
 from funcnet.heads.reading.glue import GlueTask, glue_task, is_glues, read_glue
@@ -204,6 +205,7 @@ class Classify(TextHead):
                 f"{self.name}: {examples[0].where_label}: one class, {labels[0]!r}, in all {len(examples)} training "
                 "examples; expected at least two. Name the right --label-column, or add examples of another class."
             )
+        warn_of_capitals(self.name, labels)
         return dataclasses.replace(self, labels=labels, pairs=examples[0].second is not None)
 
     def label_names(self, example: TextExample) -> Sequence[str]:

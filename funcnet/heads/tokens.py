@@ -15,7 +15,17 @@ from tokenizers.normalizers import BertNormalizer
 from funcnet import losses
 from funcnet.heads.encoding import Encoded, TextEncoder
 from funcnet.heads.entities import OUTSIDE, entities, entity_scores, spell_entities
-from funcnet.heads.head import Batch, ModelConfig, Output, Sums, TrainedHead, count_right, label_names, learn_labels
+from funcnet.heads.head import (
+    Batch,
+    ModelConfig,
+    Output,
+    Sums,
+    TrainedHead,
+    count_right,
+    label_names,
+    learn_labels,
+    warn_of_capitals,
+)
 from funcnet.heads.reading.examples import DEFAULT, Columns, TokenExample, read_tokens
 
 __all__ = ["Tokens", "first_tokens", "split_words"]
@@ -69,6 +79,7 @@ class Tokens(TrainedHead):
                 f"tokens: {examples[0].where}: one tag, {labels[0] if labels else ''!r}, in all training sentences; "
                 "expected at least two. Name the right --label-column, or add sentences with another tag."
             )
+        warn_of_capitals(self.name, labels)
         return dataclasses.replace(self, labels=labels, metric="f1" if spell_entities(labels) else "accuracy")
 
     def config(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from funcnet import nn, tree, weights
+from funcnet.files import check_digests
 from funcnet.nn.core.state_dict import entries_of
 
 __all__ = ["Naming", "choose_layers", "fill", "load", "read_arrays"]
@@ -105,8 +106,13 @@ def read_arrays(path: str | Path, naming: Naming, where: str) -> Arrays:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it holds something other than arrays by name.
+        ValueError: it holds something other than arrays by name, or has changed since a run wrote it.
     """
+    path = Path(path)
+    if path.is_dir():
+        check_digests(path, where)
+    else:
+        check_digests(path.parent, where, [path.name])
     file = weights.load(path)
     if not isinstance(file, Mapping) or not all(hasattr(array, "shape") for array in file.values()):
         raise ValueError(
@@ -171,6 +177,7 @@ def fill(
     into = model.init(jax.random.key(0) if key is None else key) if new else None
     params, state = model.load_state_dict(_Renamed(arrays, known), strict=False, into=into)
     _warn(model, arrays, new, [name for name in found.unexpected if naming.head(name) is None], where)
+    _warn_of_nan(params, where)
     return params, state
 
 
@@ -233,6 +240,19 @@ def _new_names(
             + "\n  Use the weights that belong to the config, or the config that fits the weights."
         )
     return [name for name in shapes if name in new]
+
+
+def _warn_of_nan(params: Tree, where: str) -> None:
+    """Warn of weights that make every output NaN: a training run that diverged leaves such a file."""
+    flat = tree.flatten(params)
+    wrong = [name for name, array in flat.items() if not np.isfinite(np.asarray(array, np.float32)).all()]
+    if wrong:
+        more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        warnings.warn(
+            f"{where}: weights are NaN or infinite in {', '.join(wrong[:SHOWN])}{more}, and so the model's "
+            "outputs will be NaN. Use an earlier checkpoint.",
+            stacklevel=4,
+        )
 
 
 def _warn(model: nn.Module, arrays: Arrays, new: list[str], ignored: list[str], where: str) -> None:

@@ -132,7 +132,14 @@ def open_corpus(
     given = [default_corpus()] if paths is None else [paths] if isinstance(paths, str | Path) else list(paths)
     if not given:
         raise ValueError("read_corpus: no paths; expected at least one file or folder, got an empty list.")
-    found = [_sources_of(Path(path), field) for path in given]
+    made: list[Path] = []
+    found = [_sources_of(Path(path), field, made) for path in given]
+    if made:
+        warnings.warn(
+            f"read_corpus: left out {', '.join(map(str, made))}, because funcnet wrote it. To read its files as text, "
+            "name the folder itself.",
+            stacklevel=2,
+        )
     sources = tuple(source for taken, _ in found for source in taken)
     if not sources:
         raise empty_corpus(given, files=0)
@@ -202,7 +209,7 @@ def default_corpus() -> Path:
     return folder
 
 
-def _sources_of(path: Path, field: str) -> tuple[list[Source], list[str]]:
+def _sources_of(path: Path, field: str, made: list[Path]) -> tuple[list[Source], list[str]]:
     """The files of a path, and the names of the files in that folder which are left out."""
     if path.is_file():
         return [_source(path)], []
@@ -214,7 +221,7 @@ def _sources_of(path: Path, field: str) -> tuple[list[Source], list[str]]:
         raise FileNotFoundError(f"read_corpus: {path} does not exist; expected a file or a folder of text.")
     if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
         return _saved_dataset(path), []
-    shown = [file for file in sorted(_files_in(path, frozenset())) if file.name not in ABOUT_DATASETS]
+    shown = [file for file in sorted(_files_in(path, frozenset(), made)) if file.name not in ABOUT_DATASETS]
     texts = [file for file in shown if _suffix(file) != ".json" or _holds_texts(file, field)]
     taken = [file for file in texts if _kind(file) is not None] or texts or shown
     left = sorted({*shown} - {*taken})
@@ -237,8 +244,22 @@ def _source(file: Path) -> Source:
     return Source(file, _kind(file) or "text")
 
 
-def _files_in(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
+def _is_made(folder: Path) -> bool:
+    """Whether a folder is a run, or data for runs, by the keys of its first file."""
+    for name, keys in (("run.json", {"config", "facts", "finished"}), ("manifest.json", {"format", "plan", "sources"})):
+        try:
+            found = json.loads((folder / name).read_text("utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict) and keys <= found.keys():
+            return True
+    return False
+
+
+def _files_in(folder: Path, above: frozenset[Path], made: list[Path]) -> Iterator[Path]:
     """The files of a folder and its subfolders that are not hidden; also links, except for those that lead back up.
+
+    Folders that funcnet wrote are left out and added to `made`, because a run may lie in the folder of its own corpus.
 
     `Path.rglob` would silently skip subfolders that are links or that may not be read.
     """
@@ -255,8 +276,10 @@ def _files_in(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
         )
     yield from files
     for inner in folders:
-        if inner.resolve() not in above:
-            yield from _files_in(inner, above)
+        if _is_made(inner):
+            made.append(inner)
+        elif inner.resolve() not in above:
+            yield from _files_in(inner, above, made)
 
 
 def _kind(path: Path) -> SourceKind | None:

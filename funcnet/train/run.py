@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import jax
 
 from funcnet import tree
-from funcnet.files import write_json
+from funcnet.files import write_digests, write_json
 from funcnet.parallel import check_batch_size, parallelize
 from funcnet.settings import as_json, defaults, recorded
 from funcnet.train import compilation_cache
@@ -273,6 +273,7 @@ class _Trials:
         if outcome is not None:
             wait = f"{outcome.data_wait_share:.2%} of the time was spent waiting for data"
             print(f"This process trained on {outcome.tokens:,} {self.task.unit}; {wait}.")
+        write_digests(out, [MODEL])
         if conclusion.values:
             write_json(out / "eval.json", conclusion.values)  # written last: it marks the training as concluded
             print(json.dumps(conclusion.values, indent=2))

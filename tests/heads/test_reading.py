@@ -192,6 +192,20 @@ def test_other_files_are_pairs_where_the_training_file_was(tmp_path, name):
     assert of_pairs.read(pairs, labelled=True) and of_single.read(single, labelled=True)
 
 
+def test_an_underscore_is_no_part_of_a_number(tmp_path):
+    """Python reads 1_000 as 1000; a table does not."""
+    file = write(tmp_path, "a.csv", "text,label\nfine,1_000\n")
+    with pytest.raises(ValueError, match=r"a.csv, line 2.*expected a number below .*, got '1_000'"):
+        read_texts(file, Columns(), numbers=True, labelled=True)
+
+
+def test_labels_that_differ_only_in_capitals_are_reported(tmp_path):
+    file = write(tmp_path, "a.csv", "text,label\nfine,pos\ngood,POS\nbad,neg\n")
+    head = Classify()
+    with pytest.warns(UserWarning, match=r"differ only in capital letters are different classes: 'POS', 'pos'\."):
+        assert head.learn(head.read(file, labelled=True)).labels == ("POS", "neg", "pos")
+
+
 def test_lists_and_single_labels_do_not_mix(tmp_path):
     rows = '{"text": "a", "label": ["good", "cheap"]}\n{"text": "b", "label": "good"}\n'
     mixed = read_texts(write(tmp_path, "a.jsonl", rows), Columns())

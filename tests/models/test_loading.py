@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from funcnet import nn, tree, weights
+from funcnet.files import write_digests
 from funcnet.models import loading, resnet
 from tests.models import torch_resnet
 
@@ -117,3 +118,25 @@ def test_another_familys_naming(tmp_path):
     for ours, number in (("0", "0"), ("1", "2")):
         same(small["blocks"][ours], params["blocks"][number])
     assert set(tree.flatten(small)) == {name for name in plain if not name.startswith("blocks.2")}
+
+
+def test_weights_that_are_nan_are_reported(tmp_path, started):
+    net = make()
+    arrays = dict(net.state_dict(*started))
+    arrays["fc.bias"] = np.full(5, np.nan, np.float32)
+    weights.save(tmp_path / "net.safetensors", arrays)
+    with pytest.warns(UserWarning, match=r"weights are NaN or infinite in fc\.bias, and so"):
+        loading.load(tmp_path / "net.safetensors", net, resnet.NAMING)
+
+
+def test_a_flipped_byte_in_the_weights_of_a_run_is_found(tmp_path, started):
+    net, file = make(), tmp_path / "model.safetensors"
+    weights.save(file, net.state_dict(*started))
+    write_digests(tmp_path, [file.name])
+    loading.load(file, net, resnet.NAMING)
+    content = bytearray(file.read_bytes())
+    content[-9] ^= 1
+    file.write_bytes(content)
+    for path in (file, tmp_path):
+        with pytest.raises(ValueError, match=r"model.safetensors is not the file that was written; expected SHA-256"):
+            loading.load(path, net, resnet.NAMING)

@@ -19,6 +19,7 @@ from funcnet.text import (
     split_sentences,
 )
 from funcnet.text.sentences import BLANK_LINE
+from funcnet.train import open_run
 
 
 def write(folder, **files):
@@ -267,3 +268,22 @@ def test_sentences_without_an_end_are_cut():
     sentences = split_sentences("word " * 1000 + "\n\n" + "x" * 4500)
     assert max(map(len, sentences)) <= 2000 and len(sentences) == 6
     assert split_sentences(" \n\n ") == []
+
+
+def test_a_run_in_the_folder_of_its_corpus_is_left_out(tmp_path):
+    """Its metrics.jsonl would be read as text otherwise, and the run could not be resumed."""
+    (tmp_path / "a.txt").write_text("One. Two.")
+    run, data = tmp_path / "runs" / "first", tmp_path / "data"
+    open_run(run, {"steps": 1})
+    (run / "metrics.jsonl").write_text('{"step": 1}\n')
+    data.mkdir()
+    (data / "manifest.json").write_text('{"format": 1, "plan": "", "sources": []}')
+    (data / "report.txt").write_text("no text")
+    with pytest.warns(UserWarning, match=r"left out .*data, .*first, because funcnet wrote it"):
+        corpus = open_corpus(tmp_path)
+    assert [source.path.name for source in corpus.sources] == ["a.txt"]
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "run.json").write_text('{"speed": 3}')
+    (tmp_path / "notes" / "b.txt").write_text("Three.")
+    with pytest.warns(UserWarning, match="left out"):
+        assert len(open_corpus(tmp_path).sources) == 2

@@ -230,7 +230,7 @@ def as_number(where: str, value: Any) -> float:
     2.5
     """
     try:
-        found = float(value)
+        found = math.nan if isinstance(value, str) and "_" in value else float(value)  # Python reads 1_000 as a number
     except (TypeError, ValueError, OverflowError):
         found = math.nan
     if not abs(found) < LARGEST:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from funcnet import nn, weights
-from funcnet.files import write_json
+from funcnet.files import DIGESTS, write_json
 from funcnet.models.bert.activation import called, computes
 from funcnet.models.bert.configuration import BertConfig
 from funcnet.models.bert.encoder import BertEncoder, BertIntermediate, BertPooler
@@ -139,6 +139,7 @@ def save_pretrained(
     config: BertConfig = model.config
     _require_described(model, config)
     path.mkdir(parents=True, exist_ok=True)
+    (path / DIGESTS).unlink(missing_ok=True)  # of a model that a run wrote there before
     leaves = {entry.name: (entry.home, entry.layer) for entry in entries_of(model)}
     once: dict[Any, tuple[str, Any]] = {}  # by leaf, not by array: two leaves may hold the same one
     for name, array in model.state_dict(params, state).items():

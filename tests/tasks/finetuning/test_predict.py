@@ -89,3 +89,9 @@ def test_texts_that_were_cut_are_counted(tokenizer, tmp_path, capsys):
     assert run_here("predict", path, lines) == 0
     out, err = capsys.readouterr()
     assert err == "2 texts longer than 32 tokens were cut.\n" and len(out.splitlines()) == 3
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_an_unknown_form_of_output_is_refused(tmp_path, capsys, command):
+    assert run_here(command, tmp_path, tmp_path / "a.csv", "--out", tmp_path / "o.xyz") == 2
+    assert "--out" in (said := capsys.readouterr().err) and "got '.xyz'" in said
