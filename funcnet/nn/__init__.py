@@ -1,4 +1,4 @@
-"""torch.nn as descriptions: the mathematics is in `funcnet.functional`, the machinery in `funcnet.nn.core`."""
+"""torch.nn as descriptions. The computations are in `funcnet.functional`, and the core is in `funcnet.nn.core`."""
 
 import typing as _typing
 
@@ -110,5 +110,5 @@ from funcnet.nn.transformer_layer import TransformerDecoderLayer, TransformerEnc
 from funcnet.nn.unpooling import MaxUnpool1d, MaxUnpool2d, MaxUnpool3d
 from funcnet.nn.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
-if not _typing.TYPE_CHECKING:  # or mypy would find every name
+if not _typing.TYPE_CHECKING:  # otherwise mypy would accept every name
     __getattr__ = _refusal("nn", __name__, _ABSENT)

@@ -1,4 +1,7 @@
-"""Smooth activations, as in torch/nn/modules/activation.py; the others are in `relu.py`, `hard.py`, `softmax.py`."""
+"""Smooth activations, as in torch/nn/modules/activation.py.
+
+The other activations are in `relu.py`, `hard.py` and `softmax.py`.
+"""
 
 import jax
 
@@ -21,14 +24,14 @@ __all__ = [
 
 
 class InPlace(Module):
-    """An activation that torch can run in place; here `inplace` only shows in `repr`."""
+    """Base class of activations that torch can run in place. Here `inplace` only appears in the `repr`."""
 
     def __init__(self, inplace: bool = False):
         super().__init__()
         self.inplace = inplace
 
     def shown(self, settings: str = "") -> str:
-        """The settings, followed by whether torch would run in place."""
+        """Return `settings`, followed by `inplace=True` if it is set."""
         return ", ".join(filter(None, (settings, "inplace=True" if self.inplace else "")))
 
     def extra_repr(self) -> str:
@@ -36,10 +39,11 @@ class InPlace(Module):
 
 
 class GELU(Module):
-    """x · Φ(x), Φ being the distribution function of N(0, 1).
+    """Applies `x · Φ(x)` elementwise, where Φ is the cumulative distribution function of N(0, 1).
 
     Args:
-        approximate: 'none' for the exact one by erf (torch's default, not JAX's), 'tanh' for the approximation.
+        approximate: 'none' computes the exact function with erf, and 'tanh' computes the tanh approximation. As in
+            torch, but unlike in JAX, 'none' is the default.
 
     Call: (*) -> (*).
 
@@ -64,10 +68,10 @@ class GELU(Module):
 
 
 class SiLU(InPlace):
-    """x · sigmoid(x), element by element; also called swish.
+    """Applies `x · sigmoid(x)` elementwise. This activation is also called swish.
 
     Args:
-        inplace: accepted for compatibility with torch; arrays do not change in place.
+        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -85,10 +89,10 @@ class SiLU(InPlace):
 
 
 class Mish(InPlace):
-    """x · tanh(log(1 + exp(x))), element by element.
+    """Applies `x · tanh(log(1 + exp(x)))` elementwise.
 
     Args:
-        inplace: accepted for compatibility with torch; arrays do not change in place.
+        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -106,7 +110,7 @@ class Mish(InPlace):
 
 
 class Tanh(Module):
-    """tanh(x), element by element.
+    """Applies `tanh(x)` elementwise.
 
     Call: (*) -> (*).
 
@@ -124,7 +128,7 @@ class Tanh(Module):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x)), element by element.
+    """Applies `1 / (1 + exp(-x))` elementwise.
 
     Call: (*) -> (*).
 
@@ -142,7 +146,7 @@ class Sigmoid(Module):
 
 
 class LogSigmoid(Module):
-    """log(1 / (1 + exp(-x))), element by element.
+    """Applies `log(1 / (1 + exp(-x)))` elementwise.
 
     Call: (*) -> (*).
 
@@ -160,11 +164,11 @@ class LogSigmoid(Module):
 
 
 class Softplus(Module):
-    """log(1 + exp(beta · x)) / beta, and x itself where beta · x is above the threshold.
+    """Applies `log(1 + exp(beta · x)) / beta` elementwise. Where `beta · x` is above `threshold`, it returns x itself.
 
     Args:
-        beta: how sharp the bend is.
-        threshold: where the identity begins.
+        beta: sharpness of the bend at 0. A larger beta brings the function closer to ReLU.
+        threshold: value of `beta · x` above which the function returns x itself.
 
     Call: (*) -> (*).
 
@@ -190,7 +194,7 @@ class Softplus(Module):
 
 
 class Softsign(Module):
-    """x / (1 + |x|), element by element.
+    """Applies `x / (1 + |x|)` elementwise.
 
     Call: (*) -> (*).
 
@@ -208,7 +212,7 @@ class Softsign(Module):
 
 
 class Tanhshrink(Module):
-    """x - tanh(x), element by element.
+    """Applies `x - tanh(x)` elementwise.
 
     Call: (*) -> (*).
 
@@ -226,10 +230,10 @@ class Tanhshrink(Module):
 
 
 class GLU(Module):
-    """a · sigmoid(b), a and b being the halves of the input along one dimension.
+    """Applies `a · sigmoid(b)`, where a and b are the two halves of the input along `dim`.
 
     Args:
-        dim: the dimension to halve; its size must be even.
+        dim: dimension to split in half. Its size must be even.
 
     Call: (*, 2N, *) -> (*, N, *).
 

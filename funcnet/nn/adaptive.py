@@ -23,27 +23,30 @@ class _ASMoutput(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """A softmax over many classes of which few are frequent: a head for these, and clusters for ranges of the others.
+    """Adaptive softmax for many classes, few of which are frequent.
 
-    Classes are numbered by frequency, the most frequent 0. The head scores the first `cutoffs[0]` of them and the
-    clusters; a cluster scores its classes through a narrower layer. `log p(c) = log p(cluster) + log p(c | cluster)`.
+    Classes must be numbered by decreasing frequency, so that class 0 is the most frequent. The head scores the first
+    `cutoffs[0]` classes and the clusters. Each cluster scores a range of the other classes through a narrower layer.
+    A class c in a cluster has `log p(c) = log p(cluster) + log p(c | cluster)`.
 
     Args:
-        in_features: D.
-        n_classes: C.
-        cutoffs: where the clusters begin, ascending, in [1, C - 1].
-        div_value: cluster i has width `D // div_valueⁱ`, i from 1.
-        head_bias: whether the head has a bias.
-        dtype: of the params, float32 by default.
+        in_features: size of each input vector, D.
+        n_classes: number of classes, C.
+        cutoffs: first class of each cluster. The values must be in increasing order and in [1, C - 1].
+        div_value: factor by which each cluster is narrower than the one before. Cluster i has width `D // div_valueⁱ`,
+            counted from i = 1.
+        head_bias: if True, the head has a bias.
+        dtype: dtype of the params; float32 by default.
 
-    Params: head.weight (cutoffs[0] + clusters, D) and head.bias; tail.i.0.weight (width, D), tail.i.1.weight (size,
-        width).
-    Call: (B, D) and class ids (B,), or (D,) and () -> a named tuple (output, loss): the targets' log-probabilities (B,)
-        or (), and the mean of their negatives. `method="log_prob"`: (B, D) -> all log-probabilities (B, C).
-        `method="predict"`: (B, D) -> the most probable classes (B,).
+    Params: head.weight (cutoffs[0] + number of clusters, D) and, with head_bias, head.bias. Each cluster has
+        tail.i.0.weight (width, D) and tail.i.1.weight (number of its classes, width), counted from i = 0.
+    Call: (B, D) and class ids (B,), or (D,) and () -> a named tuple (output, loss). `output`, of the shape of the class
+        ids, is the log-probability of each target, and `loss` is the mean of `-output`.
+        With `method="log_prob"`, (B, D) -> the log-probabilities of all classes (B, C).
+        With `method="predict"`, (B, D) -> the most probable class of each row (B,).
 
-    Differs from torch: every cluster is computed for every row, because shapes cannot depend on the targets; it costs
-        as much as a full softmax through narrower layers. Under `jit` an id out of range gives NaN.
+    Differs from torch: every cluster is computed for every row, because shapes cannot depend on the targets. The cost
+        is that of a full softmax through narrower layers. Under `jit`, a class id that is out of range gives NaN.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -77,8 +80,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         edges = [0, *cutoffs, n_classes]
         if not cutoffs or any(int(c) != c for c in cutoffs) or any(a >= b for a, b in pairwise(edges)):
             raise ValueError(
-                "AdaptiveLogSoftmaxWithLoss: cutoffs do not split the classes; expected at least one, unique positive "
-                f"integers in increasing order, the last at most {n_classes - 1}, got {cutoffs}."
+                "AdaptiveLogSoftmaxWithLoss: cutoffs do not split the classes; expected one or more integers from 1 to "
+                f"{n_classes - 1} in strictly increasing order, got {cutoffs}."
             )
         self.in_features, self.n_classes, self.cutoffs = in_features, n_classes, [*cutoffs, n_classes]
         self.div_value, self.head_bias = div_value, head_bias
@@ -102,8 +105,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         target = checks.integers(where, "target", target_)
         if target.ndim > 1 or input_.ndim != target.ndim + 1 or input_.shape[:-1] != target.shape:
             raise ValueError(
-                f"{where}: target does not fit input; expected (batch, {self.in_features}) and (batch,), or "
-                f"({self.in_features},) and (), got {input_.shape} and {target.shape}. Flatten the positions."
+                f"{where}: the shapes of input and target do not match; expected (batch, {self.in_features}) and "
+                f"(batch,), or ({self.in_features},) and (), got {input_.shape} and {target.shape}. Flatten all "
+                "leading dimensions into the batch."
             )
         checks.ids_in_range(where, "target", target, self.n_classes)
         input, target = input_.reshape(-1, input_.shape[-1]), target.reshape(-1)
@@ -113,7 +117,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         for i, (low, high) in enumerate(pairwise(self.cutoffs)):
             mine = (target >= low) & (target < high)
             place = jnp.where(mine, self.shortlist_size + i, place)
-            # Ignored targets have loss and gradient 0.
+            # Targets outside this cluster are ignored: their loss and gradient are 0.
             own = jnp.where(mine, target - low, -100)
             within -= F.cross_entropy(self.tail[i](input), own, ignore_index=-100, reduction="none")
         place = jnp.where((target < 0) | (target >= self.n_classes), self.head_size, place)  # NaN
@@ -121,15 +125,15 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return _ASMoutput(output.reshape(target_.shape), -output.mean())
 
     def index_range(self, *inputs: Any) -> IndexRange | None:
-        """The targets that `nn.checked` checks."""
+        """Return the targets and their range, for `nn.checked`."""
         return IndexRange("target", inputs[1], self.n_classes) if len(inputs) > 1 else None
 
     def log_prob(self, input: jax.Array) -> jax.Array:
-        """(B, D) -> the log-probabilities of all classes (B, C)."""
+        """Return the log-probabilities of all classes: (B, D) -> (B, C)."""
         return self._log_prob(input, self.head(input))
 
     def predict(self, input: jax.Array) -> jax.Array:
-        """(B, D) -> the most probable class of each row (B,)."""
+        """Return the most probable class of each row: (B, D) -> (B,)."""
         head = self.head(input)
         first = head.argmax(1)
         return jnp.where(first < self.shortlist_size, first, self._log_prob(input, head).argmax(1))

@@ -1,6 +1,6 @@
 """Pooling to a given output size, as in torch/nn/modules/pooling.py.
 
-Letters: `B batch, C channels, L length, D depth, H height, W width`. B may be missing everywhere.
+Letters: `B batch, C channels, L length, D depth, H height, W width`. The batch dimension B is always optional.
 """
 
 from collections.abc import Sequence
@@ -39,10 +39,10 @@ class _AdaptiveAvgPool(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """The means of `output_size` bins, for an input of any length: bin i is [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
+    """Average pooling over `output_size` bins, for an input of any length. Bin i covers [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
 
     Args:
-        output_size: n.
+        output_size: length of the output, n.
 
     Call: (B, C, L) -> (B, C, n).
 
@@ -59,10 +59,10 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """The means of `output_size` bins in each dimension, for an input of any size.
+    """Average pooling over `output_size` bins in each dimension, for an input of any size.
 
     Args:
-        output_size: an int for both dimensions or (height, width); None keeps the input's.
+        output_size: an int for both dimensions, or (height, width). None keeps the size of the input.
 
     Call: (B, C, H, W) -> (B, C, *output_size).
 
@@ -79,10 +79,10 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """The means of `output_size` bins in each dimension, for an input of any size.
+    """Average pooling over `output_size` bins in each dimension, for an input of any size.
 
     Args:
-        output_size: an int for all dimensions or (depth, height, width); None keeps the input's.
+        output_size: an int for all dimensions, or (depth, height, width). None keeps the size of the input.
 
     Call: (B, C, D, H, W) -> (B, C, *output_size).
 
@@ -114,15 +114,15 @@ class _AdaptiveMaxPool(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """The maxima of `output_size` bins, for an input of any length: bin i is [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
+    """Max pooling over `output_size` bins, for an input of any length. Bin i covers [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
 
     Args:
-        output_size: n.
-        return_indices: whether to return the positions of the maxima as well, in the flattened plane.
+        output_size: length of the output, n.
+        return_indices: if True, also return the indices of the maxima, counted in the flattened spatial dimensions.
 
-    Call: (B, C, L) -> (B, C, n), or two of these: maxima, and their indices.
+    Call: (B, C, L) -> (B, C, n), or a tuple (maxima, indices) of two arrays of this shape.
 
-    Differs from torch: indices are int32 where JAX has no int64 (without x64).
+    Differs from torch: the indices are int32 unless JAX's x64 mode is enabled.
 
     Example:
         >>> import jax.numpy as jnp
@@ -137,13 +137,13 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """The maxima of `output_size` bins in each dimension, for an input of any size.
+    """Max pooling over `output_size` bins in each dimension, for an input of any size.
 
     Args:
-        output_size: an int for both dimensions or (height, width); None keeps the input's.
+        output_size: an int for both dimensions, or (height, width). None keeps the size of the input.
         return_indices: as in `AdaptiveMaxPool1d`.
 
-    Call: (B, C, H, W) -> (B, C, *output_size), or two of these.
+    Call: (B, C, H, W) -> (B, C, *output_size), or a tuple (maxima, indices) of two arrays of this shape.
 
     Example:
         >>> import jax.numpy as jnp
@@ -158,13 +158,13 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """The maxima of `output_size` bins in each dimension, for an input of any size.
+    """Max pooling over `output_size` bins in each dimension, for an input of any size.
 
     Args:
-        output_size: an int for all dimensions or (depth, height, width); None keeps the input's.
+        output_size: an int for all dimensions, or (depth, height, width). None keeps the size of the input.
         return_indices: as in `AdaptiveMaxPool1d`.
 
-    Call: (B, C, D, H, W) -> (B, C, *output_size), or two of these.
+    Call: (B, C, D, H, W) -> (B, C, *output_size), or a tuple (maxima, indices) of two arrays of this shape.
 
     Example:
         >>> import jax.numpy as jnp

@@ -19,33 +19,34 @@ __all__ = ["MultiheadAttention"]
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """A Linear with the name that torch's `repr` shows for `out_proj`."""
+    """A Linear under the class name that torch's `repr` shows for `out_proj`."""
 
 
 class MultiheadAttention(Module):
-    """Attention in several heads, between projections: `concat(head_1, …, head_H) W_outᵀ + b_out`.
+    """Multi-head attention with input and output projections: `concat(head_1, …, head_H) W_outᵀ + b_out`.
 
     Args:
-        embed_dim: D, the width of the queries and of the result.
-        num_heads: H, which divides D.
-        dropout: the probability with which a weight is zeroed in training.
-        bias: whether the projections have biases.
-        add_bias_kv: whether a learned key and value follow the given ones.
-        add_zero_attn: whether a key and value of zeros follow.
-        kdim, vdim: the widths of key and value, D by default.
-        batch_first: whether inputs and result are (B, L, D) rather than (L, B, D). It has no effect without a batch.
-        dtype: of the params, float32 by default.
+        embed_dim: width of the queries and of the output, D.
+        num_heads: number of heads, H. It must divide D.
+        dropout: probability of zeroing each attention weight in training.
+        bias: if True, the projections have biases.
+        add_bias_kv: if True, append a learnable key and value to the given keys and values.
+        add_zero_attn: if True, append a key and a value of zeros.
+        kdim, vdim: widths of the keys and of the values; D by default.
+        batch_first: if True, inputs and output are (B, L, D) instead of (L, B, D). Inputs without a batch dimension are
+            not affected.
+        dtype: dtype of the params; float32 by default.
 
-    Params: in_proj_weight (3D, D), the rows for query, key, value; with other widths q_proj_weight (D, D),
-        k_proj_weight (D, kdim), v_proj_weight (D, vdim): Xavier-uniform, the packed one as the one matrix that it is.
-        in_proj_bias (3D,) and out_proj.bias (D,), zeros; out_proj.weight (D, D), as in Linear; bias_k and bias_v
-        (1, 1, D), Xavier-normal.
-    Call: query (L, B, D), key (S, B, kdim), value (S, B, vdim) -> ((L, B, D), weights (B, L, S) or None), or all of
-        them without B. Masks as in `F.multi_head_attention_forward`, in which True hides.
+    Params: in_proj_weight (3D, D) stacks the matrices of query, key and value. If kdim or vdim is not D,
+        q_proj_weight (D, D), k_proj_weight (D, kdim) and v_proj_weight (D, vdim) replace it. These weights are
+        Xavier-uniform, and in_proj_weight is initialised as a single matrix. in_proj_bias (3D,) and out_proj.bias (D,)
+        are zeros. out_proj.weight (D, D) is initialised as in Linear. bias_k and bias_v (1, 1, D) are Xavier-normal.
+    Call: query (L, B, D), key (S, B, kdim), value (S, B, vdim) -> ((L, B, D), weights (B, L, S) or None). B is optional
+        in all shapes. The masks are those of `F.multi_head_attention_forward`; True in a boolean mask hides a key.
 
-    Differs from torch: there is no fast path in eval, so outputs at padded positions are not zeroed; only the
-        others can be compared. A query with every key hidden gives NaN with `need_weights` and gets 0 from the
-        attention without, as in torch outside its fast path.
+    Differs from torch: there is no fast path in eval, so outputs at padded positions are not zeroed and differ from
+        torch's. A query whose keys are all hidden gives NaN if `need_weights` is True. If it is False, the attention
+        before the output projection is 0. torch does the same outside its fast path.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -79,7 +80,7 @@ class MultiheadAttention(Module):
         super().__init__()
         if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
             raise ValueError(
-                f"MultiheadAttention: the heads share the width; expected embed_dim a positive multiple of num_heads, "
+                f"MultiheadAttention: embed_dim cannot be split into heads; expected a positive multiple of num_heads, "
                 f"got embed_dim={embed_dim} and num_heads={num_heads}."
             )
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
@@ -154,19 +155,19 @@ class MultiheadAttention(Module):
     def merge_masks(
         self, attn_mask: jax.Array | None, key_padding_mask: jax.Array | None, query: jax.Array
     ) -> tuple[jax.Array | None, int | None]:
-        """Merges the two masks, and gives the kind as torch's number: 1 for the padding mask alone, 2 for both.
+        """Merge the two masks, and return the result with torch's number for its kind.
 
         Args:
             attn_mask: (L, L) or (B·H, L, L).
-            key_padding_mask: (B, L), of the same dtype.
+            key_padding_mask: (B, L), of the same dtype as `attn_mask`.
             query: (B, L, D).
 
         Returns:
-            (mask, kind): (None, None) without masks, (key_padding_mask, 1) with that alone, else
-            (their sum, or their `or` if boolean, (B, H, L, L); 2).
+            (mask, kind): (None, None) without masks, (key_padding_mask, 1) with only a padding mask, and otherwise
+            (merged mask (B, H, L, L), 2). Boolean masks are merged by `or`, floating masks by addition.
 
         Raises:
-            TypeError: masks of two dtypes.
+            TypeError: if the dtypes of the masks differ.
         """
         if attn_mask is None:
             return key_padding_mask, None if key_padding_mask is None else 1
@@ -178,7 +179,7 @@ class MultiheadAttention(Module):
             return merged, 2
         if attn_mask.dtype != key_padding_mask.dtype:
             raise TypeError(
-                f"MultiheadAttention.merge_masks: the dtypes differ; expected one, got attn_mask {attn_mask.dtype} and "
-                f"key_padding_mask {key_padding_mask.dtype}. Make both boolean, or both floating."
+                f"MultiheadAttention.merge_masks: the dtypes differ; expected masks of the same dtype, got attn_mask "
+                f"{attn_mask.dtype} and key_padding_mask {key_padding_mask.dtype}. Make both boolean or both floating."
             )
         return jnp.add(merged, key_padding_mask[:, None, None]), 2

@@ -1,7 +1,7 @@
 """BatchNorm1d, BatchNorm2d, BatchNorm3d and SyncBatchNorm, as in torch/nn/modules/batchnorm.py.
 
-Letters: `B batch, C channels, S spatial dimensions`. To write a variant, override `forward`, or
-`check_input` for other ranks.
+Letters: `B batch, C channels, S spatial dimensions`. To write a variant, override `forward`. To
+accept inputs of other ranks, override `check_input`.
 """
 
 import copy
@@ -24,9 +24,9 @@ Groups = Sequence[Sequence[int]] | None
 
 
 class RunningNorm(Module):
-    """What batch and instance normalisation share: leaves and their starts."""
+    """Base class of batch and instance normalisation, with their parameters, buffers and initial values."""
 
-    ranks: tuple[int, ...] = ()  # that the input may have
+    ranks: tuple[int, ...] = ()  # allowed ranks of the input
     _version = 2
     running_mean: Any
     running_var: Any
@@ -47,7 +47,7 @@ class RunningNorm(Module):
         self.affine, self.track_running_stats = affine, track_running_stats
         self.register_parameter("weight", Parameter(num_features, dtype=dtype) if affine else None)
         self.register_parameter("bias", Parameter(num_features, dtype=dtype) if affine and bias else None)
-        # Not in bfloat16, whose 8 bits would lose momentum's small steps.
+        # At least float32, because bfloat16 with its 8 bits of precision would lose small updates.
         wide = dtype if dtype is not None and jnp.finfo(dtype).bits > 32 else jnp.float32
         tracked = track_running_stats
         self.register_buffer("running_mean", Buffer(num_features, init.zeros(), dtype=wide) if tracked else None)
@@ -83,17 +83,17 @@ class BatchNorm(RunningNorm):
             expected = " or ".join(f"{rank}D" for rank in self.ranks)
             raise ValueError(
                 f"{type(self).__name__}: the input has the wrong rank; expected {expected} input, got {input.ndim}D "
-                f"input of shape {input.shape}. Take the BatchNorm of that rank, or reshape the input."
+                f"input of shape {input.shape}. Use the BatchNorm class for that rank, or reshape the input."
             )
         if input.ndim < 2:
             raise ValueError(
                 f"{type(self).__name__}: the input has the wrong rank; expected at least 2D input, got {input.ndim}D "
-                f"input of shape {input.shape}. Add the batch's dimension."
+                f"input of shape {input.shape}. Add a batch dimension."
             )
-        if self.num_features and input.shape[1] != self.num_features:  # a lazy one has 0 of them
+        if self.num_features and input.shape[1] != self.num_features:  # lazy layers have num_features = 0
             raise ValueError(
                 f"{type(self).__name__}: expected {self.num_features} channels in dimension 1, got {input.shape[1]} "
-                f"in an input of shape {input.shape}. The channels are dimension 1, after the batch, as in torch."
+                f"in an input of shape {input.shape}. The channel dimension must be dimension 1, as in torch."
             )
 
     def forward(
@@ -130,32 +130,34 @@ class BatchNorm(RunningNorm):
 
 
 class BatchNorm1d(BatchNorm):
-    """Normalises every channel over the batch: ``y = (x - mean) / sqrt(var + eps) · weight + bias``.
+    """Normalises each channel over the batch: ``y = (x - mean) / sqrt(var + eps) · weight + bias``.
 
-    In training, mean and (biased) variance are the batch's, and the running statistics move towards them, the variance
-    by its unbiased value. In eval the running statistics normalise; without them, the batch's.
+    In training, the mean and the (biased) variance are those of the batch. The running statistics move towards the mean
+    and the unbiased variance of the batch. In eval, the running statistics are used; if there are none, the statistics
+    of the batch are used.
 
     Args:
-        num_features: C.
-        eps: added to the variance.
-        momentum: the weight of the new value; None makes the running statistics plain averages of all batches.
-        affine: whether there are weight and bias.
-        track_running_stats: whether there are running statistics.
-        bias: whether there is a bias, where there is a weight.
-        dtype: of the params, float32 by default.
+        num_features: number of channels, C.
+        eps: value added to the variance, to avoid division by zero.
+        momentum: weight of the new value in the running statistics. If None, they are plain averages over all batches.
+        affine: if True, the layer has learnable weight and bias.
+        track_running_stats: if True, the layer keeps running statistics.
+        bias: if False, the layer has no bias even if `affine` is True.
+        dtype: dtype of the params; float32 by default.
 
-    Params: weight (C,), ones; bias (C,), zeros.
-    State: running_mean (C,), zeros; running_var (C,), ones; num_batches_tracked (), 0.
-    Call: (B, C) or (B, C, L) -> the same shape and dtype. Keywords: `mask`, booleans that broadcast to (B, L): what is
-        False is not counted; `axis_name`, `axis_index_groups`: see `SyncBatchNorm`.
+    Params: weight (C,), initially ones; bias (C,), initially zeros.
+    State: running_mean (C,), initially zeros; running_var (C,), initially ones; num_batches_tracked (), initially 0.
+    Call: (B, C) or (B, C, L) -> the same shape and dtype. The keyword `mask` is a boolean array that broadcasts to
+        (B, L). Positions where the mask is False are excluded from the statistics. For the keywords `axis_name` and
+        `axis_index_groups`, see `SyncBatchNorm`.
 
     Raises:
-        ValueError: another rank, other channels, or training on one value per channel.
-        TypeError: integers.
+        ValueError: if the rank or the number of channels is wrong, or in training if each channel has only one value.
+        TypeError: if the input is not floating.
 
-    Differs from torch: statistics are float32 for bfloat16 layers and inputs too. A batch that `mask` hides entirely
-        leaves all the buffers, `num_batches_tracked` among them, so that it does not enter a plain average, and is
-        normalised by the running statistics.
+    Differs from torch: the statistics are float32 even for bfloat16 layers and inputs. If `mask` excludes an entire
+        batch, the running statistics normalise it and all buffers keep their values. Because `num_batches_tracked` is
+        one of these buffers, the batch does not count in a plain average either.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -173,15 +175,15 @@ class BatchNorm1d(BatchNorm):
 
 
 class BatchNorm2d(BatchNorm):
-    """Normalises every channel of images over the batch and all positions.
+    """Normalises each channel of images over the batch and all positions.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats, bias, dtype: as in `BatchNorm1d`.
 
     Params and State: as in `BatchNorm1d`.
-    Call: (B, C, H, W) -> the same shape and dtype; `mask` broadcasts to (B, H, W).
+    Call: (B, C, H, W) -> the same shape and dtype. The keyword `mask` must broadcast to (B, H, W).
 
-    Differs from torch: as `BatchNorm1d`.
+    Differs from torch: in the same ways as `BatchNorm1d`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -199,15 +201,15 @@ class BatchNorm2d(BatchNorm):
 
 
 class BatchNorm3d(BatchNorm):
-    """Normalises every channel of volumes over the batch and all positions.
+    """Normalises each channel of volumes over the batch and all positions.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats, bias, dtype: as in `BatchNorm1d`.
 
     Params and State: as in `BatchNorm1d`.
-    Call: (B, C, D, H, W) -> the same shape and dtype; `mask` broadcasts to (B, D, H, W).
+    Call: (B, C, D, H, W) -> the same shape and dtype. The keyword `mask` must broadcast to (B, D, H, W).
 
-    Differs from torch: as `BatchNorm1d`.
+    Differs from torch: in the same ways as `BatchNorm1d`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -224,23 +226,25 @@ class BatchNorm3d(BatchNorm):
 
 
 class SyncBatchNorm(BatchNorm):
-    """BatchNorm whose batch is spread over devices: in training the statistics are those of all of them together.
+    """BatchNorm for a batch that is split over devices. In training, the statistics are those of the entire batch.
 
-    Devices may count different numbers of examples (`mask`): every example has the same weight. Gradients
-    flow through the statistics of all devices.
-    Under `jit` with a sharded batch and no named axis, BatchNorm sees the whole batch anyway.
+    Devices may contribute different numbers of examples (see `mask`), and every example has the same weight. Gradients
+    flow through the statistics of all devices. Under `jit` with a sharded batch and no named axis, a plain BatchNorm
+    already computes the statistics of the entire batch.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats: as in `BatchNorm1d`.
-        axis_name: the axis of `vmap(axis_name=…)`, `pmap` or `shard_map` over which the batch is spread, or several.
-            Where none of them is bound this is BatchNorm, like torch without a process group.
-        axis_index_groups: lists of device numbers; those of one list share their statistics (not under vmap).
+        axis_name: name of the axis, or names of the axes, of `vmap(axis_name=…)`, `pmap` or `shard_map` over which the
+            batch is split. If no such axis is bound, the layer is a plain BatchNorm, like torch's without a process
+            group.
+        axis_index_groups: list of lists of device indices. The devices in one list share their statistics. This
+            argument is not supported under vmap.
         bias, dtype: as in `BatchNorm1d`.
 
     Params and State: as in `BatchNorm1d`.
-    Call: (B, C, *S) -> the same shape and dtype; keyword `mask` as in `BatchNorm1d`.
+    Call: (B, C, *S) -> the same shape and dtype. The keyword `mask` is the one of `BatchNorm1d`.
 
-    Differs from torch: `axis_name` and `axis_index_groups` take the place of `process_group`; otherwise as
+    Differs from torch: `axis_name` and `axis_index_groups` replace `process_group`. The other differences are those of
         `BatchNorm1d`.
 
     Example:
@@ -279,22 +283,23 @@ class SyncBatchNorm(BatchNorm):
     def convert_sync_batchnorm(
         cls, module: Module, axis_name: AxisName = None, axis_index_groups: Groups = None
     ) -> Module:
-        """Makes a SyncBatchNorm of every BatchNorm in a description, which changes in place, as in torch.
+        """Convert every BatchNorm in a description to a SyncBatchNorm, in place as in torch.
 
-        Leaves, ties, frozen marks and names stay, so params and state that fitted before fit after.
+        Parameters, buffers, ties, `requires_grad` and names are kept, so existing params and state still fit.
 
         Args:
-            module: the description.
+            module: description to convert.
             axis_name, axis_index_groups: as in `SyncBatchNorm`.
 
         Returns:
-            `module`, or a new SyncBatchNorm if it is a BatchNorm itself.
+            `module`, or a new SyncBatchNorm if `module` itself is a BatchNorm.
 
         Raises:
-            ValueError: a subclass of BatchNorm with methods of its own, which the conversion would lose. Its attributes
-                stay. Another constructor, start, `ranks` or `extra_repr` is accepted, and so is a SyncBatchNorm.
+            ValueError: if a subclass of BatchNorm defines methods that the conversion would lose. A subclass may define
+                its own constructor, `reset_parameters`, `ranks` and `extra_repr`. Instance attributes are kept, and
+                subclasses of SyncBatchNorm keep their class.
 
-        Differs from torch: torch drops what a subclass adds, without a warning.
+        Differs from torch: torch silently drops the methods that a subclass adds.
 
         >>> from funcnet import nn
         >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
@@ -322,9 +327,9 @@ class SyncBatchNorm(BatchNorm):
         lost = sorted(n for n in own - _NO_LOSS if n == "__call__" or not (n.startswith("__") and n.endswith("__")))
         if lost:
             raise ValueError(
-                f"{cls.__name__}.convert_sync_batchnorm: {path or 'the root'} ({type(old).__name__}) has "
-                f"{', '.join(lost)} of its own, which conversion would lose. Call it with axis_name=…, or derive it "
-                "from SyncBatchNorm, which stays as it is but for its axes."
+                f"{cls.__name__}.convert_sync_batchnorm: {path or 'the root'} ({type(old).__name__}) defines "
+                f"{', '.join(lost)}, which the conversion would lose. Derive the class from SyncBatchNorm, so that "
+                "only its axes change, or call the module with axis_name=…."
             )
         new: Any = copy.copy(old)
         new.__class__ = cls
@@ -332,12 +337,12 @@ class SyncBatchNorm(BatchNorm):
         return new
 
 
-_NO_LOSS = {"reset_parameters", "extra_repr", "ranks"}  # of a subclass: only used in the constructor or for display
+_NO_LOSS = {"reset_parameters", "extra_repr", "ranks"}  # may be lost: used only in the constructor or for display
 
 
 def _as_batch(mask: jax.Array | None, count: jax.Array, dtype: Any) -> jax.Array:
-    """1 if this is a batch that moves the running statistics, 0 if a mask hides all of it, on every device.
+    """Return 0 if a mask excludes this batch entirely on every device, and 1 otherwise.
 
-    Without a mask it is 1, as in torch, where an empty batch leaves the statistics and counts all the same.
+    The result is added to `num_batches_tracked`. Without a mask it is 1 even for an empty batch, as in torch.
     """
     return jnp.ones((), dtype) if mask is None else (count > 0).astype(dtype)

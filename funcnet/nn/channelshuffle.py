@@ -9,10 +9,10 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Interleaves the channels of several groups, so that the next grouped convolution sees all of them.
+    """Interleaves the channels of the groups, so that the next grouped convolution mixes them.
 
     Args:
-        groups: the number of groups; divides C.
+        groups: number of groups. It must divide C.
 
     Call: (B, C, *) -> the same shape.
 

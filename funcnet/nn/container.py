@@ -1,6 +1,6 @@
 """Sequential, ModuleList and ModuleDict, as in torch/nn/modules/container.py.
 
-ParameterList and ParameterDict are in `parameter_container.py`. A None among the modules keeps its position.
+ParameterList and ParameterDict are in `parameter_container.py`. An entry may be None; it keeps its position.
 """
 
 import operator
@@ -15,12 +15,12 @@ __all__ = ["ModuleDict", "ModuleList", "Numbered", "Sequential", "pairs"]
 
 
 def pairs(where: str, given: Any) -> list[tuple[str, Any]]:
-    """The (name, value) of a mapping, of a container that reads as one, or of an iterable of pairs."""
+    """Return the (name, value) pairs of a mapping, of a container with `items()`, or of an iterable of pairs."""
     if hasattr(given, "items"):
         return list(given.items())
     if not isinstance(given, Iterable):
         raise TypeError(
-            f"{where}: there are no names; expected a mapping or an iterable of (name, value), got "
+            f"{where}: the argument has no names; expected a mapping or an iterable of (name, value) pairs, got "
             f"{type(given).__name__}."
         )
     found = [tuple(pair) if isinstance(pair, Iterable) else (pair,) for pair in given]
@@ -33,7 +33,7 @@ def pairs(where: str, given: Any) -> list[tuple[str, Any]]:
 
 
 class _Container(Module):
-    """Children with access by position or key as well as by attribute."""
+    """Base class of containers. Their children are accessible by position or key as well as by attribute."""
 
     def __len__(self) -> int:
         return len(slots(self))
@@ -43,15 +43,15 @@ class _Container(Module):
 
 
 class Numbered(_Container):
-    """Children named "0", "1", …, with the interface of a list."""
+    """A container with the interface of a list, whose children are named "0", "1", …."""
 
     def _set(self, modules: Iterable[Any]) -> None:
-        """These children and no others, renumbered."""
+        """Replace all children with these modules, numbered from 0."""
         self.require_singles()
         modules = list(modules)
         for module in modules:
             if module is not None and not isinstance(module, Description):
-                advice = "It is torch's own: import it from funcnet." if is_torchs(module) else "Wrap it in a module."
+                advice = "Import it from funcnet instead of torch." if is_torchs(module) else "Wrap it in a Module."
                 raise TypeError(
                     f"{type(self).__name__}: an entry is not a module; expected a Module or None, got "
                     f"{type(module).__name__}. {advice}"
@@ -62,7 +62,7 @@ class Numbered(_Container):
             self.add_module(str(i), module)
 
     def require_singles(self) -> None:
-        """Called before one module is picked: raises if a child stands for several modules."""
+        """Raise if a child represents several modules. Called before a single module is accessed."""
 
     def __iter__(self) -> Iterator[Any]:
         self.require_singles()
@@ -81,7 +81,7 @@ class Numbered(_Container):
         return list(self)[self._position(index, len(self))]
 
     def _slice(self, index: slice) -> Any:
-        """A container of some of the modules, with its other attributes; inside forward, of the bound ones."""
+        """Return a container of the selected modules that keeps the other attributes; bound if `self` is bound."""
         part, frame = with_children(self, self._sliced(slots(self)[index])), frame_of(self)
         if frame is not None:
             name = f"{frame.name}[{index.start}:{index.stop}]"
@@ -89,7 +89,7 @@ class Numbered(_Container):
         return part
 
     def _sliced(self, entries: list[tuple[str, Any]]) -> dict[str, Any]:
-        """The entries of a slice under their new names."""
+        """Return the entries of a slice under their new names."""
         return {str(i): child for i, (_, child) in enumerate(entries)}
 
     def __setitem__(self, index: int, module: Module | None) -> None:
@@ -102,12 +102,12 @@ class Numbered(_Container):
         self._set(modules)
 
     def append(self, module: Module | None) -> Any:
-        """Adds a module after the others."""
+        """Append a module."""
         self.add_module(str(len(self)), module)
         return self
 
     def extend(self, modules: Iterable[Any]) -> Any:
-        """Adds modules after the others."""
+        """Append several modules, in order."""
         if not isinstance(modules, Iterable):
             raise TypeError(
                 f"{type(self).__name__}.extend: expected an iterable of modules, got {type(modules).__name__}."
@@ -117,7 +117,7 @@ class Numbered(_Container):
         return self
 
     def insert(self, index: int, module: Module | None) -> Any:
-        """Adds a module before the one at `index`; the names after it move up."""
+        """Insert a module at position `index`, and renumber the modules after it."""
         modules = list(self)
         n, names = len(modules), [name for name, _ in slots(self)]
         if not -n <= operator.index(index) <= n:
@@ -125,8 +125,8 @@ class Numbered(_Container):
         at = index + n if index < 0 else index
         if names[at:] != [str(i) for i in range(at, n)]:
             raise KeyError(
-                f"{type(self).__name__}.insert: the modules have other names; expected '0', '1', …, got "
-                f"{names}. Create a new list of the modules in their order."
+                f"{type(self).__name__}.insert: the modules are not named by position; expected '0', '1', …, got "
+                f"{names}. Create a new container of the modules in the desired order."
             )
         modules.insert(at, module)
         for i in range(at, n + 1):
@@ -134,7 +134,7 @@ class Numbered(_Container):
         return self
 
     def pop(self, key: int | slice = -1) -> Any:
-        """Removes a module, or a slice of them, and returns it; the names after it move down."""
+        """Remove and return a module or a slice, and renumber the remaining modules."""
         module = self[key]
         del self[key]
         return module
@@ -144,15 +144,16 @@ class Numbered(_Container):
 
 
 class Sequential(Numbered):
-    """Runs its modules one after the other.
+    """Runs its modules one after another.
 
     Args:
-        *args: modules, or one mapping from names to modules.
+        *args: modules, or a single mapping from names to modules.
 
-    A slice keeps the names of its modules, as in torch: `net[1:]` holds "1", "2", …. `a + b` is one after the other,
-    `a * 3` the same modules three times, with one set of leaves.
+    A slice keeps the names of its modules, as in torch: the modules of `net[1:]` are named "1", "2", …. `a + b` runs
+    the modules of `a` and then those of `b`. `a * 3` runs the modules of `a` three times, with the same parameters and
+    buffers each time.
 
-    Differs from torch: any mapping gives names, not only an OrderedDict.
+    Differs from torch: any mapping from names to modules is accepted, not only an OrderedDict.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -199,8 +200,8 @@ class Sequential(Numbered):
 def _sequential(other: Any) -> Sequential:
     if not isinstance(other, Sequential):
         raise TypeError(
-            f"Sequential: only a Sequential can be added; expected one, got {type(other).__name__}. "
-            "Use extend, or wrap it in nn.Sequential."
+            f"Sequential: only a Sequential can be added; expected a Sequential, got {type(other).__name__}. "
+            "Use extend, or wrap the modules in nn.Sequential."
         )
     return other
 
@@ -211,15 +212,15 @@ def _repeats(times: Any) -> int:
             f"Sequential: the number of repetitions is not an int; expected an int, got {type(times).__name__}."
         )
     if times <= 0:
-        raise ValueError(f"Sequential: the number of repetitions is too small; expected 1 or more, got {times}.")
+        raise ValueError(f"Sequential: the number of repetitions is too small; expected at least 1, got {times}.")
     return times
 
 
 class ModuleList(Numbered):
-    """Modules in a list: indexed, sliced, iterated, appended to. Has no forward of its own.
+    """A list of modules that can be indexed, sliced, iterated over and extended. It has no `forward`.
 
     Args:
-        modules: the modules.
+        modules: iterable of modules to append.
 
     Example:
         >>> from funcnet import nn
@@ -238,7 +239,7 @@ class ModuleList(Numbered):
             self.extend(modules)
 
     def insert(self, index: int, module: Module | None) -> Any:
-        """Adds a module before the one at `index`, or after the others; the names after it move up."""
+        """Insert a module at position `index`, or at the end if `index` is larger; renumber the modules after it."""
         return super().insert(min(index, len(self)), module)
 
     def __add__(self, other: Iterable[Any]) -> "ModuleList":
@@ -246,10 +247,10 @@ class ModuleList(Numbered):
 
 
 class ModuleDict(_Container):
-    """Modules in a dict. Has no forward of its own.
+    """A dict of modules. It has no `forward`.
 
     Args:
-        modules: a mapping from names to modules, or an iterable of (name, module).
+        modules: mapping from names to modules, or iterable of (name, module) pairs.
 
     Example:
         >>> from funcnet import nn
@@ -266,7 +267,7 @@ class ModuleDict(_Container):
             self.update(modules)
 
     def update(self, modules: Any) -> None:
-        """Adds the modules of a mapping, another ModuleDict, or an iterable of (name, module)."""
+        """Add the modules of a mapping, another ModuleDict, or an iterable of (name, module) pairs."""
         for name, module in pairs(f"{type(self).__name__}.update", modules):
             self[name] = module
 
@@ -296,12 +297,12 @@ class ModuleDict(_Container):
         return dict(slots(self)).items()
 
     def pop(self, key: str) -> Any:
-        """Removes a module and returns it."""
+        """Remove a module and return it."""
         module = self[key]
         del self[key]
         return module
 
     def clear(self) -> None:
-        """Removes all modules."""
+        """Remove all modules."""
         for key in self.keys():
             del self[key]

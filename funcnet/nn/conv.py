@@ -19,11 +19,11 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "Convolution"]
 
 
 class Convolution(Module):
-    rank: ClassVar[int]  # how many spatial dimensions there are
-    output_padding: tuple[int, ...] = ()  # of transposed ones
+    rank: ClassVar[int]  # number of spatial dimensions
+    output_padding: tuple[int, ...] = ()  # used by transposed convolutions
     weight: Any
     bias: Any
-    padding: Any  # numbers, or "same" or "valid"
+    padding: Any  # ints, "same" or "valid"
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Convolution(Module):
         if self.padding == "same" and any(s != 1 for s in self.stride):
             raise ValueError(
                 f"{where}: padding='same' is not supported for strided convolutions; expected stride 1, got "
-                f"{self.stride}. Give the padding in numbers."
+                f"{self.stride}. Pass the padding as numbers."
             )
         modes = ("zeros", "reflect", "replicate", "circular")
         if self.padding_mode not in modes:
@@ -85,7 +85,7 @@ class Convolution(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def _pads(self) -> list[int]:
-        """What `F.pad` adds, last dimension first: (left, right) of each."""
+        """Return the padding as `F.pad` expects it: (left, right) of each dimension, the last dimension first."""
         where = type(self).__name__
         pairs = checks.padding_pairs(where, self.padding, self.kernel_size, self.stride, self.dilation)
         return [amount for pair in reversed(pairs) for amount in pair]
@@ -118,21 +118,22 @@ class Conv1d(Convolution):
     """Cross-correlation over one dimension.
 
     Args:
-        in_channels: channels of the input.
-        out_channels: channels of the output.
-        kernel_size: k.
-        stride: steps between windows.
-        padding: what is added on both sides; 'same' keeps the length (stride 1 only), 'valid' adds nothing.
-        dilation: steps between the window's elements.
-        groups: the number of groups into which the channels are split; groups do not see each other.
-        bias: whether to add one number per channel.
-        padding_mode: what the padding holds: 'zeros', 'reflect', 'replicate' or 'circular'.
-        dtype: of the params, float32 by default.
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        kernel_size: size of the kernel, k.
+        stride: distance between neighbouring windows.
+        padding: amount of padding on each side. 'same' keeps the length and requires stride 1; 'valid' adds no padding.
+        dilation: distance between the elements of a window.
+        groups: number of groups into which the channels are split. Each group of outputs depends only on its own group
+            of inputs.
+        bias: if True, add a learnable bias to each output channel.
+        padding_mode: values of the padding: 'zeros', 'reflect', 'replicate' or 'circular'.
+        dtype: dtype of the params; float32 by default.
 
-    Params: weight (out_channels, in_channels / groups, k), bias (out_channels,), both U(±1/√fan_in) with
+    Params: weight (out_channels, in_channels / groups, k) and bias (out_channels,), both drawn from U(±1/√fan_in) with
         fan_in = in_channels / groups · k.
-    Call: (B, in_channels, L) -> (B, out_channels, L'), L' = ⌊(L + 2·padding - dilation·(k - 1) - 1) / stride⌋ + 1; or
-        the same without B.
+    Call: (B, in_channels, L) -> (B, out_channels, L') with L' = ⌊(L + 2·padding - dilation·(k - 1) - 1) / stride⌋ + 1.
+        B is optional.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -153,13 +154,13 @@ class Conv2d(Convolution):
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
-            `Conv1d`; sizes are an int for both dimensions or (height, width).
+            `Conv1d`. Each size is an int for both dimensions, or (height, width).
 
-    Params: weight (out_channels, in_channels / groups, kH, kW), bias (out_channels,), both U(±1/√fan_in) with
-        fan_in = in_channels / groups · kH · kW.
-    Call: (B, in_channels, H, W) -> (B, out_channels, H', W'), or the same without B.
+    Params: weight (out_channels, in_channels / groups, kH, kW) and bias (out_channels,), both drawn from
+        U(±1/√fan_in) with fan_in = in_channels / groups · kH · kW.
+    Call: (B, in_channels, H, W) -> (B, out_channels, H', W'). B is optional.
 
-    Differs from torch: nothing; note that XLA's own SAME at stride 2 is not torch's padding=k//2.
+    Differs from torch: not at all. Note that XLA's SAME padding with stride 2 is not torch's padding=k//2.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -180,11 +181,11 @@ class Conv3d(Convolution):
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
-            `Conv1d`; sizes are an int for all dimensions or (depth, height, width).
+            `Conv1d`. Each size is an int for all dimensions, or (depth, height, width).
 
-    Params: weight (out_channels, in_channels / groups, kD, kH, kW), bias (out_channels,), both U(±1/√fan_in) with
-        fan_in = in_channels / groups · kD · kH · kW.
-    Call: (B, in_channels, D, H, W) -> (B, out_channels, D', H', W'), or the same without B.
+    Params: weight (out_channels, in_channels / groups, kD, kH, kW) and bias (out_channels,), both drawn from
+        U(±1/√fan_in) with fan_in = in_channels / groups · kD · kH · kW.
+    Call: (B, in_channels, D, H, W) -> (B, out_channels, D', H', W'). B is optional.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -33,8 +33,8 @@ class ConvTranspose(Convolution):
     ):
         if padding_mode != "zeros":
             raise ValueError(
-                f"{type(self).__name__}: only zeros can pad it; expected padding_mode='zeros', got {padding_mode!r}. "
-                "Leave it out."
+                f"{type(self).__name__}: only zero padding is supported; expected padding_mode='zeros', got "
+                f"{padding_mode!r}. Omit the argument."
             )
         Convolution.__init__(
             self, in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, dtype=dtype
@@ -51,14 +51,14 @@ class ConvTranspose(Convolution):
         return convolve(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, input: jax.Array, output_size: Sequence[int]) -> tuple[int, ...]:
-        """The output_padding for this size; of (batch, channel, *spatial) only the spatial sizes count."""
+        """Return the output_padding that gives `output_size`. Of a complete shape, only the spatial sizes are used."""
         where, rank, wanted = type(self).__name__, self.rank, tuple(output_size)
         if len(wanted) == input.ndim:
             wanted = wanted[-rank:]
         if len(wanted) != rank:
             raise ValueError(
-                f"{where}: output_size has the wrong length; expected {rank} numbers, or {input.ndim} as in the input "
-                f"{input.shape}, got {tuple(output_size)}. Give the spatial sizes."
+                f"{where}: output_size has the wrong length; expected {rank} spatial size(s), or {input.ndim} sizes as "
+                f"in the input {input.shape}, got {tuple(output_size)}."
             )
         least = tuple(
             (n - 1) * s - 2 * p + d * (k - 1) + 1
@@ -69,8 +69,8 @@ class ConvTranspose(Convolution):
         most = tuple(n + s - 1 for n, s in zip(least, self.stride, strict=True))
         if any(not low <= n <= high for low, n, high in zip(least, wanted, most, strict=True)):
             raise ValueError(
-                f"{where}: this input has no such output_size; expected {least} to {most}, got {wanted} for "
-                f"{input.shape}. Change the stride, the padding or the kernel."
+                f"{where}: output_size is impossible for this input; expected {least} to {most}, got {wanted} for an "
+                f"input of shape {input.shape}. Change the stride, the padding or the kernel size."
             )
         return tuple(n - low for n, low in zip(wanted, least, strict=True))
 
@@ -79,26 +79,28 @@ class ConvTranspose1d(ConvTranspose):
     """Transposed convolution over one dimension: the derivative of a Conv1d with respect to its input.
 
     Args:
-        in_channels: channels of the input.
-        out_channels: channels of the output.
-        kernel_size: k.
-        stride: steps in the output between neighbours of the input.
-        padding: what is cropped from both sides of the output.
-        output_padding: what is added to its right side; smaller than the stride or the dilation.
-        groups: the number of groups into which the channels are split; groups do not see each other.
-        bias: whether to add one number per channel.
-        dilation: steps between the kernel's elements.
-        padding_mode: 'zeros'; takes torch's place in the order of arguments.
-        dtype: of the params, float32 by default.
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        kernel_size: size of the kernel, k.
+        stride: distance in the output between neighbouring elements of the input.
+        padding: number of elements cropped from each side of the output.
+        output_padding: number of elements added to the right side of the output. It must be smaller than the stride or
+            the dilation.
+        groups: number of groups into which the channels are split. Each group of outputs depends only on its own group
+            of inputs.
+        bias: if True, add a learnable bias to each output channel.
+        dilation: distance between the elements of the kernel.
+        padding_mode: must be 'zeros'. It only keeps torch's order of arguments.
+        dtype: dtype of the params; float32 by default.
 
-    Params: weight (in_channels, out_channels / groups, k), bias (out_channels,), both U(±1/√fan_in) with
+    Params: weight (in_channels, out_channels / groups, k) and bias (out_channels,), both drawn from U(±1/√fan_in) with
         fan_in = out_channels / groups · k.
     Call: (B, in_channels, L) -> (B, out_channels, L'),
-        L' = (L - 1) · stride - 2 · padding + dilation · (k - 1) + output_padding + 1;
-        or the same without B. `output_size`, the spatial sizes or a whole shape, takes the place of output_padding.
+        L' = (L - 1) · stride - 2 · padding + dilation · (k - 1) + output_padding + 1. B is optional.
+        The argument `output_size` (spatial sizes or a complete shape) replaces output_padding.
 
     Raises:
-        ValueError: an output_size that no output_padding smaller than the stride gives; a padding_mode.
+        ValueError: if no output_padding smaller than the stride gives `output_size`, or `padding_mode` is not 'zeros'.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -119,15 +121,15 @@ class ConvTranspose2d(ConvTranspose):
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode,
-            dtype: as in `ConvTranspose1d`; sizes are an int for both dimensions or (height, width).
+            dtype: as in `ConvTranspose1d`. Each size is an int for both dimensions, or (height, width).
 
-    Params: weight (in_channels, out_channels / groups, kH, kW), bias (out_channels,), both U(±1/√fan_in) with
-        fan_in = out_channels / groups · kH · kW.
-    Call: (B, in_channels, H, W) -> (B, out_channels, H', W'),
-        or the same without B. `output_size`, the spatial sizes or a whole shape, takes the place of output_padding.
+    Params: weight (in_channels, out_channels / groups, kH, kW) and bias (out_channels,), both drawn from
+        U(±1/√fan_in) with fan_in = out_channels / groups · kH · kW.
+    Call: (B, in_channels, H, W) -> (B, out_channels, H', W'). B is optional.
+        The argument `output_size` (spatial sizes or a complete shape) replaces output_padding.
 
     Raises:
-        ValueError: an output_size that no output_padding smaller than the stride gives; a padding_mode.
+        ValueError: if no output_padding smaller than the stride gives `output_size`, or `padding_mode` is not 'zeros'.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -148,15 +150,15 @@ class ConvTranspose3d(ConvTranspose):
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode,
-            dtype: as in `ConvTranspose1d`; sizes are an int for all dimensions or (depth, height, width).
+            dtype: as in `ConvTranspose1d`. Each size is an int for all dimensions, or (depth, height, width).
 
-    Params: weight (in_channels, out_channels / groups, kD, kH, kW), bias (out_channels,), both U(±1/√fan_in) with
-        fan_in = out_channels / groups · kD · kH · kW.
-    Call: (B, in_channels, D, H, W) -> (B, out_channels, D', H', W'),
-        or the same without B. `output_size`, the spatial sizes or a whole shape, takes the place of output_padding.
+    Params: weight (in_channels, out_channels / groups, kD, kH, kW) and bias (out_channels,), both drawn from
+        U(±1/√fan_in) with fan_in = out_channels / groups · kD · kH · kW.
+    Call: (B, in_channels, D, H, W) -> (B, out_channels, D', H', W'). B is optional.
+        The argument `output_size` (spatial sizes or a complete shape) replaces output_padding.
 
     Raises:
-        ValueError: an output_size that no output_padding smaller than the stride gives; a padding_mode.
+        ValueError: if no output_padding smaller than the stride gives `output_size`, or `padding_mode` is not 'zeros'.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -12,10 +12,10 @@ class CosineSimilarity(Module):
     """The cosine of the angle between vectors: ``x1 · x2 / (max(‖x1‖, eps) · max(‖x2‖, eps))``.
 
     Args:
-        dim: which dimension holds the vectors.
-        eps: the least norm to divide by.
+        dim: dimension along which the vectors lie.
+        eps: lower bound on each norm, to avoid division by zero.
 
-    Call: two inputs whose shapes broadcast -> their shape without `dim`.
+    Call: two inputs whose shapes broadcast -> the broadcast shape without `dim`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -38,11 +38,11 @@ class PairwiseDistance(Module):
     """The p-norm of the difference of vectors: ``‖x1 - x2 + eps‖_p`` over the last dimension.
 
     Args:
-        p: the order of the norm, any number including ±infinity.
-        eps: added to every difference.
-        keepdim: whether the last dimension stays, with size 1.
+        p: order of the norm. Any number, including ±inf.
+        eps: value added to every difference.
+        keepdim: if True, the last dimension is kept with size 1.
 
-    Call: two inputs (…, D) whose shapes broadcast -> (…) or (…, 1).
+    Call: two inputs (…, D) whose shapes broadcast -> (…), or (…, 1) with keepdim.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,6 +1,6 @@
 """Dropout and its variants, as in torch/nn/modules/dropout.py.
 
-In training they draw a fresh key from `apply`'s `rng`; in eval they are the identity and need none.
+In training, the layers draw a fresh key from the `rng` of `apply`. In eval, they return the input and need no `rng`.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ class _Dropout(Module):
         super().__init__()
         if not 0 <= p <= 1:
             raise ValueError(
-                f"{type(self).__name__}: dropout probability has to be between 0 and 1, got {p}. "
-                "p is the share that is dropped, not the share that is kept."
+                f"{type(self).__name__}: dropout probability must be between 0 and 1, got {p}. "
+                "p is the probability of dropping an element, not of keeping it."
             )
         self.p, self.inplace = p, inplace
 
@@ -36,8 +36,8 @@ class Dropout(_Dropout):
     """In training, zeroes each element with probability p and divides the others by 1 - p.
 
     Args:
-        p: the share that is dropped, in [0, 1].
-        inplace: accepted for compatibility with torch; arrays do not change in place.
+        p: probability of zeroing an element, in [0, 1].
+        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -57,11 +57,11 @@ class Dropout(_Dropout):
 
 
 class Dropout1d(_Dropout):
-    """In training, zeroes whole channels of (B, C, L) or (C, L) with probability p; the others are divided by 1 - p.
+    """In training, zeroes each channel of (B, C, L) or (C, L) with probability p and divides the others by 1 - p.
 
     Args:
-        p: the share of channels that is dropped.
-        inplace: accepted for compatibility with torch.
+        p: probability of zeroing a channel, in [0, 1].
+        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
 
     Call: (B, C, L) -> (B, C, L), or (C, L) -> (C, L).
 
@@ -79,13 +79,13 @@ class Dropout1d(_Dropout):
 
 
 class Dropout2d(_Dropout):
-    """In training, zeroes whole channels of (B, C, H, W) with probability p; the others are divided by 1 - p.
+    """In training, zeroes each channel of (B, C, H, W) with probability p and divides the others by 1 - p.
 
     Args:
-        p: the share of channels that is dropped.
-        inplace: accepted for compatibility with torch.
+        p: probability of zeroing a channel, in [0, 1].
+        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
 
-    Call: (B, C, H, W) -> (B, C, H, W), or (C, H, W) as torch reads it: (B, C, L).
+    Call: (B, C, H, W) -> (B, C, H, W). As in torch, a 3D input is taken as (B, C, L), not as (C, H, W).
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -101,13 +101,13 @@ class Dropout2d(_Dropout):
 
 
 class Dropout3d(_Dropout):
-    """In training, zeroes whole channels of (B, C, D, H, W) with probability p; the others are divided by 1 - p.
+    """In training, zeroes each channel of (B, C, D, H, W) with probability p and divides the others by 1 - p.
 
     Args:
-        p: the share of channels that is dropped.
-        inplace: accepted for compatibility with torch.
+        p: probability of zeroing a channel, in [0, 1].
+        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
 
-    Call: (B, C, D, H, W) -> the same, or (C, D, H, W) -> the same.
+    Call: (B, C, D, H, W) or (C, D, H, W) -> the same shape.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -123,11 +123,11 @@ class Dropout3d(_Dropout):
 
 
 class AlphaDropout(_Dropout):
-    """Dropout for SELU: dropped elements become SELU's lower limit, and an affine map keeps mean 0 and variance 1.
+    """Dropout for SELU. Dropped elements are set to SELU's lower limit, and an affine map keeps mean 0 and variance 1.
 
     Args:
-        p: the share that is dropped.
-        inplace: accepted for compatibility with torch.
+        p: probability of dropping an element, in [0, 1].
+        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -147,11 +147,11 @@ class AlphaDropout(_Dropout):
 
 
 class FeatureAlphaDropout(_Dropout):
-    """`AlphaDropout` of whole channels: dimension 1 of (B, C, *).
+    """`AlphaDropout` that drops entire channels. The channels are dimension 1 of (B, C, *).
 
     Args:
-        p: the share of channels that is dropped.
-        inplace: accepted for compatibility with torch.
+        p: probability of dropping a channel, in [0, 1].
+        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
 
     Call: (B, C, *) -> (B, C, *).
 

@@ -15,13 +15,13 @@ class Flatten(Module):
     """Merges consecutive dimensions into one.
 
     Args:
-        start_dim: the first of them.
-        end_dim: the last of them (inclusive).
+        start_dim: first dimension to merge.
+        end_dim: last dimension to merge (inclusive).
 
     Call: (*, S_start, …, S_end, *) -> (*, S_start · … · S_end, *).
 
     Raises:
-        ValueError: a dimension that does not exist, or an end before the start.
+        ValueError: if a dimension is out of range, or `end_dim` comes before `start_dim`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -41,7 +41,7 @@ class Flatten(Module):
         for dim in (self.start_dim, self.end_dim):
             if not -rank <= dim < rank:
                 raise ValueError(
-                    f"Flatten: dimension out of range; expected {-rank} to {rank - 1}, got {dim}. The input is "
+                    f"Flatten: dimension out of range; expected {-rank} to {rank - 1}, got {dim} for an input of shape "
                     f"{input.shape}."
                 )
         start, end = self.start_dim % rank, self.end_dim % rank
@@ -60,14 +60,14 @@ class Unflatten(Module):
     """Splits one dimension into several: the inverse of `Flatten`.
 
     Args:
-        dim: the dimension that is split.
-        unflattened_size: a tuple or list of its new sizes; one of them may be -1, which is inferred.
+        dim: dimension to split.
+        unflattened_size: tuple or list of the new sizes. One size may be -1; it is then inferred.
 
     Call: (*, S, *) -> (*, S_1, …, S_n, *) with S = S_1 · … · S_n.
 
     Raises:
-        TypeError: sizes that are not a tuple of ints; a name in place of a dimension.
-        ValueError: a dimension that does not exist, or sizes whose product is not its size.
+        TypeError: if `unflattened_size` is not a tuple or list of ints, or `dim` is a name.
+        ValueError: if `dim` is out of range, or the product of the sizes is not the size of `dim`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -82,13 +82,13 @@ class Unflatten(Module):
         super().__init__()
         if not isinstance(unflattened_size, tuple | list) or any(not isinstance(n, int) for n in unflattened_size):
             raise TypeError(
-                f"Unflatten: unflattened_size holds no sizes; expected a tuple of ints, got {unflattened_size!r}. "
-                "Give sizes only: dimensions have no names here."
+                "Unflatten: unflattened_size is not a tuple of ints; expected ints, got "
+                f"{unflattened_size!r}. Pass sizes without names, because named dimensions are not supported."
             )
         if isinstance(dim, str):
             raise TypeError(
                 f"Unflatten: dim is a name; expected an int, got {dim!r}. "
-                "Give its number: dimensions have no names here."
+                "Pass the index of the dimension, because named dimensions are not supported."
             )
         self.dim, self.unflattened_size = dim, unflattened_size
 
@@ -96,8 +96,8 @@ class Unflatten(Module):
         dim, sizes = checks.as_int("Unflatten", "dim", self.dim), list(self.unflattened_size)
         if not -input.ndim <= dim < input.ndim:
             raise ValueError(
-                f"Unflatten: dimension out of range; expected {-input.ndim} to {input.ndim - 1}, got {dim}. The input "
-                f"is {input.shape}."
+                f"Unflatten: dimension out of range; expected {-input.ndim} to {input.ndim - 1}, got {dim} for an "
+                f"input of shape {input.shape}."
             )
         dim %= input.ndim
         total, known = input.shape[dim], math.prod(n for n in sizes if n != -1)
@@ -105,8 +105,8 @@ class Unflatten(Module):
             sizes[sizes.index(-1)] = total // known
         if not sizes or min(sizes) < 0 or math.prod(sizes) != total:
             raise ValueError(
-                f"Unflatten: the product of the sizes is not that of dimension {dim}; expected a product of {total}, "
-                f"got {self.unflattened_size}. At most one of them may be -1."
+                f"Unflatten: the product of the sizes is not the size of dimension {dim}; expected a product of "
+                f"{total}, got {self.unflattened_size}. At most one size may be -1."
             )
         return input.reshape(*input.shape[:dim], *sizes, *input.shape[dim + 1 :])
 

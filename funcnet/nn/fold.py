@@ -1,6 +1,6 @@
 """Fold and Unfold, as in torch/nn/modules/fold.py.
 
-Letters: `B batch, C channels, H height, W width, k kernel size, L blocks`. B may be missing.
+Letters: `B batch, C channels, H height, W width, k kernel size, L blocks`. The batch dimension B is optional.
 """
 
 import jax
@@ -13,14 +13,14 @@ __all__ = ["Fold", "Unfold"]
 
 
 class Fold(Module):
-    """Sums blocks into an image, each at the position where `Unfold` takes it.
+    """Sums blocks into an image. Each block is added at the position from which `Unfold` would extract it.
 
     Args:
-        output_size: of the image, (H, W); one number stands for both, here and below.
-        kernel_size: of the blocks.
-        dilation: steps between a block's elements.
-        padding: the padding of the image on both sides, as in `Unfold`.
-        stride: steps between blocks.
+        output_size: size of the image, (H, W). Here and below, a single int applies to both dimensions.
+        kernel_size: size of the blocks.
+        dilation: distance between the elements of a block.
+        padding: padding on both sides of the image, as in `Unfold`.
+        stride: distance between neighbouring blocks.
 
     Call: (B, C · kH · kW, L) -> (B, C, H, W).
 
@@ -49,13 +49,13 @@ class Fold(Module):
 
 
 class Unfold(Module):
-    """Every block that a sliding window sees, as a column.
+    """Extracts each block that a sliding window covers, and returns the blocks as columns.
 
     Args:
-        kernel_size: of the blocks; one number stands for both dimensions, here and below.
-        dilation: steps between a block's elements.
-        padding: zeros on both sides.
-        stride: steps between blocks.
+        kernel_size: size of the blocks. Here and below, a single int applies to both dimensions.
+        dilation: distance between the elements of a block.
+        padding: number of zeros added on each side.
+        stride: distance between neighbouring blocks.
 
     Call: (B, C, H, W) -> (B, C · kH · kW, L).
 

@@ -1,6 +1,6 @@
 """Fractional max pooling, as in torch/nn/modules/pooling.py.
 
-Letters: `B batch, C channels, D depth, H height, W width`. B may be missing everywhere.
+Letters: `B batch, C channels, D depth, H height, W width`. The batch dimension B is always optional.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class _FractionalMaxPool(Module):
         name = type(self).__name__
         if (output_size is None) == (output_ratio is None):
             raise ValueError(
-                f"{name}: exactly one of two arguments is needed; expected output_size or output_ratio, got "
+                f"{name}: exactly one of two arguments is required; expected output_size or output_ratio, got "
                 f"{'neither' if output_size is None else 'both'}."
             )
         self.kernel_size, self.return_indices = checks.entries(kernel_size, self.rank), return_indices
@@ -40,7 +40,7 @@ class _FractionalMaxPool(Module):
         if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
             raise ValueError(
                 f"{name}: output_ratio is out of range; expected numbers between 0 and 1, got {output_ratio}. "
-                "Give sizes by output_size."
+                "Use output_size to pass sizes."
             )
 
     def forward(self, input: jax.Array) -> Any:
@@ -51,22 +51,23 @@ class _FractionalMaxPool(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """The maxima of windows at random, almost evenly spaced positions; in eval too.
+    """Max pooling over windows at random, almost evenly spaced positions, in training and in eval.
 
     Args:
-        kernel_size: an int for both dimensions or (height, width).
-        output_size: H', W' likewise.
-        output_ratio: H' / H and W' / W, between 0 and 1, in place of output_size.
-        return_indices: whether to return the positions of the maxima as well, as `MaxUnpool2d` reads it.
-        _random_samples: (B, C, 2), a buffer: samples to use instead of random ones, for (width, height) as in torch.
+        kernel_size: size of the window. An int for both dimensions, or (height, width).
+        output_size: size of the output, (H', W'), or an int for both dimensions.
+        output_ratio: ratios (H' / H, W' / W) between 0 and 1, or one ratio for both. It replaces output_size.
+        return_indices: if True, also return the indices of the maxima, in the form that `MaxUnpool2d` expects.
+        _random_samples: (B, C, 2). These samples, for (width, height) as in torch, replace the random ones. They are
+            stored as a buffer.
 
-    Call: (B, C, H, W) -> (B, C, H', W'), or two of these: maxima, and their indices in the flattened plane. Needs `rng`
-        unless the samples are given.
+    Call: (B, C, H, W) -> (B, C, H', W'), or a tuple (maxima, indices) of two arrays of this shape. The indices are
+        counted in the flattened plane. `rng` is required unless `_random_samples` is given.
 
     Raises:
-        ValueError: neither size nor ratio, or both; a ratio outside of 0 to 1.
+        ValueError: if neither or both of output_size and output_ratio are given, or a ratio is not between 0 and 1.
 
-    Differs from torch: indices are int32 where JAX has no int64 (without x64).
+    Differs from torch: the indices are int32 unless JAX's x64 mode is enabled.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -82,13 +83,16 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """The maxima of windows at random, almost evenly spaced positions; in eval too.
+    """Max pooling over windows at random, almost evenly spaced positions, in training and in eval.
 
     Args:
-        kernel_size, output_size, output_ratio, return_indices: as in `FractionalMaxPool2d`, for (depth, height, width).
-        _random_samples: (B, C, 3), a buffer: the samples to use instead of random ones, for (depth, height, width).
+        kernel_size, output_size, output_ratio, return_indices: as in `FractionalMaxPool2d`, but for
+            (depth, height, width).
+        _random_samples: (B, C, 3). These samples, for (depth, height, width), replace the random ones. They are stored
+            as a buffer.
 
-    Call: (B, C, D, H, W) -> (B, C, D', H', W'), or two of these. Needs `rng` unless the samples are given.
+    Call: (B, C, D, H, W) -> (B, C, D', H', W'), or a tuple (maxima, indices) of two arrays of this shape. `rng` is
+        required unless `_random_samples` is given.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""torch's path to `funcnet.functional`: `import funcnet.nn.functional as F`."""
+"""`funcnet.functional` under torch's name, for `import funcnet.nn.functional as F`."""
 
 import typing
 
@@ -6,4 +6,4 @@ from funcnet.functional import *  # noqa: F403
 from funcnet.functional import __all__ as __all__
 
 if not typing.TYPE_CHECKING:
-    from funcnet.functional import __getattr__ as __getattr__  # says why a name is not there
+    from funcnet.functional import __getattr__ as __getattr__  # explains why a name is missing

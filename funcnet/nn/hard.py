@@ -1,4 +1,4 @@
-"""The hard activations, as in torch/nn/modules/activation.py; their mathematics is in `functional/hard.py`."""
+"""The hard activations, as in torch/nn/modules/activation.py. The formulas are in `functional/hard.py`."""
 
 import warnings
 
@@ -12,13 +12,13 @@ __all__ = ["Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "ReLU6", "Softs
 
 
 class Hardtanh(InPlace):
-    """min(max(x, min_val), max_val), element by element.
+    """Applies `min(max(x, min_val), max_val)` elementwise.
 
     Args:
-        min_val: the lower bound.
-        max_val: the upper bound, above the lower one.
-        inplace: accepted for compatibility with torch; arrays do not change in place.
-        min_value, max_value: torch's old names of the bounds.
+        min_val: lower bound of the output.
+        max_val: upper bound of the output. It must be greater than min_val.
+        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
+        min_value, max_value: deprecated names of min_val and max_val, as in torch.
 
     Call: (*) -> (*).
 
@@ -41,7 +41,7 @@ class Hardtanh(InPlace):
     ):
         super().__init__(inplace)
         if min_value is not None or max_value is not None:
-            warnings.warn("Hardtanh: min_value and max_value are old names; write min_val, max_val.", FutureWarning, 2)
+            warnings.warn("Hardtanh: min_value and max_value are deprecated; use min_val, max_val.", FutureWarning, 2)
         self.min_val = min_val if min_value is None else min_value
         self.max_val = max_val if max_value is None else max_value
         if self.max_val <= self.min_val:
@@ -58,10 +58,10 @@ class Hardtanh(InPlace):
 
 
 class ReLU6(Hardtanh):
-    """min(max(x, 0), 6), element by element.
+    """Applies `min(max(x, 0), 6)` elementwise.
 
     Args:
-        inplace: accepted for compatibility with torch; arrays do not change in place.
+        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -82,10 +82,10 @@ class ReLU6(Hardtanh):
 
 
 class Hardsigmoid(InPlace):
-    """relu6(x + 3) / 6, element by element.
+    """Applies `relu6(x + 3) / 6` elementwise.
 
     Args:
-        inplace: accepted for compatibility with torch; arrays do not change in place.
+        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -106,10 +106,10 @@ class Hardsigmoid(InPlace):
 
 
 class Hardswish(InPlace):
-    """x · relu6(x + 3) / 6, element by element.
+    """Applies `x · relu6(x + 3) / 6` elementwise.
 
     Args:
-        inplace: accepted for compatibility with torch; arrays do not change in place.
+        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -130,10 +130,10 @@ class Hardswish(InPlace):
 
 
 class Hardshrink(Module):
-    """x where its magnitude is above lambd, 0 elsewhere.
+    """Returns x where |x| is greater than `lambd`, and 0 elsewhere.
 
     Args:
-        lambd: any number.
+        lambd: threshold. Any number.
 
     Call: (*) -> (*).
 
@@ -158,10 +158,10 @@ class Hardshrink(Module):
 
 
 class Softshrink(Module):
-    """x moved towards 0 by lambd, and 0 where |x| is at most lambd.
+    """Moves x towards 0 by `lambd`, and returns 0 where |x| is at most `lambd`.
 
     Args:
-        lambd: the distance, at least 0.
+        lambd: distance by which x moves. It must be at least 0.
 
     Call: (*) -> (*).
 

@@ -1,10 +1,12 @@
-"""torch.nn.init: functions with an underscore replace a description's init; those without make one.
+"""Initialisers, as in torch.nn.init.
+
+Functions with a trailing underscore replace the init of a parameter. Functions without it return a new init:
 
     nn.init.normal_(self.weight, std=0.02)          # in a constructor, as in torch
     nn.Parameter((3, 4), nn.init.normal(std=0.02))  # the same
 
-An init is called as ``init(key, shape, dtype)`` and returns the array. Shapes are torch's: (out, in, *kernel).
-Streams of random numbers are JAX's, not torch's: the distributions agree, the draws do not.
+An init is called as ``init(key, shape, dtype)`` and returns an array. Shapes are in torch's order, (out, in, *kernel).
+The random numbers come from JAX: their distributions are the same as in torch, but the drawn values differ.
 
 Reference: https://docs.pytorch.org/docs/stable/nn.init.html
 """
@@ -58,14 +60,14 @@ __all__ = [
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """torch's recommended gain for a nonlinearity.
+    """Return the gain that torch recommends for a nonlinearity.
 
     Args:
         nonlinearity: 'linear', 'conv1d' … 'conv_transpose3d', 'sigmoid', 'tanh', 'relu', 'leaky_relu' or 'selu'.
-        param: the negative slope of leaky_relu, 0.01 by default.
+        param: negative slope of leaky_relu; 0.01 by default.
 
     Raises:
-        ValueError: an unknown nonlinearity.
+        ValueError: if the nonlinearity is unknown, or the negative slope is not a number.
 
     >>> calculate_gain("tanh")
     1.6666666666666667
@@ -80,16 +82,19 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
         if isinstance(slope, bool) or not isinstance(slope, int | float):
-            raise ValueError(f"init.calculate_gain: expected a number as negative slope, got {slope!r}.")
+            raise ValueError(f"init.calculate_gain: expected a number as the negative slope, got {slope!r}.")
         return math.sqrt(2.0 / (1 + slope**2))
     if nonlinearity == "selu":
         return 3.0 / 4
-    raise ValueError(f"init.calculate_gain: unknown nonlinearity {nonlinearity!r}; expected one that torch lists.")
+    raise ValueError(
+        f"init.calculate_gain: unknown nonlinearity {nonlinearity!r}; expected 'linear', 'conv1d' … "
+        "'conv_transpose3d', 'sigmoid', 'tanh', 'relu', 'leaky_relu' or 'selu'."
+    )
 
 
 def _fans(shape: Shape, where: str) -> tuple[int, int]:
     if len(shape) < 2:
-        raise ValueError(f"init.{where}: fan in and fan out need at least 2 dimensions, got shape {shape}.")
+        raise ValueError(f"init.{where}: fan in and fan out require at least 2 dimensions, got shape {shape}.")
     receptive = math.prod(shape[2:])
     return shape[1] * receptive, shape[0] * receptive
 
@@ -101,7 +106,7 @@ def _fan(shape: Shape, mode: str, where: str) -> int:
 
 
 def _draw(sample: Callable[..., jax.Array], key: jax.Array, shape: Shape, dtype: Any, **bounds: Any) -> jax.Array:
-    """The numbers of `sample`, drawn in one dimension: XLA compiles four dimensions four times slower on CPU."""
+    """Draw from `sample` in one dimension and reshape: XLA compiles 4-D draws four times slower on CPU."""
     return sample(key, shape=(math.prod(shape),), dtype=dtype, **bounds).reshape(shape)
 
 
@@ -136,7 +141,7 @@ def _dirac(key, shape, dtype, *, groups):
     if len(shape) not in (3, 4, 5):
         raise ValueError(f"init.dirac_: expected 3, 4 or 5 dimensions, got shape {shape}.")
     if shape[0] % groups:
-        raise ValueError(f"init.dirac_: expected dim 0 divisible by groups={groups}, got {shape[0]}.")
+        raise ValueError(f"init.dirac_: expected dim 0 to be divisible by groups={groups}, got {shape[0]}.")
     out = shape[0] // groups
     channel = jnp.arange(min(out, shape[1]))
     centre = tuple(n // 2 for n in shape[2:])
@@ -190,81 +195,87 @@ def _sparse(key, shape, dtype, *, sparsity, std):
     return jnp.where(rank < zeros, 0, std * jax.random.normal(values_key, shape, dtype)).astype(dtype)
 
 
-# --------------------------------------------------------- what makes an init, and what replaces a description's
+# ------------------------------------------------------------------ functions that make or replace an init
 
 
 def uniform(a: float = 0.0, b: float = 1.0) -> Init:
-    """An init of U(a, b)."""
+    """Return an init that draws from U(a, b)."""
     return functools.partial(_uniform, a=a, b=b)
 
 
 def normal(mean: float = 0.0, std: float = 1.0) -> Init:
-    """An init of N(mean, std²)."""
+    """Return an init that draws from N(mean, std²)."""
     return functools.partial(_normal, mean=mean, std=std)
 
 
 def trunc_normal(mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Init:
-    """An init of N(mean, std²) truncated to [a, b]: absolute bounds, as in torch, not multiples of std."""
+    """Return an init that draws from N(mean, std²) truncated to [a, b]. The bounds are not multiples of std."""
     return functools.partial(_trunc_normal, mean=mean, std=std, a=a, b=b)
 
 
 def constant(val: float) -> Init:
-    """An init that fills with `val`."""
+    """Return an init that fills the array with `val`."""
     return functools.partial(_constant, val=val)
 
 
 def ones() -> Init:
-    """An init of ones."""
+    """Return an init that fills the array with ones."""
     return constant(1.0)
 
 
 def zeros() -> Init:
-    """An init of zeros."""
+    """Return an init that fills the array with zeros."""
     return constant(0.0)
 
 
 def eye() -> Init:
-    """An init of the identity, for 2-D shapes."""
+    """Return an init that creates the identity matrix, for 2-D shapes."""
     return _eye
 
 
 def dirac(groups: int = 1) -> Init:
-    """An init that makes a convolution the identity on as many channels as it can, for 3-D to 5-D shapes."""
+    """Return an init for 3-D to 5-D shapes that makes a convolution the identity on as many channels as possible."""
     return functools.partial(_dirac, groups=groups)
 
 
 def xavier_uniform(gain: float = 1.0) -> Init:
-    """An init of U(±gain·√(6/(fan_in + fan_out))). Reference: Glorot & Bengio 2010."""
+    """Return an init that draws from U(±gain·√(6/(fan_in + fan_out))). Reference: Glorot & Bengio 2010."""
     return functools.partial(_xavier_uniform, gain=gain)
 
 
 def xavier_normal(gain: float = 1.0) -> Init:
-    """An init of N(0, gain²·2/(fan_in + fan_out)). Reference: Glorot & Bengio 2010."""
+    """Return an init that draws from N(0, gain²·2/(fan_in + fan_out)). Reference: Glorot & Bengio 2010."""
     return functools.partial(_xavier_normal, gain=gain)
 
 
 def kaiming_uniform(a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Init:
-    """An init of U(±√3·gain/√fan). Reference: He et al. 2015."""
+    """Return an init that draws from U(±√3·gain/√fan). Reference: He et al. 2015."""
     return functools.partial(_kaiming_uniform, a=a, mode=mode, nonlinearity=nonlinearity)
 
 
 def kaiming_normal(a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Init:
-    """An init of N(0, gain²/fan). Reference: He et al. 2015."""
+    """Return an init that draws from N(0, gain²/fan). Reference: He et al. 2015."""
     return functools.partial(_kaiming_normal, a=a, mode=mode, nonlinearity=nonlinearity)
 
 
 def orthogonal(gain: float = 1) -> Init:
-    """An init that is (semi-)orthogonal once its trailing dimensions are flattened. Reference: Saxe et al. 2013."""
+    """Return an init that creates a (semi-)orthogonal matrix, with trailing dimensions flattened into its columns.
+
+    Reference: Saxe et al. 2013.
+    """
     return functools.partial(_orthogonal, gain=gain)
 
 
 def sparse(sparsity: float, std: float = 0.01) -> Init:
-    """An init of N(0, std²) with the share `sparsity` of each column zero. Reference: Martens 2010."""
+    """Return an init that draws from N(0, std²) and sets a fraction `sparsity` of each column to 0.
+
+    Reference: Martens 2010.
+    """
     return functools.partial(_sparse, sparsity=sparsity, std=std)
 
 
 def _replace(make: Callable[..., Init], name: str, random: bool = True) -> Callable[..., Any]:
-    """torch's function of that name; the `generator` that random ones take has no meaning here and is ignored."""
+    """Return torch's function `name`. Random functions accept torch's argument `generator` and ignore it."""
     either = inspect.Parameter.POSITIONAL_OR_KEYWORD
     first = inspect.Parameter("tensor", either)
     last = [inspect.Parameter("generator", either, default=None)] if random else []
@@ -276,15 +287,15 @@ def _replace(make: Callable[..., Init], name: str, random: bool = True) -> Calla
         given.pop("generator", None)
         if not hasattr(tensor, "init"):
             raise TypeError(
-                f"init.{name}: expected the description of a parameter, got {type(tensor).__name__}. Arrays do not "
-                f"change in place: call nn.init.{name.rstrip('_')}(…)(key, shape, dtype) for a new one."
+                f"init.{name}: expected the description of a parameter, got {type(tensor).__name__}. Arrays cannot "
+                f"change in place, so call nn.init.{name.rstrip('_')}(…)(key, shape, dtype) for a new array."
             )
         tensor.init = make(**given)
         return tensor
 
     in_place.__name__ = in_place.__qualname__ = name
     in_place.__signature__ = signature  # type: ignore[attr-defined]
-    in_place.__doc__ = f"Replaces the description's init by `{name.rstrip('_')}(…)` and returns the description."
+    in_place.__doc__ = f"Replace the init of a description with `{name.rstrip('_')}(…)`, and return the description."
     return in_place
 
 

@@ -1,6 +1,6 @@
 """InstanceNorm1d, InstanceNorm2d and InstanceNorm3d, as in torch/nn/modules/instancenorm.py.
 
-Letters: `B batch, C channels, L length, D depth, H height, W width`. B may be missing everywhere.
+Letters: `B batch, C channels, L length, D depth, H height, W width`. The batch dimension B is always optional.
 """
 
 import warnings
@@ -38,19 +38,19 @@ class _InstanceNorm(RunningNorm):
             expected = " or ".join(f"{rank}D" for rank in self.ranks)
             raise ValueError(
                 f"{name}: the input has the wrong rank; expected {expected} input, got {input.ndim}D input of shape "
-                f"{input.shape}. Take the InstanceNorm of that rank, or reshape the input."
+                f"{input.shape}. Use the InstanceNorm class for that rank, or reshape the input."
             )
         at = self.channel_dimension(input)
-        if not self.num_features or input.shape[at] == self.num_features:  # a lazy one has 0 of them
+        if not self.num_features or input.shape[at] == self.num_features:  # lazy layers have num_features = 0
             return
         if self.affine:
             raise ValueError(
                 f"{name}: expected {self.num_features} channels in dimension {at}, got {input.shape[at]} in an input "
-                f"of shape {input.shape}. The channels are dimension 1, after the batch, as in torch."
+                f"of shape {input.shape}. The channel dimension must be dimension 1, after the batch, as in torch."
             )
         warnings.warn(
-            f"{name}: num_features={self.num_features} is not the input's {input.shape[at]} channels, and is not used "
-            "since affine=False.",
+            f"{name}: num_features={self.num_features} differs from the input's {input.shape[at]} channels. It is "
+            "ignored, because affine=False.",
             stacklevel=3,
         )
 
@@ -73,29 +73,31 @@ class _InstanceNorm(RunningNorm):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Normalises every channel of every example: ``y = (x - mean) / sqrt(var + eps) · weight + bias``.
+    """Normalises each channel of each example separately: ``y = (x - mean) / sqrt(var + eps) · weight + bias``.
 
-    Mean and (biased) variance are those of the channel's positions.
+    The mean and the (biased) variance are taken over the positions of the channel.
 
     Args:
-        num_features: C.
-        eps: added to the (biased) variance.
-        momentum: the weight of the new value in the running statistics; None leaves them.
-        affine: whether there are weight and bias.
-        track_running_stats: whether there are running statistics, by which eval then normalises. They are averages over
-            the batch of the examples' means and unbiased variances.
-        bias: whether there is a bias, where there is a weight.
-        dtype: of the params, float32 by default.
+        num_features: number of channels, C.
+        eps: value added to the variance, to avoid division by zero.
+        momentum: weight of the new value in the running statistics. If None, they do not change.
+        affine: if True, the layer has learnable weight and bias.
+        track_running_stats: if True, the layer keeps running statistics and uses them in eval. They move towards the
+            means and unbiased variances of the examples, averaged over the batch.
+        bias: if False, the layer has no bias even if `affine` is True.
+        dtype: dtype of the params; float32 by default.
 
-    Params: weight (C,), ones; bias (C,), zeros, if affine.
-    State: running_mean (C,), zeros; running_var (C,), ones; num_batches_tracked (), always 0, if tracked.
-    Call: (B, C, L) or (C, L) -> the same shape and dtype; statistics in at least float32.
+    Params: weight (C,), initially ones, and bias (C,), initially zeros, if `affine` is True.
+    State: running_mean (C,), initially zeros, running_var (C,), initially ones, and num_batches_tracked (), always 0,
+        if `track_running_stats` is True.
+    Call: (B, C, L) or (C, L) -> the same shape and dtype. The statistics are computed in at least float32.
 
     Raises:
-        ValueError: another rank, other channels where they count, or training on one position per channel.
-        TypeError: integers.
+        ValueError: if the rank is wrong, if the number of channels does not match the parameters or buffers, or if
+            statistics are computed from only one position per channel.
+        TypeError: if the input is not floating.
 
-    Differs from torch: statistics are float32 for bfloat16 layers and inputs too.
+    Differs from torch: the statistics are float32 even for bfloat16 layers and inputs.
 
     Example:
         >>> import jax.numpy as jnp
@@ -110,7 +112,7 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Normalises every channel of every image over its positions.
+    """Normalises each channel of each image over its positions.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats, bias, dtype: as in `InstanceNorm1d`.
@@ -118,7 +120,7 @@ class InstanceNorm2d(_InstanceNorm):
     Params and State: as in `InstanceNorm1d`.
     Call: (B, C, H, W) or (C, H, W) -> the same shape and dtype.
 
-    Differs from torch: as `InstanceNorm1d`.
+    Differs from torch: in the same way as `InstanceNorm1d`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -135,7 +137,7 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Normalises every channel of every volume over its positions.
+    """Normalises each channel of each volume over its positions.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats, bias, dtype: as in `InstanceNorm1d`.
@@ -143,7 +145,7 @@ class InstanceNorm3d(_InstanceNorm):
     Params and State: as in `InstanceNorm1d`.
     Call: (B, C, D, H, W) or (C, D, H, W) -> the same shape and dtype.
 
-    Differs from torch: as `InstanceNorm1d`.
+    Differs from torch: in the same way as `InstanceNorm1d`.
 
     Example:
         >>> import jax.numpy as jnp

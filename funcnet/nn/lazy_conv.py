@@ -1,6 +1,6 @@
-"""Convolutions that take their in_channels from the example that `init` is given, as in torch/nn/modules/conv.py.
+"""Convolutions that infer in_channels from the example input given to `init`, as in torch/nn/modules/conv.py.
 
-Letters: `B batch, C channels, L length, D depth, H height, W width`. B may be missing everywhere.
+Letters: `B batch, C channels, L length, D depth, H height, W width`. The batch dimension B is always optional.
 """
 
 import math
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class _Lazy(Convolution):
-    """What all of them share: leaves without a shape, and the shapes that an example gives them."""
+    """Base class of lazy convolutions, whose parameters have no shape until an example input determines it."""
 
     def _forget_shapes(self) -> None:
         self.weight = Parameter(None, self.weight.init, dtype=self.weight.dtype)
@@ -37,13 +37,13 @@ class _Lazy(Convolution):
         if input.ndim not in (rank + 1, rank + 2):
             raise ValueError(
                 f"{where}: input has the wrong rank; expected {rank + 2} dimensions (batch, channel, *spatial) or "
-                f"{rank + 1} without the batch, got {input.shape}."
+                f"{rank + 1} without the batch, got shape {input.shape}."
             )
         channels = input.shape[-rank - 1]
         if channels % self.groups:
             raise ValueError(
-                f"{where}: in_channels must be divisible by groups; got {channels} channels in {input.shape} and "
-                f"groups={self.groups}."
+                f"{where}: in_channels must be divisible by groups; got {channels} channels in an input of shape "
+                f"{input.shape} and groups={self.groups}."
             )
         shape = self.weight_shape(channels)
         return {"weight": shape, "bias": lazy.BiasShape((self.out_channels,), math.prod(shape[1:]))}
@@ -101,16 +101,16 @@ class _LazyConvTranspose(_Lazy, ConvTranspose):
 
 
 class LazyConv1d(_LazyConv, Conv1d):
-    """A Conv1d that takes in_channels from the example input of `init`.
+    """A Conv1d that infers in_channels from the example input given to `init`.
 
     Args:
         out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
             `Conv1d`.
 
-    Params: as in `Conv1d`, once `init(rng, *example_inputs)` has seen an example.
+    Params: as in `Conv1d`. `init(rng, *example_inputs)` infers their shapes from an example input.
     Call: (B, C, L) -> (B, out_channels, L').
 
-    Differs from torch: stays a LazyConv1d, as a description does not change when it runs.
+    Differs from torch: the layer stays a LazyConv1d, because running a description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -124,16 +124,16 @@ class LazyConv1d(_LazyConv, Conv1d):
 
 
 class LazyConv2d(_LazyConv, Conv2d):
-    """A Conv2d that takes in_channels from the example input of `init`.
+    """A Conv2d that infers in_channels from the example input given to `init`.
 
     Args:
         out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
             `Conv2d`.
 
-    Params: as in `Conv2d`, once `init(rng, *example_inputs)` has seen an example.
+    Params: as in `Conv2d`. `init(rng, *example_inputs)` infers their shapes from an example input.
     Call: (B, C, H, W) -> (B, out_channels, H', W').
 
-    Differs from torch: stays a LazyConv2d, as a description does not change when it runs.
+    Differs from torch: the layer stays a LazyConv2d, because running a description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -147,16 +147,16 @@ class LazyConv2d(_LazyConv, Conv2d):
 
 
 class LazyConv3d(_LazyConv, Conv3d):
-    """A Conv3d that takes in_channels from the example input of `init`.
+    """A Conv3d that infers in_channels from the example input given to `init`.
 
     Args:
         out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
             `Conv3d`.
 
-    Params: as in `Conv3d`, once `init(rng, *example_inputs)` has seen an example.
+    Params: as in `Conv3d`. `init(rng, *example_inputs)` infers their shapes from an example input.
     Call: (B, C, D, H, W) -> (B, out_channels, D', H', W').
 
-    Differs from torch: stays a LazyConv3d, as a description does not change when it runs.
+    Differs from torch: the layer stays a LazyConv3d, because running a description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -170,16 +170,16 @@ class LazyConv3d(_LazyConv, Conv3d):
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
-    """A ConvTranspose1d that takes in_channels from the example input of `init`.
+    """A ConvTranspose1d that infers in_channels from the example input given to `init`.
 
     Args:
         out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, dtype: as in
             `ConvTranspose1d`.
 
-    Params: as in `ConvTranspose1d`, once `init(rng, *example_inputs)` has seen an example.
+    Params: as in `ConvTranspose1d`. `init(rng, *example_inputs)` infers their shapes from an example input.
     Call: (B, C, L) -> (B, out_channels, L').
 
-    Differs from torch: stays a LazyConvTranspose1d, as a description does not change when it runs.
+    Differs from torch: the layer stays a LazyConvTranspose1d, because running a description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -193,16 +193,16 @@ class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
 
 
 class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
-    """A ConvTranspose2d that takes in_channels from the example input of `init`.
+    """A ConvTranspose2d that infers in_channels from the example input given to `init`.
 
     Args:
         out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, dtype: as in
             `ConvTranspose2d`.
 
-    Params: as in `ConvTranspose2d`, once `init(rng, *example_inputs)` has seen an example.
+    Params: as in `ConvTranspose2d`. `init(rng, *example_inputs)` infers their shapes from an example input.
     Call: (B, C, H, W) -> (B, out_channels, H', W').
 
-    Differs from torch: stays a LazyConvTranspose2d, as a description does not change when it runs.
+    Differs from torch: the layer stays a LazyConvTranspose2d, because running a description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -216,16 +216,16 @@ class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
 
 
 class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
-    """A ConvTranspose3d that takes in_channels from the example input of `init`.
+    """A ConvTranspose3d that infers in_channels from the example input given to `init`.
 
     Args:
         out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, dtype: as in
             `ConvTranspose3d`.
 
-    Params: as in `ConvTranspose3d`, once `init(rng, *example_inputs)` has seen an example.
+    Params: as in `ConvTranspose3d`. `init(rng, *example_inputs)` infers their shapes from an example input.
     Call: (B, C, D, H, W) -> (B, out_channels, D', H', W').
 
-    Differs from torch: stays a LazyConvTranspose3d, as a description does not change when it runs.
+    Differs from torch: the layer stays a LazyConvTranspose3d, because running a description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Batch and instance normalisation that take num_features from the example that `init` is given, as in torch.
+"""Batch and instance normalisation that infer num_features from the example input given to `init`, as in torch.
 
 Letters: `B batch, C channels, L length, D depth, H height, W width`.
 """
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class _Lazy(RunningNorm):
-    """What all of them share: leaves without a shape, and the shape that an example gives them."""
+    """Base class of lazy layers, whose parameters and buffers have no shape until an example input determines it."""
 
     def __init__(
         self,
@@ -46,17 +46,17 @@ class _Lazy(RunningNorm):
 
 
 class LazyBatchNorm1d(_Lazy, BatchNorm1d):
-    """A BatchNorm1d whose num_features is the number of channels of the example that `init` is given.
+    """A BatchNorm1d that infers num_features from the example input given to `init`.
 
     Args:
         eps, momentum, bias, dtype: as in `BatchNorm1d`.
-        affine: whether there are weight and bias; True here, as in torch.
-        track_running_stats: whether there are running statistics; True here, as in torch.
+        affine: if True, the default as in torch, the layer has learnable weight and bias.
+        track_running_stats: if True, the default as in torch, the layer keeps running statistics.
 
-    Params and State: as in `BatchNorm1d`, once `init(rng, *example_inputs)` has seen an example.
+    Params and State: as in `BatchNorm1d`. `init(rng, *example_inputs)` infers their shapes from an example input.
     Call: (B, C) or (B, C, L) -> the same shape and dtype.
 
-    Differs from torch: stays a LazyBatchNorm1d, as a description does not change when it runs.
+    Differs from torch: the layer stays a LazyBatchNorm1d, because running a description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -71,15 +71,15 @@ class LazyBatchNorm1d(_Lazy, BatchNorm1d):
 
 
 class LazyBatchNorm2d(_Lazy, BatchNorm2d):
-    """A BatchNorm2d whose num_features is the number of channels of the example that `init` is given.
+    """A BatchNorm2d that infers num_features from the example input given to `init`.
 
     Args:
         eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyBatchNorm1d`.
 
-    Params and State: as in `BatchNorm2d`, once `init(rng, *example_inputs)` has seen an example.
+    Params and State: as in `BatchNorm2d`. `init(rng, *example_inputs)` infers their shapes from an example input.
     Call: (B, C, H, W) -> the same shape and dtype.
 
-    Differs from torch: as `LazyBatchNorm1d`.
+    Differs from torch: in the same way as `LazyBatchNorm1d`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -93,15 +93,15 @@ class LazyBatchNorm2d(_Lazy, BatchNorm2d):
 
 
 class LazyBatchNorm3d(_Lazy, BatchNorm3d):
-    """A BatchNorm3d whose num_features is the number of channels of the example that `init` is given.
+    """A BatchNorm3d that infers num_features from the example input given to `init`.
 
     Args:
         eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyBatchNorm1d`.
 
-    Params and State: as in `BatchNorm3d`, once `init(rng, *example_inputs)` has seen an example.
+    Params and State: as in `BatchNorm3d`. `init(rng, *example_inputs)` infers their shapes from an example input.
     Call: (B, C, D, H, W) -> the same shape and dtype.
 
-    Differs from torch: as `LazyBatchNorm1d`.
+    Differs from torch: in the same way as `LazyBatchNorm1d`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -115,17 +115,17 @@ class LazyBatchNorm3d(_Lazy, BatchNorm3d):
 
 
 class LazyInstanceNorm1d(_Lazy, InstanceNorm1d):
-    """An InstanceNorm1d whose num_features is the number of channels of the example that `init` is given.
+    """An InstanceNorm1d that infers num_features from the example input given to `init`.
 
     Args:
         eps, momentum, bias, dtype: as in `InstanceNorm1d`.
-        affine: whether there are weight and bias; True here, as in torch.
-        track_running_stats: whether there are running statistics; True here, as in torch.
+        affine: if True, the default as in torch, the layer has learnable weight and bias.
+        track_running_stats: if True, the default as in torch, the layer keeps running statistics.
 
-    Params and State: as in `InstanceNorm1d`, once `init(rng, *example_inputs)` has seen an example.
+    Params and State: as in `InstanceNorm1d`. `init(rng, *example_inputs)` infers their shapes from an example input.
     Call: (B, C, L) or (C, L) -> the same shape and dtype.
 
-    Differs from torch: stays a LazyInstanceNorm1d, as a description does not change when it runs.
+    Differs from torch: the layer stays a LazyInstanceNorm1d, because running a description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -140,15 +140,15 @@ class LazyInstanceNorm1d(_Lazy, InstanceNorm1d):
 
 
 class LazyInstanceNorm2d(_Lazy, InstanceNorm2d):
-    """An InstanceNorm2d whose num_features is the number of channels of the example that `init` is given.
+    """An InstanceNorm2d that infers num_features from the example input given to `init`.
 
     Args:
         eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyInstanceNorm1d`.
 
-    Params and State: as in `InstanceNorm2d`, once `init(rng, *example_inputs)` has seen an example.
+    Params and State: as in `InstanceNorm2d`. `init(rng, *example_inputs)` infers their shapes from an example input.
     Call: (B, C, H, W) or (C, H, W) -> the same shape and dtype.
 
-    Differs from torch: as `LazyInstanceNorm1d`.
+    Differs from torch: in the same way as `LazyInstanceNorm1d`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -162,15 +162,15 @@ class LazyInstanceNorm2d(_Lazy, InstanceNorm2d):
 
 
 class LazyInstanceNorm3d(_Lazy, InstanceNorm3d):
-    """An InstanceNorm3d whose num_features is the number of channels of the example that `init` is given.
+    """An InstanceNorm3d that infers num_features from the example input given to `init`.
 
     Args:
         eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyInstanceNorm1d`.
 
-    Params and State: as in `InstanceNorm3d`, once `init(rng, *example_inputs)` has seen an example.
+    Params and State: as in `InstanceNorm3d`. `init(rng, *example_inputs)` infers their shapes from an example input.
     Call: (B, C, D, H, W) or (C, D, H, W) -> the same shape and dtype.
 
-    Differs from torch: as `LazyInstanceNorm1d`.
+    Differs from torch: in the same way as `LazyInstanceNorm1d`.
 
     Example:
         >>> import jax, jax.numpy as jnp

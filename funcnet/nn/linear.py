@@ -15,7 +15,7 @@ __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
-    """Returns its input; ignores all other arguments.
+    """Returns its input. The constructor ignores all its arguments.
 
     Example:
         >>> from funcnet import nn
@@ -33,15 +33,15 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """y = x Wᵀ + b.
+    """Applies the affine map `y = x Wᵀ + b`.
 
     Args:
         in_features: size of the input's last dimension.
         out_features: size of the output's last dimension.
-        bias: whether to add b.
-        dtype: of the params, float32 by default.
+        bias: if True, add the learnable bias b.
+        dtype: dtype of the params; float32 by default.
 
-    Params: weight (out_features, in_features), bias (out_features,), both U(±1/√in_features).
+    Params: weight (out_features, in_features) and bias (out_features,), both drawn from U(±1/√in_features).
     Call: (…, in_features) -> (…, out_features).
 
     Example:
@@ -79,16 +79,17 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """y_o = x1ᵀ A_o x2 + b_o.
+    """Applies `y_o = x1ᵀ A_o x2 + b_o` for each output feature o.
 
     Args:
         in1_features: size of the first input's last dimension.
         in2_features: size of the second input's last dimension.
         out_features: size of the output's last dimension.
-        bias: whether to add b.
-        dtype: of the params, float32 by default.
+        bias: if True, add the learnable bias b.
+        dtype: dtype of the params; float32 by default.
 
-    Params: weight (out_features, in1_features, in2_features), bias (out_features,), both U(±1/√in1_features).
+    Params: weight (out_features, in1_features, in2_features) and bias (out_features,), both drawn from
+        U(±1/√in1_features).
     Call: (…, in1_features) and (…, in2_features) -> (…, out_features).
 
     Example:
@@ -133,17 +134,17 @@ class Bilinear(Module):
 
 
 class LazyLinear(Linear):
-    """A Linear whose in_features is the last dimension of the example that `init` is given.
+    """A Linear that infers in_features from the last dimension of the example input given to `init`.
 
     Args:
         out_features: size of the output's last dimension.
-        bias: whether to add b.
-        dtype: of the params, float32 by default.
+        bias: if True, add the learnable bias b.
+        dtype: dtype of the params; float32 by default.
 
-    Params: as in `Linear`, once `init(rng, *example_inputs)` has seen an example.
+    Params: as in `Linear`. `init(rng, *example_inputs)` infers their shapes from an example input.
     Call: (…, in_features) -> (…, out_features).
 
-    Differs from torch: stays a LazyLinear, as a description does not change when it runs.
+    Differs from torch: the layer stays a LazyLinear, because running a description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -88,12 +88,12 @@ X = jnp.zeros((1, 3, 5, 5))
         (
             lambda: nn.FractionalMaxPool2d(2),
             ValueError,
-            "Pool2d: exactly one of two arguments is needed; .* got neither",
+            "Pool2d: exactly one of two arguments is required; .* got neither",
         ),
         (
             lambda: nn.FractionalMaxPool3d(2, 2, 0.5),
             ValueError,
-            "FractionalMaxPool3d: exactly one of two arguments is needed; .* both",
+            "FractionalMaxPool3d: exactly one of two arguments is required; .* both",
         ),
         (
             lambda: nn.FractionalMaxPool2d(2, None, 1.5),

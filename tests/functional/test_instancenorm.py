@@ -92,7 +92,7 @@ def test_files_from_before_the_count_of_batches():
 
 
 def test_other_channels_are_told_of_where_nothing_depends_on_them():
-    with pytest.warns(UserWarning, match="InstanceNorm1d: num_features=3 is not the input's 2 channels"):
+    with pytest.warns(UserWarning, match="InstanceNorm1d: num_features=3 differs from the input's 2 channels"):
         nn.InstanceNorm1d(3).apply({}, {}, jnp.ones((4, 2, 5)))
 
 

@@ -54,7 +54,7 @@ def test_rrelu_draws_in_training_alone():
 
 
 def test_hardtanh_takes_its_old_names_and_says_so():
-    with pytest.warns(FutureWarning, match=r"Hardtanh: min_value and max_value are old names"):
+    with pytest.warns(FutureWarning, match=r"Hardtanh: min_value and max_value are deprecated"):
         assert repr(nn.Hardtanh(min_value=-2.0, max_value=3.0)) == "Hardtanh(min_val=-2.0, max_val=3.0)"
     assert isinstance(nn.ReLU6(), nn.Hardtanh)
 

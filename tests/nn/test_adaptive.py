@@ -75,13 +75,16 @@ def run(x, target):
     [
         (lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 20, []), r"cutoffs do not split the classes; .* got \[\]"),
         (lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 20, [0, 5]), "cutoffs do not split the classes"),
-        (lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 5]), "unique positive integers in increasing order"),
+        (
+            lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 5]),
+            "expected one or more integers from 1 to 19 in strictly increasing order",
+        ),
         (lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 20, [7, 5]), "cutoffs do not split the classes"),
-        (lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 20]), "the last at most 19"),
+        (lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 20]), "expected one or more integers from 1 to 19"),
         (lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5.5]), "cutoffs do not split the classes"),
-        (lambda: run(X, TARGET[:5]), r"target does not fit input; .* got \(6, 8\) and \(5,\)"),
-        (lambda: run(X[0], TARGET[:1]), "target does not fit input"),
-        (lambda: run(X, TARGET[:, None]), "target does not fit input"),
+        (lambda: run(X, TARGET[:5]), r"the shapes of input and target do not match; .* got \(6, 8\) and \(5,\)"),
+        (lambda: run(X[0], TARGET[:1]), "the shapes of input and target do not match"),
+        (lambda: run(X, TARGET[:, None]), "the shapes of input and target do not match"),
         (
             lambda: run(X, TARGET + 1),
             "AdaptiveLogSoftmaxWithLoss: target is out of range; expected 0 to 19, got 1 to 20",

@@ -288,7 +288,8 @@ def test_merge_masks(kind):
         assert number == ours_number
         assert (want is None and got is None) or np.array_equal(got, want)
     with pytest.raises(
-        TypeError, match=r"merge_masks: the dtypes differ; expected one, got attn_mask bool and .*int32"
+        TypeError,
+        match=r"merge_masks: the dtypes differ; expected masks of the same dtype, got attn_mask bool and .*int32",
     ):
         ours.merge_masks(jnp.ones((3, 3), bool), jnp.ones((2, 3), int), jnp.asarray(x))
 

@@ -218,7 +218,7 @@ REFUSALS = [
     (
         lambda: nn.Sequential({"a": nn.ReLU(), "b": nn.ReLU()}).insert(0, nn.Tanh()),
         KeyError,
-        r"Sequential.insert: the modules have other names; expected '0', '1', …, got \['a', 'b'\]",
+        r"Sequential.insert: the modules are not named by position; expected '0', '1', …, got \['a', 'b'\]",
     ),
     (lambda: SEQUENTIAL()[1], IndexError, "Sequential: index 1 is out of range for 1 modules"),
     (lambda: SEQUENTIAL().pop(1), IndexError, "Sequential: index 1 is out of range for 1 modules"),
@@ -228,9 +228,13 @@ REFUSALS = [
     (
         lambda: SEQUENTIAL() * 0,
         ValueError,
-        "Sequential: the number of repetitions is too small; expected 1 or more, got 0",
+        "Sequential: the number of repetitions is too small; expected at least 1, got 0",
     ),
-    (lambda: nn.ModuleDict(3), TypeError, "ModuleDict.update: there are no names; expected a mapping .* got int"),
+    (
+        lambda: nn.ModuleDict(3),
+        TypeError,
+        "ModuleDict.update: the argument has no names; expected a mapping .* got int",
+    ),
     (
         lambda: nn.ModuleDict([3]),
         ValueError,
@@ -243,7 +247,7 @@ REFUSALS = [
     (lambda: nn.ParameterList([1])[1], IndexError, "ParameterList: index 1 is out of range for 1 values"),
     (lambda: nn.ParameterList([1])(2), TypeError, "ParameterList: a container of parameters has no forward"),
     (lambda: nn.ParameterList([nn.Parameter(2)]).__setitem__(0, 3), TypeError, "expected a Parameter or None, got int"),
-    (lambda: nn.ParameterDict(3), TypeError, "ParameterDict.update: there are no names; expected a mapping"),
+    (lambda: nn.ParameterDict(3), TypeError, "ParameterDict.update: the argument has no names; expected a mapping"),
     (
         lambda: nn.ParameterDict([(1, 2, 3)]),
         ValueError,

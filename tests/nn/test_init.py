@@ -184,18 +184,18 @@ def test_empty_shapes_stay_empty(name):
 ERRORS = [
     (lambda: ours("eye", (3,)), "init.eye_: expected 2 dimensions"),
     (lambda: ours("dirac", (3, 3)), "init.dirac_: expected 3, 4 or 5 dimensions"),
-    (lambda: ours("dirac", (4, 3, 3), groups=3), "expected dim 0 divisible by groups=3, got 4"),
-    (lambda: ours("xavier_uniform", (3,)), "init.xavier_uniform_: fan in and fan out need at least 2 dimensions"),
-    (lambda: ours("xavier_normal", ()), "init.xavier_normal_: fan in and fan out need at least 2 dimensions"),
+    (lambda: ours("dirac", (4, 3, 3), groups=3), "expected dim 0 to be divisible by groups=3, got 4"),
+    (lambda: ours("xavier_uniform", (3,)), "init.xavier_uniform_: fan in and fan out require at least 2 dimensions"),
+    (lambda: ours("xavier_normal", ()), "init.xavier_normal_: fan in and fan out require at least 2 dimensions"),
     (lambda: ours("kaiming_uniform", (3,)), "init.kaiming_uniform_: fan in and fan out"),
     (lambda: ours("kaiming_normal", (3,)), "init.kaiming_normal_: fan in and fan out"),
     (lambda: ours("kaiming_normal", (3, 3), mode="fan_avg"), "expected mode 'fan_in' or 'fan_out', got 'fan_avg'"),
     (lambda: ours("kaiming_uniform", (3, 3), nonlinearity="gelu"), "unknown nonlinearity 'gelu'"),
-    (lambda: ours("kaiming_uniform", (3, 3), a="x"), "expected a number as negative slope, got 'x'"),
+    (lambda: ours("kaiming_uniform", (3, 3), a="x"), "expected a number as the negative slope, got 'x'"),
     (lambda: ours("orthogonal", (3,)), "init.orthogonal_: expected at least 2 dimensions"),
     (lambda: ours("sparse", (3, 3, 3), 0.1), "init.sparse_: expected 2 dimensions"),
     (lambda: nn.init.calculate_gain("mish"), "unknown nonlinearity 'mish'"),
-    (lambda: nn.init.calculate_gain("leaky_relu", True), "expected a number as negative slope, got True"),
+    (lambda: nn.init.calculate_gain("leaky_relu", True), "expected a number as the negative slope, got True"),
 ]
 
 

@@ -142,7 +142,7 @@ def test_a_torch_module_is_told_from_ours():
     net = ours()
     with pytest.raises(TypeError, match=r"\.extra: is torch's own Linear; expected a module of funcnet\.nn"):
         net.extra = torch.nn.Linear(2, 2)
-    with pytest.raises(TypeError, match=r"Sequential: .* got ReLU\. It is torch's own: import it from funcnet"):
+    with pytest.raises(TypeError, match=r"Sequential: .* got ReLU\. Import it from funcnet instead of torch"):
         nn.Sequential(torch.nn.ReLU())
     with pytest.raises(TypeError, match=r"Linear\.load_state_dict: .* got Linear\. Give its \.state_dict\(\)"):
         nn.Linear(2, 2).load_state_dict(torch.nn.Linear(2, 2))
