@@ -71,7 +71,7 @@ class SiLU(InPlace):
     """Applies `x · sigmoid(x)` elementwise. This activation is also called swish.
 
     Args:
-        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
+        inplace: accepted for compatibility with torch but without effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -92,7 +92,7 @@ class Mish(InPlace):
     """Applies `x · tanh(log(1 + exp(x)))` elementwise.
 
     Args:
-        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
+        inplace: accepted for compatibility with torch but without effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -164,7 +164,7 @@ class LogSigmoid(Module):
 
 
 class Softplus(Module):
-    """Applies `log(1 + exp(beta · x)) / beta` elementwise. Where `beta · x` is above `threshold`, it returns x itself.
+    """Applies `log(1 + exp(beta · x)) / beta` elementwise. Where `beta · x` is above `threshold`, the result is x.
 
     Args:
         beta: sharpness of the bend at 0. A larger beta brings the function closer to ReLU.
@@ -233,7 +233,7 @@ class GLU(Module):
     """Applies `a · sigmoid(b)`, where a and b are the two halves of the input along `dim`.
 
     Args:
-        dim: dimension to split in half. Its size must be even.
+        dim: dimension to split in half, which must have an even size.
 
     Call: (*, 2N, *) -> (*, N, *).
 

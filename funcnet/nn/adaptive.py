@@ -32,16 +32,16 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     Args:
         in_features: size of each input vector, D.
         n_classes: number of classes, C.
-        cutoffs: first class of each cluster. The values must be in increasing order and in [1, C - 1].
-        div_value: factor by which each cluster is narrower than the one before. Cluster i has width `D // div_valueⁱ`,
-            counted from i = 1.
+        cutoffs: first class of each cluster, in increasing order and in [1, C - 1].
+        div_value: factor by which each cluster is narrower than the one before. Cluster i, counted from
+            1, has width `D // div_valueⁱ`.
         head_bias: if True, the head has a bias.
         dtype: dtype of the params; float32 by default.
 
-    Params: head.weight (cutoffs[0] + number of clusters, D) and, with head_bias, head.bias. Each cluster has
-        tail.i.0.weight (width, D) and tail.i.1.weight (number of its classes, width), counted from i = 0.
-    Call: (B, D) and class ids (B,), or (D,) and () -> a named tuple (output, loss). `output`, of the shape of the class
-        ids, is the log-probability of each target, and `loss` is the mean of `-output`.
+    Params: head.weight (cutoffs[0] + number of clusters, D) and, with head_bias, head.bias. Cluster i,
+        counted from 0, has tail.i.0.weight (width, D) and tail.i.1.weight (number of classes in the cluster, width).
+    Call: (B, D) and class ids (B,), or (D,) and () -> a named tuple (output, loss). `output` is the log-probability of
+        each target, in the shape of the class ids, and `loss` is the mean of `-output`.
         With `method="log_prob"`, (B, D) -> the log-probabilities of all classes (B, C).
         With `method="predict"`, (B, D) -> the most probable class of each row (B,).
 

@@ -118,9 +118,9 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
 
     Args:
         output_size: length of the output, n.
-        return_indices: if True, also return the indices of the maxima, counted in the flattened spatial dimensions.
+        return_indices: if True, also return the indices of the maxima, which refer to the flattened spatial dimensions.
 
-    Call: (B, C, L) -> (B, C, n), or a tuple (maxima, indices) of two arrays of this shape.
+    Call: (B, C, L) -> (B, C, n), or with return_indices a tuple (maxima, indices) of two arrays of this shape.
 
     Differs from torch: the indices are int32 unless JAX's x64 mode is enabled.
 
@@ -143,7 +143,8 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
         output_size: an int for both dimensions, or (height, width). None keeps the size of the input.
         return_indices: as in `AdaptiveMaxPool1d`.
 
-    Call: (B, C, H, W) -> (B, C, *output_size), or a tuple (maxima, indices) of two arrays of this shape.
+    Call: (B, C, H, W) -> (B, C, *output_size), or with return_indices a tuple (maxima, indices) of two
+        arrays of this shape.
 
     Example:
         >>> import jax.numpy as jnp
@@ -164,7 +165,8 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
         output_size: an int for all dimensions, or (depth, height, width). None keeps the size of the input.
         return_indices: as in `AdaptiveMaxPool1d`.
 
-    Call: (B, C, D, H, W) -> (B, C, *output_size), or a tuple (maxima, indices) of two arrays of this shape.
+    Call: (B, C, D, H, W) -> (B, C, *output_size), or with return_indices a tuple (maxima, indices) of two
+        arrays of this shape.
 
     Example:
         >>> import jax.numpy as jnp

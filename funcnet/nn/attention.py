@@ -27,7 +27,7 @@ class MultiheadAttention(Module):
 
     Args:
         embed_dim: width of the queries and of the output, D.
-        num_heads: number of heads, H. It must divide D.
+        num_heads: number of heads, H, which must divide D.
         dropout: probability of zeroing each attention weight in training.
         bias: if True, the projections have biases.
         add_bias_kv: if True, append a learnable key and value to the given keys and values.
@@ -38,15 +38,16 @@ class MultiheadAttention(Module):
         dtype: dtype of the params; float32 by default.
 
     Params: in_proj_weight (3D, D) stacks the matrices of query, key and value. If kdim or vdim is not D,
-        q_proj_weight (D, D), k_proj_weight (D, kdim) and v_proj_weight (D, vdim) replace it. These weights are
-        Xavier-uniform, and in_proj_weight is initialised as a single matrix. in_proj_bias (3D,) and out_proj.bias (D,)
-        are zeros. out_proj.weight (D, D) is initialised as in Linear. bias_k and bias_v (1, 1, D) are Xavier-normal.
+        q_proj_weight (D, D), k_proj_weight (D, kdim) and v_proj_weight (D, vdim) replace in_proj_weight. All input
+        weights are Xavier-uniform, with in_proj_weight initialised as a single matrix. The biases in_proj_bias (3D,)
+        and out_proj.bias (D,) are zeros. The weight out_proj.weight (D, D) is initialised as in Linear. The additional
+        key and value, bias_k and bias_v (1, 1, D), are Xavier-normal.
     Call: query (L, B, D), key (S, B, kdim), value (S, B, vdim) -> ((L, B, D), weights (B, L, S) or None). B is optional
         in all shapes. The masks are those of `F.multi_head_attention_forward`; True in a boolean mask hides a key.
 
     Differs from torch: there is no fast path in eval, so outputs at padded positions are not zeroed and differ from
-        torch's. A query whose keys are all hidden gives NaN if `need_weights` is True. If it is False, the attention
-        before the output projection is 0. torch does the same outside its fast path.
+        torch's. As in torch outside its fast path, a query whose keys are all hidden gives NaN if `need_weights` is
+        True. If `need_weights` is False, the result for that query before the output projection is 0.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -155,7 +156,7 @@ class MultiheadAttention(Module):
     def merge_masks(
         self, attn_mask: jax.Array | None, key_padding_mask: jax.Array | None, query: jax.Array
     ) -> tuple[jax.Array | None, int | None]:
-        """Merge the two masks, and return the result with torch's number for its kind.
+        """Merge the two masks, and return the merged mask with torch's number for its kind.
 
         Args:
             attn_mask: (L, L) or (B·H, L, L).

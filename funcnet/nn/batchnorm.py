@@ -83,7 +83,7 @@ class BatchNorm(RunningNorm):
             expected = " or ".join(f"{rank}D" for rank in self.ranks)
             raise ValueError(
                 f"{type(self).__name__}: the input has the wrong rank; expected {expected} input, got {input.ndim}D "
-                f"input of shape {input.shape}. Use the BatchNorm class for that rank, or reshape the input."
+                f"input of shape {input.shape}. Use the BatchNorm class for inputs of that rank, or reshape the input."
             )
         if input.ndim < 2:
             raise ValueError(
@@ -139,7 +139,8 @@ class BatchNorm1d(BatchNorm):
     Args:
         num_features: number of channels, C.
         eps: value added to the variance, to avoid division by zero.
-        momentum: weight of the new value in the running statistics. If None, they are plain averages over all batches.
+        momentum: weight of the new value in the running statistics. If None, the running
+            statistics are plain averages over all batches.
         affine: if True, the layer has learnable weight and bias.
         track_running_stats: if True, the layer keeps running statistics.
         bias: if False, the layer has no bias even if `affine` is True.
@@ -155,9 +156,9 @@ class BatchNorm1d(BatchNorm):
         ValueError: if the rank or the number of channels is wrong, or in training if each channel has only one value.
         TypeError: if the input is not floating.
 
-    Differs from torch: the statistics are float32 even for bfloat16 layers and inputs. If `mask` excludes an entire
-        batch, the running statistics normalise it and all buffers keep their values. Because `num_batches_tracked` is
-        one of these buffers, the batch does not count in a plain average either.
+    Differs from torch: the statistics are float32 even for bfloat16 layers and inputs. A batch that `mask` excludes
+        entirely is normalised by the running statistics and leaves all buffers unchanged. Because
+        `num_batches_tracked` is unchanged too, an excluded batch does not count in a plain average.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -235,14 +236,14 @@ class SyncBatchNorm(BatchNorm):
     Args:
         num_features, eps, momentum, affine, track_running_stats: as in `BatchNorm1d`.
         axis_name: name of the axis, or names of the axes, of `vmap(axis_name=…)`, `pmap` or `shard_map` over which the
-            batch is split. If no such axis is bound, the layer is a plain BatchNorm, like torch's without a process
-            group.
-        axis_index_groups: list of lists of device indices. The devices in one list share their statistics. This
-            argument is not supported under vmap.
+            batch is split. If none of these axes is bound, the layer is a plain BatchNorm, like torch's without a
+            process group.
+        axis_index_groups: list of lists of device indices. The devices in one list share their statistics.
+            Groups are not supported under vmap.
         bias, dtype: as in `BatchNorm1d`.
 
     Params and State: as in `BatchNorm1d`.
-    Call: (B, C, *S) -> the same shape and dtype. The keyword `mask` is the one of `BatchNorm1d`.
+    Call: (B, C, *S) -> the same shape and dtype. The keyword `mask` works as in `BatchNorm1d`.
 
     Differs from torch: `axis_name` and `axis_index_groups` replace `process_group`. The other differences are those of
         `BatchNorm1d`.
@@ -285,7 +286,7 @@ class SyncBatchNorm(BatchNorm):
     ) -> Module:
         """Convert every BatchNorm in a description to a SyncBatchNorm, in place as in torch.
 
-        Parameters, buffers, ties, `requires_grad` and names are kept, so existing params and state still fit.
+        Parameters, buffers, ties, names and `requires_grad` flags are kept, so existing params and state still fit.
 
         Args:
             module: description to convert.
@@ -328,8 +329,8 @@ class SyncBatchNorm(BatchNorm):
         if lost:
             raise ValueError(
                 f"{cls.__name__}.convert_sync_batchnorm: {path or 'the root'} ({type(old).__name__}) defines "
-                f"{', '.join(lost)}, which the conversion would lose. Derive the class from SyncBatchNorm, so that "
-                "only its axes change, or call the module with axis_name=…."
+                f"{', '.join(lost)}, which the conversion would lose. Call the module with axis_name=…, or "
+                "derive its class from SyncBatchNorm, so that only the axes change."
             )
         new: Any = copy.copy(old)
         new.__class__ = cls
@@ -343,6 +344,6 @@ _NO_LOSS = {"reset_parameters", "extra_repr", "ranks"}  # may be lost: used only
 def _as_batch(mask: jax.Array | None, count: jax.Array, dtype: Any) -> jax.Array:
     """Return 0 if a mask excludes this batch entirely on every device, and 1 otherwise.
 
-    The result is added to `num_batches_tracked`. Without a mask it is 1 even for an empty batch, as in torch.
+    The result is added to `num_batches_tracked`. Without a mask, the result is 1 even for an empty batch, as in torch.
     """
     return jnp.ones((), dtype) if mask is None else (count > 0).astype(dtype)

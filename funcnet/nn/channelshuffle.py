@@ -9,10 +9,10 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Interleaves the channels of the groups, so that the next grouped convolution mixes them.
+    """Interleaves the channels of the groups, so that the next grouped convolution mixes the groups.
 
     Args:
-        groups: number of groups. It must divide C.
+        groups: number of groups, which must divide C.
 
     Call: (B, C, *) -> the same shape.
 

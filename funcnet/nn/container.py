@@ -1,6 +1,6 @@
 """Sequential, ModuleList and ModuleDict, as in torch/nn/modules/container.py.
 
-ParameterList and ParameterDict are in `parameter_container.py`. An entry may be None; it keeps its position.
+ParameterList and ParameterDict are in `parameter_container.py`. A None entry keeps its position.
 """
 
 import operator
@@ -33,7 +33,7 @@ def pairs(where: str, given: Any) -> list[tuple[str, Any]]:
 
 
 class _Container(Module):
-    """Base class of containers. Their children are accessible by position or key as well as by attribute."""
+    """Base class of containers, whose children are accessible by position or key as well as by attribute."""
 
     def __len__(self) -> int:
         return len(slots(self))
@@ -62,7 +62,7 @@ class Numbered(_Container):
             self.add_module(str(i), module)
 
     def require_singles(self) -> None:
-        """Raise if a child represents several modules. Called before a single module is accessed."""
+        """Raise if a child represents several modules; called before a single module is accessed."""
 
     def __iter__(self) -> Iterator[Any]:
         self.require_singles()
@@ -81,7 +81,7 @@ class Numbered(_Container):
         return list(self)[self._position(index, len(self))]
 
     def _slice(self, index: slice) -> Any:
-        """Return a container of the selected modules that keeps the other attributes; bound if `self` is bound."""
+        """Return a container of the selected modules, with the other attributes kept. It is bound if `self` is."""
         part, frame = with_children(self, self._sliced(slots(self)[index])), frame_of(self)
         if frame is not None:
             name = f"{frame.name}[{index.start}:{index.stop}]"
@@ -217,7 +217,7 @@ def _repeats(times: Any) -> int:
 
 
 class ModuleList(Numbered):
-    """A list of modules that can be indexed, sliced, iterated over and extended. It has no `forward`.
+    """A list of modules that can be indexed, sliced, iterated over and extended. A ModuleList has no `forward`.
 
     Args:
         modules: iterable of modules to append.
@@ -247,7 +247,7 @@ class ModuleList(Numbered):
 
 
 class ModuleDict(_Container):
-    """A dict of modules. It has no `forward`.
+    """A dict of modules. A ModuleDict has no `forward`.
 
     Args:
         modules: mapping from names to modules, or iterable of (name, module) pairs.

@@ -124,10 +124,10 @@ class Conv1d(Convolution):
         stride: distance between neighbouring windows.
         padding: amount of padding on each side. 'same' keeps the length and requires stride 1; 'valid' adds no padding.
         dilation: distance between the elements of a window.
-        groups: number of groups into which the channels are split. Each group of outputs depends only on its own group
-            of inputs.
+        groups: number of groups into which the channels are split. Each group of outputs depends only on the
+            corresponding group of inputs.
         bias: if True, add a learnable bias to each output channel.
-        padding_mode: values of the padding: 'zeros', 'reflect', 'replicate' or 'circular'.
+        padding_mode: kind of padding, one of 'zeros', 'reflect', 'replicate' or 'circular'.
         dtype: dtype of the params; float32 by default.
 
     Params: weight (out_channels, in_channels / groups, k) and bias (out_channels,), both drawn from U(±1/√fan_in) with
@@ -160,7 +160,7 @@ class Conv2d(Convolution):
         U(±1/√fan_in) with fan_in = in_channels / groups · kH · kW.
     Call: (B, in_channels, H, W) -> (B, out_channels, H', W'). B is optional.
 
-    Differs from torch: not at all. Note that XLA's SAME padding with stride 2 is not torch's padding=k//2.
+    Differs from torch: not at all. Note that XLA's SAME padding differs from torch's padding=k//2 at stride 2.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -51,7 +51,7 @@ class ConvTranspose(Convolution):
         return convolve(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, input: jax.Array, output_size: Sequence[int]) -> tuple[int, ...]:
-        """Return the output_padding that gives `output_size`. Of a complete shape, only the spatial sizes are used."""
+        """Return the output_padding that gives `output_size`. Only the spatial sizes of a complete shape are used."""
         where, rank, wanted = type(self).__name__, self.rank, tuple(output_size)
         if len(wanted) == input.ndim:
             wanted = wanted[-rank:]
@@ -76,7 +76,7 @@ class ConvTranspose(Convolution):
 
 
 class ConvTranspose1d(ConvTranspose):
-    """Transposed convolution over one dimension: the derivative of a Conv1d with respect to its input.
+    """Transposed convolution over one dimension, the derivative of a Conv1d with respect to its input.
 
     Args:
         in_channels: number of channels of the input.
@@ -84,18 +84,18 @@ class ConvTranspose1d(ConvTranspose):
         kernel_size: size of the kernel, k.
         stride: distance in the output between neighbouring elements of the input.
         padding: number of elements cropped from each side of the output.
-        output_padding: number of elements added to the right side of the output. It must be smaller than the stride or
-            the dilation.
-        groups: number of groups into which the channels are split. Each group of outputs depends only on its own group
-            of inputs.
+        output_padding: number of elements added to the right side of the output, which must be smaller than the
+            stride or the dilation.
+        groups: number of groups into which the channels are split. Each group of outputs depends only on the
+            corresponding group of inputs.
         bias: if True, add a learnable bias to each output channel.
         dilation: distance between the elements of the kernel.
-        padding_mode: must be 'zeros'. It only keeps torch's order of arguments.
+        padding_mode: must be 'zeros'; only kept for torch's order of arguments.
         dtype: dtype of the params; float32 by default.
 
     Params: weight (in_channels, out_channels / groups, k) and bias (out_channels,), both drawn from U(±1/√fan_in) with
         fan_in = out_channels / groups · k.
-    Call: (B, in_channels, L) -> (B, out_channels, L'),
+    Call: (B, in_channels, L) -> (B, out_channels, L') with
         L' = (L - 1) · stride - 2 · padding + dilation · (k - 1) + output_padding + 1. B is optional.
         The argument `output_size` (spatial sizes or a complete shape) replaces output_padding.
 
@@ -117,7 +117,7 @@ class ConvTranspose1d(ConvTranspose):
 
 
 class ConvTranspose2d(ConvTranspose):
-    """Transposed convolution over two dimensions: the derivative of a Conv2d with respect to its input.
+    """Transposed convolution over two dimensions, the derivative of a Conv2d with respect to its input.
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode,
@@ -146,7 +146,7 @@ class ConvTranspose2d(ConvTranspose):
 
 
 class ConvTranspose3d(ConvTranspose):
-    """Transposed convolution over three dimensions: the derivative of a Conv3d with respect to its input.
+    """Transposed convolution over three dimensions, the derivative of a Conv3d with respect to its input.
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode,

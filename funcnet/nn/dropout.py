@@ -37,7 +37,7 @@ class Dropout(_Dropout):
 
     Args:
         p: probability of zeroing an element, in [0, 1].
-        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
+        inplace: accepted for compatibility with torch but without effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -61,7 +61,7 @@ class Dropout1d(_Dropout):
 
     Args:
         p: probability of zeroing a channel, in [0, 1].
-        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
+        inplace: accepted for compatibility with torch but without effect, because arrays never change in place.
 
     Call: (B, C, L) -> (B, C, L), or (C, L) -> (C, L).
 
@@ -83,7 +83,7 @@ class Dropout2d(_Dropout):
 
     Args:
         p: probability of zeroing a channel, in [0, 1].
-        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
+        inplace: accepted for compatibility with torch but without effect, because arrays never change in place.
 
     Call: (B, C, H, W) -> (B, C, H, W). As in torch, a 3D input is taken as (B, C, L), not as (C, H, W).
 
@@ -105,7 +105,7 @@ class Dropout3d(_Dropout):
 
     Args:
         p: probability of zeroing a channel, in [0, 1].
-        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
+        inplace: accepted for compatibility with torch but without effect, because arrays never change in place.
 
     Call: (B, C, D, H, W) or (C, D, H, W) -> the same shape.
 
@@ -127,7 +127,7 @@ class AlphaDropout(_Dropout):
 
     Args:
         p: probability of dropping an element, in [0, 1].
-        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
+        inplace: accepted for compatibility with torch but without effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -151,7 +151,7 @@ class FeatureAlphaDropout(_Dropout):
 
     Args:
         p: probability of dropping a channel, in [0, 1].
-        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
+        inplace: accepted for compatibility with torch but without effect, because arrays never change in place.
 
     Call: (B, C, *) -> (B, C, *).
 

@@ -57,11 +57,11 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits one dimension into several: the inverse of `Flatten`.
+    """Splits one dimension into several, the inverse of `Flatten`.
 
     Args:
         dim: dimension to split.
-        unflattened_size: tuple or list of the new sizes. One size may be -1; it is then inferred.
+        unflattened_size: tuple or list of the new sizes. One of the sizes may be -1 and is then inferred.
 
     Call: (*, S, *) -> (*, S_1, …, S_n, *) with S = S_1 · … · S_n.
 

@@ -16,7 +16,7 @@ class Fold(Module):
     """Sums blocks into an image. Each block is added at the position from which `Unfold` would extract it.
 
     Args:
-        output_size: size of the image, (H, W). Here and below, a single int applies to both dimensions.
+        output_size: size of the image, (H, W). Every argument may be a single int for both dimensions.
         kernel_size: size of the blocks.
         dilation: distance between the elements of a block.
         padding: padding on both sides of the image, as in `Unfold`.
@@ -52,7 +52,7 @@ class Unfold(Module):
     """Extracts each block that a sliding window covers, and returns the blocks as columns.
 
     Args:
-        kernel_size: size of the blocks. Here and below, a single int applies to both dimensions.
+        kernel_size: size of the blocks. Every argument may be a single int for both dimensions.
         dilation: distance between the elements of a block.
         padding: number of zeros added on each side.
         stride: distance between neighbouring blocks.

@@ -54,15 +54,14 @@ class FractionalMaxPool2d(_FractionalMaxPool):
     """Max pooling over windows at random, almost evenly spaced positions, in training and in eval.
 
     Args:
-        kernel_size: size of the window. An int for both dimensions, or (height, width).
+        kernel_size: size of the window, as an int for both dimensions or (height, width).
         output_size: size of the output, (H', W'), or an int for both dimensions.
-        output_ratio: ratios (H' / H, W' / W) between 0 and 1, or one ratio for both. It replaces output_size.
+        output_ratio: ratios (H' / H, W' / W) between 0 and 1, or one ratio for both, instead of output_size.
         return_indices: if True, also return the indices of the maxima, in the form that `MaxUnpool2d` expects.
-        _random_samples: (B, C, 2). These samples, for (width, height) as in torch, replace the random ones. They are
-            stored as a buffer.
+        _random_samples: a buffer (B, C, 2) of samples that replace the random ones, for (width, height) as in torch.
 
-    Call: (B, C, H, W) -> (B, C, H', W'), or a tuple (maxima, indices) of two arrays of this shape. The indices are
-        counted in the flattened plane. `rng` is required unless `_random_samples` is given.
+    Call: (B, C, H, W) -> (B, C, H', W'), or with return_indices a tuple (maxima, indices) of two arrays of this
+        shape. The indices refer to the flattened plane of H · W positions. `rng` is required unless `_random_samples` is given.
 
     Raises:
         ValueError: if neither or both of output_size and output_ratio are given, or a ratio is not between 0 and 1.
@@ -88,11 +87,10 @@ class FractionalMaxPool3d(_FractionalMaxPool):
     Args:
         kernel_size, output_size, output_ratio, return_indices: as in `FractionalMaxPool2d`, but for
             (depth, height, width).
-        _random_samples: (B, C, 3). These samples, for (depth, height, width), replace the random ones. They are stored
-            as a buffer.
+        _random_samples: a buffer (B, C, 3) of samples that replace the random ones, for (depth, height, width).
 
-    Call: (B, C, D, H, W) -> (B, C, D', H', W'), or a tuple (maxima, indices) of two arrays of this shape. `rng` is
-        required unless `_random_samples` is given.
+    Call: (B, C, D, H, W) -> (B, C, D', H', W'), or with return_indices a tuple (maxima, indices) of two arrays of
+        this shape. `rng` is required unless `_random_samples` is given.
 
     Example:
         >>> import jax, jax.numpy as jnp

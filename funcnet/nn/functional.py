@@ -1,4 +1,4 @@
-"""`funcnet.functional` under torch's name, for `import funcnet.nn.functional as F`."""
+"""`funcnet.functional` under torch's path, for `import funcnet.nn.functional as F`."""
 
 import typing
 

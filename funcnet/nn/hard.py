@@ -16,8 +16,8 @@ class Hardtanh(InPlace):
 
     Args:
         min_val: lower bound of the output.
-        max_val: upper bound of the output. It must be greater than min_val.
-        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
+        max_val: upper bound of the output, which must be greater than min_val.
+        inplace: accepted for compatibility with torch but without effect, because arrays never change in place.
         min_value, max_value: deprecated names of min_val and max_val, as in torch.
 
     Call: (*) -> (*).
@@ -61,7 +61,7 @@ class ReLU6(Hardtanh):
     """Applies `min(max(x, 0), 6)` elementwise.
 
     Args:
-        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
+        inplace: accepted for compatibility with torch but without effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -85,7 +85,7 @@ class Hardsigmoid(InPlace):
     """Applies `relu6(x + 3) / 6` elementwise.
 
     Args:
-        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
+        inplace: accepted for compatibility with torch but without effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -109,7 +109,7 @@ class Hardswish(InPlace):
     """Applies `x · relu6(x + 3) / 6` elementwise.
 
     Args:
-        inplace: accepted for compatibility with torch. It has no effect, because arrays never change in place.
+        inplace: accepted for compatibility with torch but without effect, because arrays never change in place.
 
     Call: (*) -> (*).
 
@@ -133,7 +133,7 @@ class Hardshrink(Module):
     """Returns x where |x| is greater than `lambd`, and 0 elsewhere.
 
     Args:
-        lambd: threshold. Any number.
+        lambd: threshold for |x|, any number.
 
     Call: (*) -> (*).
 
@@ -161,7 +161,7 @@ class Softshrink(Module):
     """Moves x towards 0 by `lambd`, and returns 0 where |x| is at most `lambd`.
 
     Args:
-        lambd: distance by which x moves. It must be at least 0.
+        lambd: distance by which x moves, at least 0.
 
     Call: (*) -> (*).
 

@@ -1,12 +1,12 @@
 """Initialisers, as in torch.nn.init.
 
-Functions with a trailing underscore replace the init of a parameter. Functions without it return a new init:
+Functions with a trailing underscore replace the init of a parameter. Functions without an underscore make an init:
 
     nn.init.normal_(self.weight, std=0.02)          # in a constructor, as in torch
     nn.Parameter((3, 4), nn.init.normal(std=0.02))  # the same
 
 An init is called as ``init(key, shape, dtype)`` and returns an array. Shapes are in torch's order, (out, in, *kernel).
-The random numbers come from JAX: their distributions are the same as in torch, but the drawn values differ.
+The random numbers come from JAX, so the distributions are those of torch but the drawn values differ.
 
 Reference: https://docs.pytorch.org/docs/stable/nn.init.html
 """
@@ -106,7 +106,7 @@ def _fan(shape: Shape, mode: str, where: str) -> int:
 
 
 def _draw(sample: Callable[..., jax.Array], key: jax.Array, shape: Shape, dtype: Any, **bounds: Any) -> jax.Array:
-    """Draw from `sample` in one dimension and reshape: XLA compiles 4-D draws four times slower on CPU."""
+    """Draw in one dimension and reshape, because on CPU XLA compiles 4-D draws four times slower."""
     return sample(key, shape=(math.prod(shape),), dtype=dtype, **bounds).reshape(shape)
 
 
@@ -209,7 +209,10 @@ def normal(mean: float = 0.0, std: float = 1.0) -> Init:
 
 
 def trunc_normal(mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Init:
-    """Return an init that draws from N(mean, std²) truncated to [a, b]. The bounds are not multiples of std."""
+    """Return an init that draws from N(mean, std²) truncated to [a, b].
+
+    As in torch, the bounds a and b are absolute, not multiples of std.
+    """
     return functools.partial(_trunc_normal, mean=mean, std=std, a=a, b=b)
 
 
@@ -275,7 +278,7 @@ def sparse(sparsity: float, std: float = 0.01) -> Init:
 
 
 def _replace(make: Callable[..., Init], name: str, random: bool = True) -> Callable[..., Any]:
-    """Return torch's function `name`. Random functions accept torch's argument `generator` and ignore it."""
+    """Return torch's in-place function `name`. Random functions accept torch's argument `generator` and ignore it."""
     either = inspect.Parameter.POSITIONAL_OR_KEYWORD
     first = inspect.Parameter("tensor", either)
     last = [inspect.Parameter("generator", either, default=None)] if random else []

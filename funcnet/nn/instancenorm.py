@@ -38,7 +38,7 @@ class _InstanceNorm(RunningNorm):
             expected = " or ".join(f"{rank}D" for rank in self.ranks)
             raise ValueError(
                 f"{name}: the input has the wrong rank; expected {expected} input, got {input.ndim}D input of shape "
-                f"{input.shape}. Use the InstanceNorm class for that rank, or reshape the input."
+                f"{input.shape}. Use the InstanceNorm class for inputs of that rank, or reshape the input."
             )
         at = self.channel_dimension(input)
         if not self.num_features or input.shape[at] == self.num_features:  # lazy layers have num_features = 0
@@ -46,11 +46,11 @@ class _InstanceNorm(RunningNorm):
         if self.affine:
             raise ValueError(
                 f"{name}: expected {self.num_features} channels in dimension {at}, got {input.shape[at]} in an input "
-                f"of shape {input.shape}. The channel dimension must be dimension 1, after the batch, as in torch."
+                f"of shape {input.shape}. The channels must be in the first dimension after the batch, as in torch."
             )
         warnings.warn(
-            f"{name}: num_features={self.num_features} differs from the input's {input.shape[at]} channels. It is "
-            "ignored, because affine=False.",
+            f"{name}: num_features={self.num_features} differs from the input's {input.shape[at]} channels. The "
+            "argument is ignored, because affine=False.",
             stacklevel=3,
         )
 
@@ -80,16 +80,17 @@ class InstanceNorm1d(_InstanceNorm):
     Args:
         num_features: number of channels, C.
         eps: value added to the variance, to avoid division by zero.
-        momentum: weight of the new value in the running statistics. If None, they do not change.
+        momentum: weight of the new value in the running statistics. If None, the running
+            statistics do not change.
         affine: if True, the layer has learnable weight and bias.
-        track_running_stats: if True, the layer keeps running statistics and uses them in eval. They move towards the
-            means and unbiased variances of the examples, averaged over the batch.
+        track_running_stats: if True, the layer keeps running statistics and uses them in eval. The running
+            statistics move towards the examples' means and unbiased variances, averaged over the batch.
         bias: if False, the layer has no bias even if `affine` is True.
         dtype: dtype of the params; float32 by default.
 
-    Params: weight (C,), initially ones, and bias (C,), initially zeros, if `affine` is True.
-    State: running_mean (C,), initially zeros, running_var (C,), initially ones, and num_batches_tracked (), always 0,
-        if `track_running_stats` is True.
+    Params: if `affine` is True, weight (C,), initially ones, and bias (C,), initially zeros.
+    State: if `track_running_stats` is True, running_mean (C,), initially zeros; running_var (C,), initially ones; and
+        num_batches_tracked (), always 0.
     Call: (B, C, L) or (C, L) -> the same shape and dtype. The statistics are computed in at least float32.
 
     Raises:

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class _Lazy(Convolution):
-    """Base class of lazy convolutions, whose parameters have no shape until an example input determines it."""
+    """Base class of lazy convolutions, whose parameters get their shapes from an example input."""
 
     def _forget_shapes(self) -> None:
         self.weight = Parameter(None, self.weight.init, dtype=self.weight.dtype)
@@ -107,7 +107,7 @@ class LazyConv1d(_LazyConv, Conv1d):
         out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
             `Conv1d`.
 
-    Params: as in `Conv1d`. `init(rng, *example_inputs)` infers their shapes from an example input.
+    Params: as in `Conv1d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, L) -> (B, out_channels, L').
 
     Differs from torch: the layer stays a LazyConv1d, because running a description does not change it.
@@ -130,7 +130,7 @@ class LazyConv2d(_LazyConv, Conv2d):
         out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
             `Conv2d`.
 
-    Params: as in `Conv2d`. `init(rng, *example_inputs)` infers their shapes from an example input.
+    Params: as in `Conv2d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, H, W) -> (B, out_channels, H', W').
 
     Differs from torch: the layer stays a LazyConv2d, because running a description does not change it.
@@ -153,7 +153,7 @@ class LazyConv3d(_LazyConv, Conv3d):
         out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
             `Conv3d`.
 
-    Params: as in `Conv3d`. `init(rng, *example_inputs)` infers their shapes from an example input.
+    Params: as in `Conv3d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, D, H, W) -> (B, out_channels, D', H', W').
 
     Differs from torch: the layer stays a LazyConv3d, because running a description does not change it.
@@ -176,7 +176,7 @@ class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
         out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, dtype: as in
             `ConvTranspose1d`.
 
-    Params: as in `ConvTranspose1d`. `init(rng, *example_inputs)` infers their shapes from an example input.
+    Params: as in `ConvTranspose1d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, L) -> (B, out_channels, L').
 
     Differs from torch: the layer stays a LazyConvTranspose1d, because running a description does not change it.
@@ -199,7 +199,7 @@ class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
         out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, dtype: as in
             `ConvTranspose2d`.
 
-    Params: as in `ConvTranspose2d`. `init(rng, *example_inputs)` infers their shapes from an example input.
+    Params: as in `ConvTranspose2d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, H, W) -> (B, out_channels, H', W').
 
     Differs from torch: the layer stays a LazyConvTranspose2d, because running a description does not change it.
@@ -222,7 +222,7 @@ class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
         out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, dtype: as in
             `ConvTranspose3d`.
 
-    Params: as in `ConvTranspose3d`. `init(rng, *example_inputs)` infers their shapes from an example input.
+    Params: as in `ConvTranspose3d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, D, H, W) -> (B, out_channels, D', H', W').
 
     Differs from torch: the layer stays a LazyConvTranspose3d, because running a description does not change it.

@@ -22,7 +22,7 @@ __all__ = [
 
 
 class _Lazy(RunningNorm):
-    """Base class of lazy layers, whose parameters and buffers have no shape until an example input determines it."""
+    """Base class of lazy layers, whose parameters and buffers get their shapes from an example input."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class LazyBatchNorm1d(_Lazy, BatchNorm1d):
 
     Args:
         eps, momentum, bias, dtype: as in `BatchNorm1d`.
-        affine: if True, the default as in torch, the layer has learnable weight and bias.
-        track_running_stats: if True, the default as in torch, the layer keeps running statistics.
+        affine: if True (the default here, as in torch), the layer has learnable weight and bias.
+        track_running_stats: if True (the default here, as in torch), the layer keeps running statistics.
 
-    Params and State: as in `BatchNorm1d`. `init(rng, *example_inputs)` infers their shapes from an example input.
+    Params and State: as in `BatchNorm1d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C) or (B, C, L) -> the same shape and dtype.
 
     Differs from torch: the layer stays a LazyBatchNorm1d, because running a description does not change it.
@@ -76,7 +76,7 @@ class LazyBatchNorm2d(_Lazy, BatchNorm2d):
     Args:
         eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyBatchNorm1d`.
 
-    Params and State: as in `BatchNorm2d`. `init(rng, *example_inputs)` infers their shapes from an example input.
+    Params and State: as in `BatchNorm2d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, H, W) -> the same shape and dtype.
 
     Differs from torch: in the same way as `LazyBatchNorm1d`.
@@ -98,7 +98,7 @@ class LazyBatchNorm3d(_Lazy, BatchNorm3d):
     Args:
         eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyBatchNorm1d`.
 
-    Params and State: as in `BatchNorm3d`. `init(rng, *example_inputs)` infers their shapes from an example input.
+    Params and State: as in `BatchNorm3d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, D, H, W) -> the same shape and dtype.
 
     Differs from torch: in the same way as `LazyBatchNorm1d`.
@@ -119,10 +119,11 @@ class LazyInstanceNorm1d(_Lazy, InstanceNorm1d):
 
     Args:
         eps, momentum, bias, dtype: as in `InstanceNorm1d`.
-        affine: if True, the default as in torch, the layer has learnable weight and bias.
-        track_running_stats: if True, the default as in torch, the layer keeps running statistics.
+        affine: if True (the default here, as in torch), the layer has learnable weight and bias.
+        track_running_stats: if True (the default here, as in torch), the layer keeps running statistics.
 
-    Params and State: as in `InstanceNorm1d`. `init(rng, *example_inputs)` infers their shapes from an example input.
+    Params and State: as in `InstanceNorm1d`, with shapes that `init(rng, *example_inputs)` infers from an example
+        input.
     Call: (B, C, L) or (C, L) -> the same shape and dtype.
 
     Differs from torch: the layer stays a LazyInstanceNorm1d, because running a description does not change it.
@@ -145,7 +146,8 @@ class LazyInstanceNorm2d(_Lazy, InstanceNorm2d):
     Args:
         eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyInstanceNorm1d`.
 
-    Params and State: as in `InstanceNorm2d`. `init(rng, *example_inputs)` infers their shapes from an example input.
+    Params and State: as in `InstanceNorm2d`, with shapes that `init(rng, *example_inputs)` infers from an example
+        input.
     Call: (B, C, H, W) or (C, H, W) -> the same shape and dtype.
 
     Differs from torch: in the same way as `LazyInstanceNorm1d`.
@@ -167,7 +169,8 @@ class LazyInstanceNorm3d(_Lazy, InstanceNorm3d):
     Args:
         eps, momentum, affine, track_running_stats, bias, dtype: as in `LazyInstanceNorm1d`.
 
-    Params and State: as in `InstanceNorm3d`. `init(rng, *example_inputs)` infers their shapes from an example input.
+    Params and State: as in `InstanceNorm3d`, with shapes that `init(rng, *example_inputs)` infers from an example
+        input.
     Call: (B, C, D, H, W) or (C, D, H, W) -> the same shape and dtype.
 
     Differs from torch: in the same way as `LazyInstanceNorm1d`.

@@ -141,7 +141,7 @@ class LazyLinear(Linear):
         bias: if True, add the learnable bias b.
         dtype: dtype of the params; float32 by default.
 
-    Params: as in `Linear`. `init(rng, *example_inputs)` infers their shapes from an example input.
+    Params: as in `Linear`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (…, in_features) -> (…, out_features).
 
     Differs from torch: the layer stays a LazyLinear, because running a description does not change it.
