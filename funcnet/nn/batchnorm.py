@@ -133,14 +133,14 @@ class BatchNorm1d(BatchNorm):
     """Normalises each channel over the batch: ``y = (x - mean) / sqrt(var + eps) · weight + bias``.
 
     In training, the mean and the (biased) variance are those of the batch. The running statistics move towards the mean
-    and the unbiased variance of the batch. In eval, the running statistics are used; if there are none, the statistics
-    of the batch are used.
+    and the unbiased variance of the batch. In eval, the layer uses the running statistics, or those of the
+    batch if it does not keep running statistics.
 
     Args:
         num_features: number of channels, C.
         eps: value added to the variance, to avoid division by zero.
-        momentum: weight of the new value in the running statistics. If None, the running
-            statistics are plain averages over all batches.
+        momentum: weight of the new value in the running statistics. If None, the running statistics are plain
+            averages over all batches.
         affine: if True, the layer has learnable weight and bias.
         track_running_stats: if True, the layer keeps running statistics.
         bias: if False, the layer has no bias even if `affine` is True.
@@ -238,8 +238,8 @@ class SyncBatchNorm(BatchNorm):
         axis_name: name of the axis, or names of the axes, of `vmap(axis_name=…)`, `pmap` or `shard_map` over which the
             batch is split. If none of these axes is bound, the layer is a plain BatchNorm, like torch's without a
             process group.
-        axis_index_groups: list of lists of device indices. The devices in one list share their statistics.
-            Groups are not supported under vmap.
+        axis_index_groups: list of lists of device indices. The devices in one list share their statistics. Groups are
+            not supported under vmap.
         bias, dtype: as in `BatchNorm1d`.
 
     Params and State: as in `BatchNorm1d`.

@@ -81,7 +81,7 @@ class Numbered(_Container):
         return list(self)[self._position(index, len(self))]
 
     def _slice(self, index: slice) -> Any:
-        """Return a container of the selected modules, with the other attributes kept. It is bound if `self` is."""
+        """Return a container of the selected modules with all other attributes, bound if `self` is bound."""
         part, frame = with_children(self, self._sliced(slots(self)[index])), frame_of(self)
         if frame is not None:
             name = f"{frame.name}[{index.start}:{index.stop}]"

@@ -61,7 +61,8 @@ class FractionalMaxPool2d(_FractionalMaxPool):
         _random_samples: a buffer (B, C, 2) of samples that replace the random ones, for (width, height) as in torch.
 
     Call: (B, C, H, W) -> (B, C, H', W'), or with return_indices a tuple (maxima, indices) of two arrays of this
-        shape. The indices refer to the flattened plane of H · W positions. `rng` is required unless `_random_samples` is given.
+        shape. The indices refer to the flattened plane of H · W positions. `rng` is required unless `_random_samples`
+        is given.
 
     Raises:
         ValueError: if neither or both of output_size and output_ratio are given, or a ratio is not between 0 and 1.

@@ -80,8 +80,8 @@ class InstanceNorm1d(_InstanceNorm):
     Args:
         num_features: number of channels, C.
         eps: value added to the variance, to avoid division by zero.
-        momentum: weight of the new value in the running statistics. If None, the running
-            statistics do not change.
+        momentum: weight of the new value in the running statistics. If None, the running statistics do not
+            change.
         affine: if True, the layer has learnable weight and bias.
         track_running_stats: if True, the layer keeps running statistics and uses them in eval. The running
             statistics move towards the examples' means and unbiased variances, averaged over the batch.
