@@ -40,8 +40,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     Params: head.weight (cutoffs[0] + number of clusters, D) and, with head_bias, head.bias. Cluster i,
         counted from 0, has tail.i.0.weight (width, D) and tail.i.1.weight (number of classes in the cluster, width).
-    Call: input (B, D) and class ids (B,), or input (D,) and class id () -> a named tuple (output, loss). `output` is the
-        log-probability of each target, in the shape of the class ids, and `loss` is the mean of `-output`.
+    Call: input (B, D) and class ids (B,), or input (D,) and class id () -> a named tuple (output, loss). `output` is
+        the log-probability of each target, in the shape of the class ids, and `loss` is the mean of `-output`.
         With `method="log_prob"`, (B, D) -> the log-probabilities of all classes (B, C).
         With `method="predict"`, (B, D) -> the most probable class of each row (B,).
 
