@@ -1,9 +1,9 @@
-"""torch.nn.functional as pure functions: its names, argument names, order and defaults; arrays in, arrays out.
+"""torch.nn.functional as pure functions of arrays, with the same function names, argument names, order and defaults.
 
-Norms, softmax and reductions are computed in at least float32, and results have the dtype of their input. Random
-functions take a keyword-only `rng`. What torch changes in place is returned as a value
-(`batch_norm(...) -> (y, running_mean, running_var)`). Integers where floats are needed raise a TypeError. Shapes that
-do not fit raise a ValueError that says what was expected. Each family has one file, named as in torch/nn/modules.
+Norms, softmax and reductions use at least float32, and results have the dtype of their input. Random functions take a
+keyword-only `rng`. Values that torch changes in place are returned instead, as in
+`batch_norm(...) -> (y, running_mean, running_var)`. Integers where floats are required raise a TypeError. Shapes that
+do not match raise a ValueError with the expected shapes. Each family has one file, named as in torch/nn/modules.
 
 Example:
     >>> import jax.numpy as jnp
@@ -228,5 +228,5 @@ __all__ = [
     "upsample_nearest",
 ]
 
-if not _typing.TYPE_CHECKING:  # or mypy would find every name
+if not _typing.TYPE_CHECKING:  # otherwise mypy would accept every name
     __getattr__ = _absent.refusal("F", __name__, _absent.ABSENT)

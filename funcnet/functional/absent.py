@@ -1,5 +1,6 @@
-"""The names of torch.nn.functional that `funcnet.functional` lacks: why, and what to use. `F.relu_` raises this
-text."""
+"""The names of torch.nn.functional that `funcnet.functional` lacks. For each name, a text says why it is missing and
+what to use instead. Accessing the name, as in `F.relu_`, raises an AttributeError with this text.
+"""
 
 import sys
 from collections.abc import Callable
@@ -7,14 +8,14 @@ from typing import NoReturn
 
 __all__ = ["ABSENT", "refusal"]
 
-_IN_PLACE = "Arrays do not change in place. Use F.{} and keep its result."
-_INDICES = "One function gives both. Use F.{}(..., return_indices=True)."
-_DISPATCH = "It serves torch's dispatch to Tensor subclasses, which arrays have none of. Leave it out."
-_TORCHSCRIPT = "It serves TorchScript's types. Use tuple or int."
-_DOCUMENTATION = "It is a piece of torch's documentation. Leave it out."
-_SCALED = "It chooses a kernel of torch's for 8-bit floats. Use jax.nn.scaled_matmul."
-_TYPING = "torch.nn.functional only imports it. Import it from typing or collections.abc."
-_MODES = "It only lists what F.grid_sample takes, which its docstring names. Write the string."
+_IN_PLACE = "Arrays cannot be changed in place. Use F.{} and keep its result."
+_INDICES = "The same function also returns the indices. Use F.{}(..., return_indices=True)."
+_DISPATCH = "It is part of torch's dispatch to Tensor subclasses. Leave it out, because arrays have no subclasses."
+_TORCHSCRIPT = "It exists only for TorchScript's types. Use tuple or int."
+_DOCUMENTATION = "It is a text for torch's own documentation. Leave it out."
+_SCALED = "It selects one of torch's kernels for 8-bit floats. Use jax.nn.scaled_matmul."
+_TYPING = "It is only imported by torch.nn.functional. Import it from typing or collections.abc."
+_MODES = "It only lists the modes of F.grid_sample. Pass the mode as a string, as its docstring shows."
 
 ABSENT: dict[str, str] = {
     **{
@@ -29,12 +30,12 @@ ABSENT: dict[str, str] = {
     "has_torch_function_unary": _DISPATCH,
     "has_torch_function_variadic": _DISPATCH,
     "handle_torch_function": _DISPATCH,
-    "boolean_dispatch": "It serves TorchScript, which has no return type that depends on an argument. Use an if.",
+    "boolean_dispatch": "It serves TorchScript, where a return type cannot depend on an argument. Use an if.",
     "assert_int_or_pair": _TORCHSCRIPT,
     **{f"BroadcastingList{n}": _TORCHSCRIPT for n in (1, 2, 3)},
-    "grouped_mm": "It is one kernel of torch's for CUDA. Use jax.lax.ragged_dot.",
-    "scaled_grouped_mm": "It is one kernel of torch's for CUDA. Use jax.lax.ragged_dot on scaled arrays.",
-    "scaled_mm": "It is one kernel of torch's for CUDA. Use jax.nn.scaled_matmul.",
+    "grouped_mm": "It wraps one of torch's CUDA kernels. Use jax.lax.ragged_dot.",
+    "scaled_grouped_mm": "It wraps one of torch's CUDA kernels. Use jax.lax.ragged_dot on scaled arrays.",
+    "scaled_mm": "It wraps one of torch's CUDA kernels. Use jax.nn.scaled_matmul.",
     "ScalingType": _SCALED,
     "SwizzleType": _SCALED,
     "GRID_SAMPLE_INTERPOLATION_MODES": _MODES,
@@ -42,9 +43,9 @@ ABSENT: dict[str, str] = {
     "reproducibility_notes": _DOCUMENTATION,
     "sparse_support_notes": _DOCUMENTATION,
     "tf32_notes": _DOCUMENTATION,
-    "Tensor": "There are arrays in place of tensors. Use jax.Array.",
-    "DType": "There are NumPy's dtypes in place of torch's. Use jax.numpy.dtype.",
-    "grad": "JAX differentiates functions. Use jax.vjp of F.conv2d or whatever it is.",
+    "Tensor": "funcnet uses arrays instead of tensors. Use jax.Array.",
+    "DType": "funcnet uses NumPy's dtypes instead of torch's. Use jax.numpy.dtype.",
+    "grad": "JAX differentiates any function. Use jax.vjp on the convolution, such as F.conv2d.",
     "Callable": _TYPING,
     "Optional": _TYPING,
     "TYPE_CHECKING": _TYPING,
@@ -52,7 +53,7 @@ ABSENT: dict[str, str] = {
 
 
 def refusal(where: str, module: str, absent: dict[str, str]) -> Callable[[str], NoReturn]:
-    """The `__getattr__` of a module that lacks the names in a table; its AttributeError repeats the table's text."""
+    """Return a module's `__getattr__` that raises AttributeError, with the text in `absent` if there is one."""
 
     def refuse(name: str) -> NoReturn:
         text = f"module {module!r} has no attribute {name!r}"

@@ -1,7 +1,7 @@
-"""Smooth activations, element by element. The relu family is in `relu.py`, the piecewise linear ones are in `hard.py`.
+"""Smooth element-wise activations. The relu family is in `relu.py`, and piecewise activations are in `hard.py`.
 
-Softmax and its relatives are in `softmax.py`. bfloat16 is computed in float32 and rounded once. `inplace` is accepted
-as in torch and does nothing, since arrays do not change.
+Softmax and related functions are in `softmax.py`. bfloat16 inputs are computed in float32 and rounded once at the end.
+`inplace` is accepted for compatibility with torch and ignored, because arrays are immutable.
 """
 
 import functools
@@ -16,23 +16,23 @@ from funcnet.functional.hyperbolic import precise_tanh
 __all__ = ["gelu", "glu", "logsigmoid", "mish", "sigmoid", "silu", "softplus", "softsign", "tanh", "tanhshrink"]
 
 _SQRT_HALF = 0.7071067811865476
-_DENSITY_AT_0 = 0.3989422804014327  # of the normal distribution: 1 / √(2π)
+_DENSITY_AT_0 = 0.3989422804014327  # the standard normal density at 0: 1 / √(2π)
 _SQRT_2_OVER_PI = 0.7978845608028654
 
 
 def gelu(input: jax.Array, approximate: str = "none") -> jax.Array:
-    """`x · Φ(x)`, Φ the normal distribution's: exact by default, unlike `jax.nn.gelu`.
+    """Compute `x · Φ(x)`, where Φ is the standard normal CDF. It is exact by default, unlike `jax.nn.gelu`.
 
     Args:
         input: any shape, floating.
-        approximate: 'none' for erf; 'tanh' for `x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`.
+        approximate: 'none' for the exact form by erf; 'tanh' for `x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: another `approximate`.
-        TypeError: integers.
+        ValueError: if `approximate` is neither 'none' nor 'tanh'.
+        TypeError: if the input is not floating.
 
     Example:
         >>> print(gelu(jnp.array([-1.0, 0.0, 1.0])))
@@ -45,7 +45,7 @@ def gelu(input: jax.Array, approximate: str = "none") -> jax.Array:
         raise ValueError(f"F.gelu: approximate is unknown; expected 'none' or 'tanh', got {approximate!r}.")
     x = _widened(input)
     if approximate == "tanh":
-        # The same number as by tanh, whose 1 + tanh and 1 - tanh² keep no digits of their own for x below -4.
+        # Equal to the form with tanh, but 1 + tanh and 1 - tanh² would lose all their digits for x below -4.
         return (x * lax.logistic(2 * _SQRT_2_OVER_PI * (x + 0.044715 * x * x * x))).astype(input.dtype)
     return _gelu_by_erf(x).astype(input.dtype)
 
@@ -56,9 +56,10 @@ def _gelu_by_erf(x: jax.Array) -> jax.Array:
 
 
 def _normal_below(x: jax.Array) -> jax.Array:
-    """Φ(x) by erf, as in torch: jax.nn.gelu's erfc costs four times as much on CPU.
+    """Return Φ(x), computed by erf as in torch. The erfc of jax.nn.gelu costs four times as much on CPU.
 
-    In jaxlib 0.10.0 erf stops one rounding short of -1, and a large x would multiply the difference: it is cut off.
+    In jaxlib 0.10.0, erf of a very negative x ends one rounding error short of -1, and `x · Φ(x)` would multiply that
+    error by x. So Φ(x) is set to 0 below a limit.
     """
     lowest = -6 if x.dtype == jnp.float32 else -40
     return jnp.where(x < lowest, jnp.zeros((), x.dtype), 0.5 * (1 + lax.erf(x * _SQRT_HALF)))
@@ -66,8 +67,8 @@ def _normal_below(x: jax.Array) -> jax.Array:
 
 @_gelu_by_erf.defjvp
 def _gelu_by_erf_jvp(primals, tangents):
-    """`Φ(x) + x φ(x)`, with erf computed again after a barrier. Stored by the forward pass, it took a tenth of a BERT
-    step's temporary memory on CPU and saved no measurable time."""
+    """The slope `Φ(x) + x φ(x)`, with erf computed again after a barrier. Storing erf in the forward pass took a tenth
+    of the temporary memory of a BERT step on CPU and saved no measurable time."""
     (x,), (tangent,) = primals, tangents
     again = lax.optimization_barrier(x)
     normal = _normal_below(again)
@@ -76,17 +77,17 @@ def _gelu_by_erf_jvp(primals, tangents):
 
 
 def silu(input: jax.Array, inplace: bool = False) -> jax.Array:
-    """`x · sigmoid(x)`.
+    """Compute `x · sigmoid(x)` element-wise.
 
     Args:
         input: any shape, floating or complex.
         inplace: ignored.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        TypeError: integers.
+        TypeError: if the input is neither floating nor complex.
 
     Example:
         >>> print(silu(jnp.array([0.0, 1.0])))
@@ -102,17 +103,17 @@ def silu(input: jax.Array, inplace: bool = False) -> jax.Array:
 
 
 def mish(input: jax.Array, inplace: bool = False) -> jax.Array:
-    """`x · tanh(log(1 + exp(x)))`.
+    """Compute `x · tanh(log(1 + exp(x)))` element-wise.
 
     Args:
         input: any shape, floating.
         inplace: ignored.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        TypeError: integers.
+        TypeError: if the input is not floating.
 
     Example:
         >>> mish(jnp.array([-200.0, 0.0, 200.0]))
@@ -138,9 +139,9 @@ def _mish_jvp(primals, tangents):
 
 
 def _mish_parts(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(n, 1 - t, t) with n = exp(x), t = tanh(log(1 + n)) = w / (w + 2), w = n (n + 2): one exponential does it all.
+    """Return (n, 1 - t, t) with n = exp(x), t = tanh(log(1 + n)) = w / (w + 2), w = n (n + 2), by a single exponential.
 
-    Past 20, t is 1 to the last bit of float64, so x is cut there and nothing overflows.
+    Above x = 20, t rounds to 1 even in float64, so x is clipped to 20 and nothing overflows.
     """
     n = jnp.exp(jnp.minimum(x, 20))
     w = n * (n + 2)
@@ -148,13 +149,13 @@ def _mish_parts(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def tanh(input: jax.Array) -> jax.Array:
-    """The hyperbolic tangent; its derivative is taken from the input, since 1 - tanh² cancels where tanh is near 1.
+    """Compute the hyperbolic tangent. Its derivative is computed from the input, because 1 - tanh² loses digits near 1.
 
     Args:
         input: any shape and dtype.
 
     Returns:
-        As the input; float32 for integers and booleans.
+        An array of the same shape and dtype as the input, but float32 for integers and booleans.
 
     Example:
         >>> tanh(jnp.zeros(2))
@@ -168,13 +169,13 @@ def tanh(input: jax.Array) -> jax.Array:
 
 
 def sigmoid(input: jax.Array) -> jax.Array:
-    """`1 / (1 + exp(-x))`.
+    """Compute `1 / (1 + exp(-x))` element-wise.
 
     Args:
         input: any shape and dtype.
 
     Returns:
-        As the input; float32 for integers and booleans.
+        An array of the same shape and dtype as the input, but float32 for integers and booleans.
 
     Example:
         >>> sigmoid(jnp.zeros(2))
@@ -187,16 +188,16 @@ def sigmoid(input: jax.Array) -> jax.Array:
 
 
 def logsigmoid(input: jax.Array) -> jax.Array:
-    """`log(1 / (1 + exp(-x)))`, finite where sigmoid rounds to 0.
+    """Compute `log(1 / (1 + exp(-x)))` element-wise. The result is finite even where the sigmoid rounds to 0.
 
     Args:
         input: any shape, floating.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        TypeError: integers.
+        TypeError: if the input is not floating.
 
     Example:
         >>> print(logsigmoid(jnp.array([-200.0, 0.0])))
@@ -209,18 +210,18 @@ def logsigmoid(input: jax.Array) -> jax.Array:
 
 
 def softplus(input: jax.Array, beta: float = 1.0, threshold: float = 20.0) -> jax.Array:
-    """`log(1 + exp(beta · x)) / beta`, and `x` itself where `beta · x` is above the threshold.
+    """Compute `log(1 + exp(beta · x)) / beta` element-wise, or `x` itself where `beta · x` exceeds the threshold.
 
     Args:
         input: any shape, floating.
-        beta: how sharp the bend is.
-        threshold: where the identity begins.
+        beta: sharpness of the bend at 0.
+        threshold: value of `beta · x` above which the function is the identity.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        TypeError: integers.
+        TypeError: if the input is not floating.
 
     Example:
         >>> print(softplus(jnp.array([-200.0, 0.0, 200.0])))
@@ -242,14 +243,14 @@ def _softplus(x: jax.Array, beta: float, threshold: float) -> jax.Array:
 def _softplus_jvp(beta, threshold, primals, tangents):
     (x,), (dx,) = primals, tangents
     z = x * beta
-    bent = lax.logistic(jnp.where(z >= threshold, threshold, z))  # at the threshold the second derivative is torch's, 0
+    bent = lax.logistic(jnp.where(z >= threshold, threshold, z))  # second derivative at the threshold is 0, as in torch
     return _softplus(x, beta, threshold), jnp.where(z > threshold, 1, bent) * dx
 
 
 def _log1p(part: jax.Array) -> jax.Array:
-    """`log(1 + e)` for 0 <= e <= 1, as 2 artanh(e / (2 + e)) by its series, whose next term is below half a rounding.
+    """Return `log(1 + e)` for 0 <= e <= 1 as the series of 2 artanh(e / (2 + e)), up to half a rounding error.
 
-    On CPU it takes a quarter of jnp.log1p's time in float32, and a twentieth in float64.
+    On CPU, this takes a quarter of the time of jnp.log1p in float32, and a twentieth in float64.
     """
     ratio = part / (2 + part)  # at most a third
     square, series = ratio * ratio, jnp.zeros_like(part)
@@ -259,16 +260,16 @@ def _log1p(part: jax.Array) -> jax.Array:
 
 
 def softsign(input: jax.Array) -> jax.Array:
-    """`x / (1 + |x|)`.
+    """Compute `x / (1 + |x|)` element-wise.
 
     Args:
-        input: any shape, any numbers.
+        input: any shape, any numeric dtype.
 
     Returns:
-        As the input; float32 for integers.
+        An array of the same shape and dtype as the input, but float32 for integers.
 
     Raises:
-        TypeError: booleans.
+        TypeError: if the input is boolean.
 
     Example:
         >>> softsign(jnp.array([-1.0, 0.0, 3.0]))
@@ -278,21 +279,21 @@ def softsign(input: jax.Array) -> jax.Array:
     """
     input = _inexact(checks.numbers("F.softsign", "input", input))
     x = _widened(input)
-    size = jnp.abs(x) if jnp.iscomplexobj(x) else x * jnp.sign(x)  # whose derivative at 0 is torch's, 0
+    size = jnp.abs(x) if jnp.iscomplexobj(x) else x * jnp.sign(x)  # its derivative at 0 is 0, as in torch
     return (x / (size + 1).astype(x.dtype)).astype(input.dtype)
 
 
 def tanhshrink(input: jax.Array) -> jax.Array:
-    """`x - tanh(x)`.
+    """Compute `x - tanh(x)` element-wise.
 
     Args:
-        input: any shape, any numbers.
+        input: any shape, any numeric dtype.
 
     Returns:
-        As the input; float32 for integers.
+        An array of the same shape and dtype as the input, but float32 for integers.
 
     Raises:
-        TypeError: booleans.
+        TypeError: if the input is boolean.
 
     Example:
         >>> print(tanhshrink(jnp.array([0.0, 10.0])))
@@ -306,18 +307,18 @@ def tanhshrink(input: jax.Array) -> jax.Array:
 
 
 def glu(input: jax.Array, dim: int = -1) -> jax.Array:
-    """`a · sigmoid(b)`, a and b being the first and the second half of the input along `dim`.
+    """Compute `a · sigmoid(b)`, where a and b are the first and the second half of the input along `dim`.
 
     Args:
         input: any shape with an even size along `dim`, floating.
-        dim: the dimension to halve.
+        dim: dimension to split in half.
 
     Returns:
-        As the input, half as large along `dim`.
+        An array of the dtype of the input and half its size along `dim`.
 
     Raises:
-        ValueError: there is no dimension `dim`, or its size is odd.
-        TypeError: integers.
+        ValueError: if `dim` is out of range, or its size is odd.
+        TypeError: if the input is not floating.
 
     Example:
         >>> glu(jnp.array([4.0, 2.0, 0.0, 100.0]))
@@ -328,14 +329,15 @@ def glu(input: jax.Array, dim: int = -1) -> jax.Array:
     input = checks.floating("F.glu", "input", input)
     if not -input.ndim <= dim < input.ndim or input.shape[dim] % 2:
         raise ValueError(
-            f"F.glu: the input is halved along dim; expected a dimension of even size, got dim={dim} of {input.shape}."
+            f"F.glu: the input cannot be split in half; expected a dimension of even size, got dim={dim} "
+            f"of shape {input.shape}."
         )
     first, second = jnp.split(_widened(input), 2, axis=dim)
     return (first * lax.logistic(second)).astype(input.dtype)
 
 
 def _inexact(input: jax.Array) -> jax.Array:
-    """`input`, with integers promoted to float32 as torch promotes them for functions with real values."""
+    """Return `input`, with integers and booleans promoted to float32, as torch does for functions with real values."""
     input = jnp.asarray(input)
     return input if jnp.issubdtype(input.dtype, jnp.inexact) else input.astype(jnp.float32)
 

@@ -1,6 +1,6 @@
 """Pooling to a given output size. Letters: `B batch, C channel, S spatial sizes, n output sizes`.
 
-Bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`: bins may overlap, and no entry is left out.
+Bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`. Bins may overlap, and they cover every entry.
 """
 
 import math
@@ -26,18 +26,18 @@ Sizes = int | Sequence[int | None] | None
 
 
 def adaptive_avg_pool1d(input: jax.Array, output_size: Sizes) -> jax.Array:
-    """Means that leave `output_size` numbers: bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
+    """Average `output_size` bins: bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
 
     Args:
         input: (B, C, S) or (C, S), floating.
-        output_size: S'; None keeps a dimension as it is.
+        output_size: size S' of the output; None keeps the size of the input.
 
     Returns:
-        (B, C, S') or (C, S'). Sums are taken in at least float32.
+        (B, C, S') or (C, S'). The sums use at least float32.
 
     Raises:
-        ValueError: ranks or sizes that do not fit.
-        TypeError: an input of integers; sizes that are none.
+        ValueError: if the input has the wrong rank, or `output_size` has the wrong length or is negative.
+        TypeError: if the input is not floating, or a size is not an integer.
 
     Example:
         >>> adaptive_avg_pool1d(jnp.array([[1.0, 2.0, 6.0]]), 2)
@@ -49,7 +49,9 @@ def adaptive_avg_pool1d(input: jax.Array, output_size: Sizes) -> jax.Array:
 
 
 def adaptive_avg_pool2d(input: jax.Array, output_size: Sizes) -> jax.Array:
-    """`adaptive_avg_pool1d` over two dimensions: (B, C, H, W) or (C, H, W), to one number for both or (H', W').
+    """Apply `adaptive_avg_pool1d` to two dimensions of an input (B, C, H, W) or (C, H, W).
+
+    `output_size` is (H', W'), or one number for both.
 
     Example:
         >>> adaptive_avg_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 1)
@@ -61,7 +63,9 @@ def adaptive_avg_pool2d(input: jax.Array, output_size: Sizes) -> jax.Array:
 
 
 def adaptive_avg_pool3d(input: jax.Array, output_size: Sizes) -> jax.Array:
-    """`adaptive_avg_pool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W), to one number or (D', H', W').
+    """Apply `adaptive_avg_pool1d` to three dimensions of an input (B, C, D, H, W) or (C, D, H, W).
+
+    `output_size` is (D', H', W'), or one number for all three.
 
     Example:
         >>> adaptive_avg_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 1).ravel()
@@ -73,22 +77,23 @@ def adaptive_avg_pool3d(input: jax.Array, output_size: Sizes) -> jax.Array:
 
 
 def adaptive_max_pool1d(input: jax.Array, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Maxima that leave `output_size` numbers: bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
+    """Take the maximum of `output_size` bins: bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
 
     Args:
         input: (B, C, S) or (C, S), floating.
-        output_size: S'; None keeps a dimension as it is.
-        return_indices: whether to return where the maxima lie too.
+        output_size: size S' of the output; None keeps the size of the input.
+        return_indices: if True, return the indices of the maxima as well.
 
     Returns:
-        (B, C, S') or (C, S'); or (that, indices of the same shape), counted in the flattened plane. The first of equal
-        maxima is chosen and has the gradient; NaN wins over numbers.
+        The maxima, (B, C, S') or (C, S'); with `return_indices`, a pair of the maxima and their indices into the
+        flattened spatial dimensions. Among equal maxima, the first is chosen and receives the gradient. A NaN counts
+        as larger than any number.
 
     Raises:
-        ValueError: ranks or sizes that do not fit.
-        TypeError: an input of integers; sizes that are none.
+        ValueError: if the input has the wrong rank, or `output_size` has the wrong length or is negative.
+        TypeError: if the input is not floating, or a size is not an integer.
 
-    Differs from torch: indices are int32 where JAX has no int64 (without x64).
+    Differs from torch: indices are int32 unless x64 is enabled.
 
     Example:
         >>> adaptive_max_pool1d(jnp.array([[1.0, 2.0, 6.0]]), 2, return_indices=True)
@@ -100,7 +105,9 @@ def adaptive_max_pool1d(input: jax.Array, output_size: Sizes, return_indices: bo
 
 
 def adaptive_max_pool2d(input: jax.Array, output_size: Sizes, return_indices: bool = False) -> Any:
-    """`adaptive_max_pool1d` over two dimensions: (B, C, H, W) or (C, H, W), to one number for both or (H', W').
+    """Apply `adaptive_max_pool1d` to two dimensions of an input (B, C, H, W) or (C, H, W).
+
+    `output_size` is (H', W'), or one number for both.
 
     Example:
         >>> adaptive_max_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 1)
@@ -112,7 +119,9 @@ def adaptive_max_pool2d(input: jax.Array, output_size: Sizes, return_indices: bo
 
 
 def adaptive_max_pool3d(input: jax.Array, output_size: Sizes, return_indices: bool = False) -> Any:
-    """`adaptive_max_pool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W), to one number or (D', H', W').
+    """Apply `adaptive_max_pool1d` to three dimensions of an input (B, C, D, H, W) or (C, D, H, W).
+
+    `output_size` is (D', H', W'), or one number for all three.
 
     Example:
         >>> adaptive_max_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 1).ravel()
@@ -129,7 +138,7 @@ def _adaptive_avg_pool(where: str, ndim: int, input: jax.Array, output_size: Siz
     x = input.astype(checks.wide_dtype(input))
     whole = tuple(axis for axis, n in enumerate(wanted, -ndim) if n == 1)
     counts: Any = math.prod(x.shape[axis] for axis in whole)
-    if whole:  # at once: on CPU a third of the time of one after the other
+    if whole:  # all at once, which takes a third of the time of one after the other on CPU
         x = x.sum(whole, keepdims=True)
     for axis, n in enumerate(wanted, -ndim):
         size = x.shape[axis]
@@ -144,7 +153,7 @@ def _adaptive_avg_pool(where: str, ndim: int, input: jax.Array, output_size: Siz
             x = jnp.concatenate(sums or [lax.slice_in_dim(x, 0, 0, axis=axis)], axis)
             lengths = jnp.asarray([end - start for start, end in bins], x.dtype)
             counts = counts * lengths.reshape(-1, *(1,) * (-axis - 1))
-    return (x / counts).astype(input.dtype)  # at the end, as in pooling.py
+    return (x / counts).astype(input.dtype)  # divide at the end, as in pooling.py
 
 
 def _adaptive_max_pool(where: str, ndim: int, input: jax.Array, output_size: Sizes, return_indices: bool) -> Any:
@@ -168,7 +177,7 @@ def _windows(size: int, n: int) -> windows.Windows | windows.Bins:
 
 
 def _bins(size: int, n: int) -> list[tuple[int, int]]:
-    """Where each of n bins over `size` entries starts and ends."""
+    """Return the start and end of each of n bins over `size` entries."""
     return [(i * size // n, -(-(i + 1) * size // n)) for i in range(n)]
 
 
@@ -176,7 +185,7 @@ def _output_sizes(where: str, ndim: int, input: jax.Array, output_size: Sizes) -
     given = [None if n is None else checks.as_int(where, "output_size", n) for n in checks.entries(output_size, ndim)]
     if len(given) != ndim or any(n is not None and n < 0 for n in given):
         raise ValueError(
-            f"{where}: output_size does not fit; expected {ndim} sizes of at least 0, got {output_size}. "
-            "Give one number for every spatial dimension."
+            f"{where}: output_size is invalid; expected {ndim} sizes of at least 0, got {output_size}. "
+            "Pass one number for each spatial dimension."
         )
     return tuple(size if n is None else n for n, size in zip(given, input.shape[-ndim:], strict=True))

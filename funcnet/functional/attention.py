@@ -1,10 +1,10 @@
-"""Attention of one head (`scaled_dot_product_attention`), and the projections from vectors to heads and back.
+"""Scaled dot-product attention, and the projections from vectors to heads and back.
 
 Letters: `B batch, H heads, L queries, S keys, E width of a head, D = H·E width`.
 
-As in torch, boolean masks have two meanings: True is *attend* in `scaled_dot_product_attention` and *hidden* in
-`multi_head_attention_forward`. Floating masks are added to the scores in both. Internally every mask is added: -inf
-hides.
+As in torch, True in a boolean mask means *attend* in `scaled_dot_product_attention` but *hide* in
+`multi_head_attention_forward`. Both functions add floating masks to the scores. Internally, every mask is added to the
+scores, with -inf at the hidden positions.
 """
 
 import functools
@@ -38,32 +38,33 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     rng: jax.Array | None = None,
 ) -> jax.Array:
-    """Each query's mean of the values, weighted by how well the keys match: `softmax(q kᵀ · scale + mask) v`.
+    """Compute `softmax(q kᵀ · scale + mask) v`, an average of the values weighted by how well the keys match.
 
     Args:
         query: (*, L, E), floating.
-        key: (*, S, E), of the query's dtype; leading dimensions broadcast.
+        key: (*, S, E), of the query's dtype. The leading dimensions broadcast.
         value: (*, S, V), of the query's dtype.
-        attn_mask: broadcasts to (*, L, S) and has two dimensions or more. Booleans: True is attended to, False is not.
-            Floats (float32 or the query's dtype) are added to the scores.
-        dropout_p: the probability with which a weight is zeroed; always in force, so give 0 where not training.
-        is_causal: whether query i attends only to keys 0 to i.
-        scale: of the scores; None is `1 / √E`.
-        enable_gqa: whether key and value, (*, H', S, E), may have fewer heads than the query. Each of them then serves
-            several consecutive heads of the query.
-        rng: a key; needed if 0 < dropout_p < 1.
+        attn_mask: mask with at least two dimensions that broadcasts to (*, L, S). In a boolean mask, True marks the
+            positions to attend to. A floating mask (float32 or the query's dtype) is added to the scores.
+        dropout_p: dropout probability of the attention weights. Dropout is always applied, so pass 0 outside training.
+        is_causal: if True, query i attends only to keys 0 to i.
+        scale: factor of the scores; None means `1 / √E`.
+        enable_gqa: if True, key and value, (*, H', S, E), may have fewer heads than the query. Each of their heads then
+            serves several consecutive heads of the query.
+        rng: key for the dropout; required if 0 < dropout_p < 1.
 
     Returns:
-        (*, L, V) in the query's dtype; scores and weights are float32 at least. A query that may attend to nothing,
-        because all its scores are -inf or there are no keys, gives 0, with gradients of 0.
+        (*, L, V) in the query's dtype. The scores and weights use at least float32. If a query has nothing to attend
+        to, because all its scores are -inf or there are no keys, its output and gradients are 0.
 
     Raises:
-        ValueError: shapes that do not fit; a mask together with `is_causal`; `dropout_p` that is no probability, or
-            without `rng`.
-        TypeError: integers, dtypes that differ, a mask of integers or of another floating dtype.
+        ValueError: if the shapes do not match, a mask is given together with `is_causal`, `dropout_p` is outside
+            [0, 1], or `rng` is missing.
+        TypeError: if the inputs are not floating, their dtypes differ, or the mask is neither boolean nor of an
+            accepted floating dtype.
 
-    Differs from torch: a mask together with `is_causal` is always refused (on CPU torch takes it in some shapes);
-        NaN scores are NaN in the result.
+    Differs from torch: a mask together with `is_causal` is always an error, while torch accepts some shapes on CPU;
+        NaN scores give NaN results.
 
     Example:
         >>> query, key, value = jnp.ones((1, 2)), jnp.ones((3, 2)), jnp.arange(6.0).reshape(3, 2)
@@ -79,16 +80,16 @@ def scaled_dot_product_attention(
     checks.one_dtype(where, query=query, key=key, value=value)
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ValueError(
-            f"{where}: too few dimensions; expected (*, queries, width), (*, keys, width) and (*, keys, width), got "
-            f"{query.shape}, {key.shape} and {value.shape}."
+            f"{where}: the inputs have too few dimensions; expected (*, queries, width), (*, keys, width) and "
+            f"(*, keys, width), got {query.shape}, {key.shape} and {value.shape}."
         )
     if enable_gqa:
         key, value = (_repeated(where, name, x, query) for name, x in (("key", key), ("value", value)))
     shape = _scores_shape(where, query, key, value)
     if is_causal and attn_mask is not None:
         raise ValueError(
-            f"{where}: is_causal makes the mask; expected no attn_mask beside it, got one of "
-            f"{jnp.shape(attn_mask)}. Put the causal part into the mask, or leave the mask out."
+            f"{where}: is_causal=True cannot be combined with attn_mask; expected attn_mask=None, got a mask of shape "
+            f"{jnp.shape(attn_mask)}. Include the causal mask in attn_mask, or leave attn_mask out."
         )
     bias = None
     if is_causal:
@@ -101,23 +102,25 @@ def scaled_dot_product_attention(
             checks.one_dtype(where, query=query, attn_mask=bias)
         if bias.ndim < 2 or not _broadcasts(bias.shape, shape):
             raise ValueError(
-                f"{where}: attn_mask does not fit; expected two dimensions or more that broadcast to {shape}, "
-                f"got {bias.shape}. The last two are queries and keys."
+                f"{where}: attn_mask has the wrong shape; expected at least two dimensions that broadcast to {shape}, "
+                f"got {bias.shape}. The last two dimensions are queries and keys."
             )
     drop = functools.partial(dropout, p=dropout_p, rng=rng)
     return attend(query, key, value, bias, scale=scale, hidden_row=0.0, dropout=drop)[0]
 
 
 def added_mask(where: str, name: str, mask: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """What a mask adds to the scores: -inf in `dtype` where a boolean mask hides, a floating mask as it is; else
-    TypeError."""
+    """Return what a mask adds to the scores, or raise TypeError if it is neither boolean nor floating.
+
+    A boolean mask adds -inf, in `dtype`, where it is True. A floating mask is returned as it is.
+    """
     mask = jnp.asarray(mask)
     if mask.dtype == bool:
         return _minus_infinity(mask, dtype)
     if not jnp.issubdtype(mask.dtype, jnp.floating):
         raise TypeError(
             f"{where}: {name} must hold booleans or floating-point numbers; expected bool or {dtype}, got "
-            f"{mask.dtype}. Convert it, as in {name}.astype(bool)."
+            f"{mask.dtype}. Convert it with {name}.astype(bool)."
         )
     return mask
 
@@ -134,29 +137,30 @@ def _scores_shape(where: str, query: jax.Array, key: jax.Array, value: jax.Array
     if query.shape[-1] != key.shape[-1]:
         raise ValueError(
             f"{where}: query and key differ in width; expected (*, S, {query.shape[-1]}), got key {key.shape}. "
-            "Their last dimensions are multiplied."
+            "The last dimensions of query and key must be equal."
         )
     if key.shape[-2] != value.shape[-2]:
         raise ValueError(
             f"{where}: key and value differ in length; expected (*, {key.shape[-2]}, V), got value {value.shape}. "
-            "There is one value a key."
+            "Each key needs one value."
         )
     try:
         leading = jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     except ValueError:
         raise ValueError(
-            f"{where}: the leading dimensions do not broadcast; expected equal ones or 1, got query {query.shape}, "
-            f"key {key.shape} and value {value.shape}. With fewer heads in key and value, set enable_gqa=True."
+            f"{where}: the leading dimensions do not broadcast; expected sizes that are equal or 1, got query "
+            f"{query.shape}, key {key.shape} and value {value.shape}. If key and value have fewer heads, set "
+            "enable_gqa=True."
         ) from None
     return (*leading, query.shape[-2], key.shape[-2])
 
 
 def _repeated(where: str, name: str, array: jax.Array, query: jax.Array) -> jax.Array:
-    """Every head, repeated once for each head of the query that it serves."""
+    """Return `array` with each head repeated once for each head of the query that it serves."""
     if min(query.ndim, array.ndim) < 3 or not array.shape[-3] or query.shape[-3] % array.shape[-3]:
         raise ValueError(
-            f"{where}: enable_gqa shares the heads of {name} among the query's; expected (*, heads, length, width) "
-            f"with heads that divide the query's, got query {query.shape} and {name} {array.shape}."
+            f"{where}: with enable_gqa, the number of heads of {name} must divide that of the query; expected "
+            f"(*, heads, length, width) for both, got query {query.shape} and {name} {array.shape}."
         )
     return jnp.repeat(array, query.shape[-3] // array.shape[-3], axis=-3)
 
@@ -167,22 +171,22 @@ def _repeated(where: str, name: str, array: jax.Array, query: jax.Array) -> jax.
 def in_projection_packed(
     q: jax.Array, k: jax.Array, v: jax.Array, w: jax.Array, b: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Queries, keys and values, projected by one matrix that holds all three: `q W[:D]ᵀ`, `k W[D:2D]ᵀ`, `v W[2D:]ᵀ`.
+    """Project queries, keys and values by one matrix W that stacks all three: `q W[:D]ᵀ`, `k W[D:2D]ᵀ`, `v W[2D:]ᵀ`.
 
-    If q, k and v are one array (self-attention), it is multiplied once by the whole of W; if only k and v are, they are
-    multiplied once by two thirds of it.
+    If q, k and v are the same array (self-attention), one product with W computes all three results. If only k and v
+    are the same array, one product with the last two thirds of W computes both of their results.
 
     Args:
         q, k, v: (*, D), floating.
-        w: (3D, D), the rows for q, for k, for v.
+        w: (3D, D), with the rows for q, k and v in this order.
         b: (3D,), or None.
 
     Returns:
-        Three arrays, (*, D) each.
+        Three arrays of (*, D).
 
     Raises:
-        ValueError: shapes that do not fit.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the shapes do not match.
+        TypeError: if the inputs are not floating, or their dtypes differ.
 
     Example:
         >>> x = jnp.ones((5, 2))
@@ -192,8 +196,8 @@ def in_projection_packed(
     Reference: torch.nn.functional._in_projection_packed.
     """
     where, width = "F.in_projection_packed", q.shape[-1]
-    checks.shape_of(where, "w", w, (3 * width, width), "It holds the matrices of query, key and value in a column.")
-    checks.shape_of(where, "b", b, (3 * width,), "It holds the biases of query, key and value in a row.")
+    checks.shape_of(where, "w", w, (3 * width, width), "It stacks the matrices of query, key and value.")
+    checks.shape_of(where, "b", b, (3 * width,), "It concatenates the biases of query, key and value.")
     if q is k and k is v:
         packed = linear(q, w, b)
         return packed[..., :width], packed[..., width : 2 * width], packed[..., 2 * width :]
@@ -216,7 +220,7 @@ def in_projection(
     b_k: jax.Array | None = None,
     b_v: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Queries, keys and values, each projected by its own matrix: `q W_qᵀ + b_q`, `k W_kᵀ + b_k`, `v W_vᵀ + b_v`.
+    """Project queries, keys and values, each by its own matrix: `q W_qᵀ + b_q`, `k W_kᵀ + b_k`, `v W_vᵀ + b_v`.
 
     Args:
         q: (*, D), floating.
@@ -225,11 +229,11 @@ def in_projection(
         b_q, b_k, b_v: (D,) each, or None.
 
     Returns:
-        Three arrays, (*, D) each.
+        Three arrays of (*, D).
 
     Raises:
-        ValueError: shapes that do not fit.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the shapes do not match.
+        TypeError: if the inputs are not floating, or their dtypes differ.
 
     Example:
         >>> matrices = jnp.ones((2, 2)), jnp.ones((2, 3)), jnp.ones((2, 4))
@@ -246,17 +250,17 @@ def in_projection(
 
 
 def split_heads(input: jax.Array, num_heads: int) -> jax.Array:
-    """Splits every vector into heads and moves them before the sequence, as the attention functions expect.
+    """Split every vector into heads and move the heads before the sequence, as the attention functions expect.
 
     Args:
         input: (*, L, D).
-        num_heads: H, which divides D.
+        num_heads: number of heads, H. It must divide D.
 
     Returns:
         (*, H, L, E), with `E = D / H`.
 
     Raises:
-        ValueError: fewer than two dimensions, or heads that do not divide the width.
+        ValueError: if the input has fewer than two dimensions, or H does not divide D.
 
     Example:
         >>> split_heads(jnp.arange(8).reshape(2, 4), 2)[0]
@@ -265,14 +269,14 @@ def split_heads(input: jax.Array, num_heads: int) -> jax.Array:
     """
     if input.ndim < 2 or num_heads < 1 or input.shape[-1] % num_heads:
         raise ValueError(
-            f"F.split_heads: the width must be a multiple of the heads; expected (*, length, {num_heads}·E), got "
+            f"F.split_heads: the width must be a multiple of num_heads; expected (*, length, {num_heads}·E), got "
             f"{input.shape}."
         )
     return input.reshape(*input.shape[:-1], num_heads, input.shape[-1] // num_heads).swapaxes(-2, -3)
 
 
 def merge_heads(input: jax.Array) -> jax.Array:
-    """Concatenates the heads' vectors; undoes `split_heads`.
+    """Concatenate the vectors of all heads, which undoes `split_heads`.
 
     Args:
         input: (*, H, L, E).
@@ -281,7 +285,7 @@ def merge_heads(input: jax.Array) -> jax.Array:
         (*, L, H·E).
 
     Raises:
-        ValueError: fewer than three dimensions.
+        ValueError: if the input has fewer than three dimensions.
 
     Example:
         >>> merge_heads(split_heads(jnp.arange(8).reshape(2, 4), 2))
@@ -291,7 +295,7 @@ def merge_heads(input: jax.Array) -> jax.Array:
     if input.ndim < 3:
         raise ValueError(
             f"F.merge_heads: input has too few dimensions; expected (*, heads, length, width), got {input.shape}. "
-            "Give what split_heads gives."
+            "Pass an array in the layout that split_heads returns."
         )
     heads, length, width = input.shape[-3:]
     return input.swapaxes(-2, -3).reshape(*input.shape[:-3], length, heads * width)

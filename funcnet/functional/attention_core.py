@@ -1,7 +1,7 @@
-"""The one place where scores become weights and weights become values.
+"""The core of attention, which turns scores into weights and takes the weighted mean of the values.
 
-`scaled_dot_product_attention`, `multi_head_attention_forward` and BERT's self-attention all end here. They differ in
-what they do with masks and with a query that may attend to nothing, which is why those are arguments.
+`scaled_dot_product_attention`, `multi_head_attention_forward` and BERT's self-attention all call `attend`. They differ
+in how they treat masks and queries with nothing to attend to, so both are controlled by arguments.
 
 Letters: `H heads, L queries, S keys, E width of a head, V width of a value`.
 """
@@ -29,25 +29,25 @@ def attend(
     dtype: jnp.dtype | None = None,
     heads_last: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
-    """`dropout(softmax(query·keyᵀ·scale + added))·value`, head by head. Nothing is checked.
+    """Compute `dropout(softmax(query·keyᵀ·scale + added))·value` for each head, without checking the arguments.
 
     Args:
         query: (*, L, E).
         key: (*, S, E).
         value: (*, S, V).
-        *added: masks and relative scores, each of which broadcasts to (*, L, S), added in this order; None adds
+        *added: masks and relative scores, which are added in this order. Each broadcasts to (*, L, S), and None adds
             nothing.
-        scale: of the scores; None is `1 / √E`.
-        hidden_row: the weights of a query whose scores are all -inf: 0, with derivatives of 0, or NaN. None where
-            masks are finite, so that there is no such query.
-        dropout: applied to the weights, which are not scaled to sum to one again; None leaves them.
-        dtype: of the scores and weights; None is float32, or the query's dtype if that is wider. The softmax itself is
-            computed in at least float32.
-        heads_last: whether query, key, value and the result are (*, L or S, H, E or V), as a projection gives them,
-            rather than (*, H, L or S, E or V). The weights are (*, H, L, S) in both cases.
+        scale: factor of the scores; None means `1 / √E`.
+        hidden_row: weights of a query whose scores are all -inf. They are either 0, with derivatives of 0, or NaN. Pass
+            None if all masks are finite, so that there is no such query.
+        dropout: function applied to the weights, which are not rescaled to sum to 1 afterwards; None for no dropout.
+        dtype: dtype of the scores and weights; None means float32, or the query's dtype if it is wider. The softmax
+            itself uses at least float32.
+        heads_last: if True, query, key, value and the result are (*, L or S, H, E or V), as a projection returns them;
+            otherwise (*, H, L or S, E or V). The weights are (*, H, L, S) in both cases.
 
     Returns:
-        ((*, L, V) in the dtype of `value`, the weights (*, L, S) after dropout).
+        A pair of the output, (*, L, V) in the dtype of `value`, and the weights after dropout, (*, L, S).
 
     Example:
         >>> one = jnp.ones((2, 4))
@@ -59,7 +59,7 @@ def attend(
     """
     dtype = checks.wide_dtype(query) if dtype is None else dtype
     scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
-    query = query * scale  # before the product: fewer numbers to scale, and larger ones before they overflow
+    query = query * scale  # before the product, where there are fewer numbers and the scores overflow later
     if heads_last:
         scores = jnp.einsum("...qhe,...khe->...hqk", query, key, preferred_element_type=dtype)
     else:
@@ -78,10 +78,11 @@ def attend(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def masked_softmax(scores: jax.Array, hidden_row: float) -> jax.Array:
-    """The softmax over the last dimension. A row of -inf alone gives `hidden_row`: 0, with derivatives of 0, or NaN.
+    """Compute the softmax over the last dimension. A row with only -inf becomes `hidden_row`, either 0 or NaN.
 
-    With the lowest finite number as the peak, the exponentials of such a row are zeros and sum to 0; every other sum is
-    1 or more. Choosing with jnp.where instead cost a fifth of the attention's time on CPU.
+    The derivatives of a row of 0 are 0. The lowest finite number is the peak of such a row, so its exponentials are 0
+    and sum to 0; every other sum is at least 1. Selecting with jnp.where instead took a fifth of the time of attention
+    on CPU.
 
     Example:
         >>> print(masked_softmax(jnp.array([[0.0, -jnp.inf], [-jnp.inf, -jnp.inf]]), 0.0))
@@ -95,7 +96,7 @@ def masked_softmax(scores: jax.Array, hidden_row: float) -> jax.Array:
 
 @masked_softmax.defjvp
 def _masked_softmax_jvp(hidden_row: float, primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple:
-    """In this order the transpose is torch's `w · (g - Σ w g)`, which loses less where one weight is nearly 1."""
+    """In this order, the transpose is torch's `w · (g - Σ w g)`, which is more accurate where a weight is nearly 1."""
     weights = masked_softmax(*primals, hidden_row)
     change = weights * tangents[0]
     return weights, change - weights * change.sum(-1, keepdims=True)

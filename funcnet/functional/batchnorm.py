@@ -1,12 +1,12 @@
-"""Batch normalisation, alone or across devices. Letters: `B batch, C channel, S spatial dimensions`.
+"""Batch normalisation on one or several devices. Letters: `B batch, C channel, S spatial dimensions`.
 
-The statistics stay accurate at a mean far from zero, where float32 usually loses them. Every device computes a record
-of (count, mean, remainder, M2): the mean rounded to float32, what the rounding left, and the sum of squared differences
-from both together. The records of all devices are exchanged at once and merged by Chan's formula.
+The statistics stay accurate at a mean far from zero, where float32 usually loses their digits. Every device computes a
+record of (count, mean, remainder, M2). The remainder is what rounding the mean to float32 left out, and M2 is the sum
+of squared differences from mean + remainder. One exchange collects all records, and Chan's formula merges them.
 
-The derivative is written by hand, so that it needs only one exchange too. With `x̂ = (x - mean) / sqrt(var + eps)`, the
+The derivative is written by hand so that it also needs only one exchange. With `x̂ = (x - mean) / sqrt(var + eps)`, the
 tangent of the output is `scale · dx + a + b · x̂`, where `a` and `b` are vectors of C numbers, linear in the tangents
-of mean, variance, weight and bias. Reverse mode therefore sums `g` and `g · x̂` and exchanges those 2 C numbers once.
+of mean, variance, weight and bias. Reverse mode therefore sums `g` and `g · x̂` and exchanges these 2 C sums once.
 """
 
 import functools
@@ -41,38 +41,42 @@ def batch_norm(
     axis_name: AxisName = None,
     axis_index_groups: Groups = None,
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
-    """Normalises every channel: `y = (x - mean) / sqrt(var + eps) · weight + bias`.
+    """Normalise every channel: `y = (x - mean) / sqrt(var + eps) · weight + bias`.
 
-    In training, mean and (biased) variance are those of the batch, over all its dimensions but the channel's, and the
-    running statistics move towards them: `running = (1 - momentum) · running + momentum · new`, with the unbiased
-    variance `var · n / (n - 1)`. Otherwise the running statistics normalise.
+    In training, the mean and the biased variance are taken over all dimensions of the batch except the channel. The
+    running statistics are updated as `running = (1 - momentum) · running + momentum · new`, with the unbiased variance
+    `var · n / (n - 1)`. Outside training, the running statistics are used in place of the batch's.
 
     Args:
         input: (B, C, *S), floating.
-        running_mean: (C,), kept in its own dtype (float32 as a rule); None: none are kept.
-        running_var: (C,), likewise.
-        weight: (C,); None is 1.
-        bias: (C,); None is 0.
-        training: whether to use the batch's statistics. A Python bool.
-        momentum: the weight of the new value, a float or a traced scalar. 1 / (batches so far) makes a plain average.
-        eps: added to the variance.
-        mask: booleans that broadcast to (B, *S); what is False is not counted. Outputs there are normalised like the
-            rest; a NaN or infinity there stays in its own output and reaches no gradient. A batch with nothing counted
-            leaves the running statistics as they are and is normalised by them (without any: by mean 0, variance 1).
-        axis_name: mesh, pmap or vmap axes over which the batch is split. Names that are not bound are ignored, so
-            outside any such axis this is BatchNorm on the local batch.
-        axis_index_groups: devices that share their statistics, as `lax.all_gather` takes them (not under vmap).
+        running_mean: (C,), usually float32; None keeps no running mean.
+        running_var: (C,), usually float32; None keeps no running variance.
+        weight: (C,); None means 1.
+        bias: (C,); None means 0.
+        training: if True, use the statistics of the batch. A Python bool.
+        momentum: weight of the new value, a float or a traced scalar. 1 / (number of batches so far) gives a plain
+            average.
+        eps: number added to the variance.
+        mask: booleans that broadcast to (B, *S). Entries where the mask is False do not count in the statistics, but
+            are normalised like the others. A NaN or infinity in such an entry affects only its own output, and no
+            gradient. If no entry counts, the running statistics stay the same and normalise the batch; without
+            running statistics, the mean is 0 and the variance 1.
+        axis_name: mesh, pmap or vmap axes over which the batch is split. Unbound names are ignored, so outside these
+            axes only the local batch is normalised.
+        axis_index_groups: groups of devices that share their statistics, as in `lax.all_gather`. Not supported under
+            vmap.
 
     Returns:
-        (y, running_mean, running_var): y as the input, the statistics as they were given, with their new values.
+        (y, running_mean, running_var): y has the shape and dtype of the input. The statistics have their new values and
+        keep their dtypes, or stay None.
 
     Raises:
-        ValueError: shapes that do not fit; training on one value per channel, or with an eps that is not positive; no
-            running statistics outside training, or a negative eps.
-        TypeError: integers.
+        ValueError: if the shapes do not match, eps is negative, or the running statistics are missing outside training;
+            in training, also if there is one value per channel or eps is 0.
+        TypeError: if the input is not floating, or the mask is not boolean.
 
-    Differs from torch: returns the running statistics rather than changing them; float32 statistics of bfloat16
-        input; `mask` and `axis_name`.
+    Differs from torch: the running statistics are returned, not changed in place; the statistics of bfloat16 input are
+        float32; `mask` and `axis_name` are additions.
 
     Example:
         >>> x = jnp.array([[1.0], [3.0]])
@@ -111,9 +115,9 @@ def batch_norm_and_count(
     axis_name: AxisName = None,
     axis_index_groups: Groups = None,
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None, jax.Array]:
-    """`batch_norm`, and the number of values per channel behind the statistics: a scalar; 0 outside training."""
+    """Return the results of `batch_norm` and the number of values per channel that counted (0 outside training)."""
     input = checks.floating("F.batch_norm", "input", input)
-    if input.shape == (0,):  # torch lets this one pass, which has no channels at all
+    if input.shape == (0,):  # torch accepts this shape, which has no channels
         return input, running_mean, running_var, jnp.zeros((), checks.wide_dtype(input))
     running_mean, running_var = (None if v is None else jnp.asarray(v) for v in (running_mean, running_var))
     _check_shapes(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
@@ -150,7 +154,7 @@ def batch_norm_and_count(
 
 
 def bound_axes(axis_name: AxisName) -> tuple[Hashable, ...]:
-    """The named axes that are bound here, under `vmap(axis_name=)`, `pmap` or `shard_map`.
+    """Return the axis names that are bound here by `vmap(axis_name=)`, `pmap` or `shard_map`.
 
     >>> bound_axes("batch")
     ()
@@ -177,7 +181,7 @@ def _check_shapes(input: jax.Array, **vectors: jax.Array | None) -> None:
             f"F.batch_norm: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
         )
     for name, vector in vectors.items():
-        checks.shape_of("F.batch_norm", name, vector, input.shape[1:2], "It holds one number a channel.")
+        checks.shape_of("F.batch_norm", name, vector, input.shape[1:2], "It holds one number per channel.")
 
 
 def _check_statistics(
@@ -185,34 +189,34 @@ def _check_statistics(
 ) -> None:
     if (running_mean is None) != (running_var is None):
         raise ValueError(
-            "F.batch_norm: one of the running statistics is missing; expected running_mean and running_var or neither, "
-            f"got {'running_var' if running_mean is None else 'running_mean'} alone."
+            "F.batch_norm: one of the running statistics is missing; expected both running_mean and running_var or "
+            f"neither, got only {'running_var' if running_mean is None else 'running_mean'}."
         )
     if eps < 0 or (training and eps == 0):
         raise ValueError(
-            f"F.batch_norm: eps does not keep the variance from 0; expected a positive one in training, at least 0 "
-            f"otherwise, got {eps}."
+            f"F.batch_norm: eps is too small to keep the variance above 0; expected a positive number in training or "
+            f"at least 0 otherwise, got {eps}."
         )
     if not training and running_mean is None:
         raise ValueError(
-            "F.batch_norm: nothing to normalise by; expected running_mean and running_var outside training, got None. "
-            "Pass them, or training=True for the statistics of the batch."
+            "F.batch_norm: the running statistics are missing; expected running_mean and running_var outside training, "
+            "got None. Pass them, or pass training=True to use the statistics of the batch."
         )
 
 
 def _spread_mask(mask: jax.Array, input: jax.Array) -> jax.Array:
-    """The mask as (B, 1, *S)."""
+    """Return the mask as (B, 1, *S)."""
     mask = jnp.asarray(mask)
     if mask.dtype != jnp.bool_:
         raise TypeError(
-            f"F.batch_norm: mask holds the wrong type; expected bool, got {mask.dtype}. Write mask != 0 for numbers."
+            f"F.batch_norm: mask has the wrong dtype; expected bool, got {mask.dtype}. Convert numbers with mask != 0."
         )
     shape = (input.shape[0], *input.shape[2:])
     try:
         return jnp.expand_dims(jnp.broadcast_to(mask, shape), 1)
     except ValueError:
         raise ValueError(
-            f"F.batch_norm: mask does not broadcast; expected a shape for (batch, *spatial) = {shape}, "
+            f"F.batch_norm: mask does not broadcast; expected a shape that broadcasts to (batch, *spatial) = {shape}, "
             f"got {mask.shape}. Add dimensions of size 1 on the right."
         ) from None
 
@@ -221,7 +225,7 @@ def _spread_mask(mask: jax.Array, input: jax.Array) -> jax.Array:
 
 
 def _spread(vector: jax.Array, ndim: int) -> jax.Array:
-    """(C,) as (1, C, 1, …)."""
+    """Return a vector of (C,) as (1, C, 1, …)."""
     return vector.reshape(1, -1, *(1,) * (ndim - 2))
 
 
@@ -230,7 +234,7 @@ def _reciprocal_std(var: jax.Array, eps: float) -> jax.Array:
 
 
 def _affine(x: jax.Array, mean: jax.Array, rest: Any, var: jax.Array, weight: Any, bias: Any, eps: float) -> jax.Array:
-    """The normalised x; the mean is subtracted first, as x · scale + shift would cancel at a large mean."""
+    """Return the normalised x. The mean is subtracted first, because x · scale + shift would cancel at a large mean."""
     scale = _reciprocal_std(var, eps)
     if weight is not None:
         scale = scale * weight
@@ -268,9 +272,9 @@ def normalise_batch(
     names: tuple[Hashable, ...],
     groups: Groups,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """(y, count, mean, what rounding the mean left, biased variance) over all the devices.
+    """Return (y, count, mean, remainder of the mean, biased variance) over all devices.
 
-    Where nothing is counted, `old_mean` and `old_var` take the place of the batch's.
+    If no entry counts, `old_mean` and `old_var` replace the statistics of the batch.
     """
     record = _local_record(x, mask, old_mean.dtype)
     count, mean, rest, squares = _merge(*record) if not names else _merge_all(*_exchange(record, names, groups))
@@ -288,7 +292,7 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
     _, count, mean, rest, var = out
     centred, dx32 = _centre(x, mean, rest), dx.astype(mean.dtype)
     per_std = _reciprocal_std(var, eps)
-    if mask is not None:  # a hidden NaN times a zero cotangent is NaN: it must not be a factor of anything
+    if mask is not None:  # a masked NaN must not be a factor of anything: times a zero cotangent, it is NaN
         centred = jnp.where(mask | jnp.isfinite(centred * _spread(per_std, x.ndim)), centred, 0)
     axes = (0, *range(2, x.ndim))
     counted = dx32 if mask is None else jnp.where(mask, dx32, 0)
@@ -301,7 +305,7 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
     a, b = -scale * d_mean, -0.5 * scale * per_std * d_var
     a = a if d_bias is None else a + d_bias
     b = b if d_weight is None else b + d_weight
-    # Stacked, so that what transposes into a sum over the devices is one array.
+    # Stacked into one array, so that the transpose is a single sum over the devices.
     a, b = vary_like(jnp.stack([a, b]), x)
     normal = centred * _spread(per_std, x.ndim)
     dy = dx32 * _spread(scale, x.ndim) + _spread(a, x.ndim) + normal * _spread(b, x.ndim)
@@ -309,7 +313,7 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
 
 
 def _local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax.Array, ...]:
-    """(count (), mean (C,), remainder (C,), M2 (C,)) of the local batch, in two passes."""
+    """Return (count (), mean (C,), remainder (C,), M2 (C,)) of the local batch, computed in two passes."""
     axes = (0, *range(2, x.ndim))
     x = x.astype(dtype)
     if mask is None:
@@ -323,18 +327,18 @@ def _local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax
     difference = counted(x - _spread(mean, x.ndim))
     rest = difference.sum(axes) / divisor
     squares = (difference * difference).sum(axes)
-    squares -= jnp.where(jnp.isinf(squares), 0, count * rest * rest)  # infinity less infinity would be NaN
+    squares -= jnp.where(jnp.isinf(squares), 0, count * rest * rest)  # inf - inf would be NaN
     return count, mean, rest, jnp.maximum(squares, 0)
 
 
 def _merge(count: jax.Array, mean: jax.Array, rest: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:
-    """One record, its mean rounded again: the nearest number to (mean + rest), and what that left."""
+    """Return the record with its mean rounded again to the nearest number to mean + rest, and the new remainder."""
     rounded = mean + rest
     return count, rounded, (mean - rounded) + rest, squares
 
 
 def _merge_all(counts: jax.Array, means: jax.Array, rests: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:
-    """The merged record, from counts (D, 1) and the rest (D, C). It takes differences of means, never of sums."""
+    """Merge the records of D devices: counts (D, 1), the others (D, C). Only means are subtracted, never sums."""
     count = counts.sum()
     share = counts / jnp.maximum(count, 1)
     pivot = (share * means).sum(0)
@@ -348,14 +352,14 @@ def _merge_all(counts: jax.Array, means: jax.Array, rests: jax.Array, squares: j
 
 
 def _exchange(record: tuple[jax.Array, ...], names: tuple[Hashable, ...], groups: Groups) -> tuple[jax.Array, ...]:
-    """The records of all the devices (of this one's group): (D, 1) counts and (D, C) means, remainders, M2."""
+    """Return the records of all devices, or of this device's group: counts (D, 1); means, remainders and M2 (D, C)."""
     count, mean, rest, squares = record
     flat = jnp.concatenate([count[None], mean, rest, squares])
     if groups is not None:
         table = lax.all_gather(flat, names, axis_index_groups=groups)
     else:
-        # A sum in which every device fills its own row: unlike all_gather's, its result is known to be the same on
-        # every device, so running statistics may leave a shard_map with check_vma=True as replicated ones.
+        # Every device fills its own row of a sum. Unlike the result of all_gather, that of psum is known to be the same
+        # on every device, so running statistics may leave a shard_map with check_vma=True as replicated values.
         rows = jnp.arange(lax.axis_size(names), dtype=jnp.int32)
         table = lax.psum(jnp.where((rows == lax.axis_index(names))[:, None], flat, 0), names)
     channels = mean.shape[0]
@@ -368,4 +372,4 @@ def _sum_over(values: jax.Array, names: tuple[Hashable, ...], groups: Groups) ->
         return values
     if groups is None:
         return lax.psum(values, names)
-    return lax.all_gather(values, names, axis_index_groups=groups).sum(0)  # psum knows groups only where nothing varies
+    return lax.all_gather(values, names, axis_index_groups=groups).sum(0)  # psum has groups only where nothing varies

@@ -1,4 +1,4 @@
-"""Channels of several groups, interleaved. Letters: `B batch, C channels, G groups`."""
+"""Interleaving of the channels of several groups. Letters: `B batch, C channels, G groups`."""
 
 import jax
 import jax.numpy as jnp
@@ -9,18 +9,18 @@ __all__ = ["channel_shuffle", "native_channel_shuffle"]
 
 
 def channel_shuffle(input: jax.Array, groups: int) -> jax.Array:
-    """Deals the channels of G groups out in turn: `y[:, k · G + g] = x[:, g · C / G + k]`.
+    """Interleave the channels of G groups: `y[:, k · G + g] = x[:, g · C / G + k]`.
 
     Args:
-        input: (B, C, …), of at least three dimensions, any dtype.
-        groups: G; divides C.
+        input: (B, C, …), with at least three dimensions, any dtype.
+        groups: number of groups, G. It must divide C.
 
     Returns:
-        The input's shape and dtype.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: fewer than three dimensions, G below 1, or channels that G does not divide.
-        TypeError: a G that is no integer.
+        ValueError: if the input has fewer than three dimensions, or G is below 1 or does not divide C.
+        TypeError: if `groups` is not an integer.
 
     Example:
         >>> channel_shuffle(jnp.arange(4).reshape(1, 4, 1), 2).ravel()
@@ -32,7 +32,7 @@ def channel_shuffle(input: jax.Array, groups: int) -> jax.Array:
 
 
 def native_channel_shuffle(input: jax.Array, groups: int) -> jax.Array:
-    """`channel_shuffle` under the name that torch gives its own kernel.
+    """Apply `channel_shuffle`, under the name of torch's own kernel.
 
     Example:
         >>> native_channel_shuffle(jnp.arange(6).reshape(1, 6, 1), 3).ravel()

@@ -22,7 +22,7 @@ def conv1d(
     dilation: Ints = 1,
     groups: int = 1,
 ) -> jax.Array:
-    """Cross-correlation over one spatial dimension; see `conv2d`.
+    """Compute a 1D cross-correlation; see `conv2d`.
 
     Args:
         input: (B, I, S) or (I, S), floating.
@@ -34,7 +34,7 @@ def conv1d(
         (B, O, S') or (O, S').
 
     Raises:
-        ValueError, TypeError: as `conv2d`.
+        ValueError, TypeError: as in `conv2d`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -55,24 +55,24 @@ def conv2d(
     dilation: Ints = 1,
     groups: int = 1,
 ) -> jax.Array:
-    """Cross-correlation over two dimensions: `y[o, s] = b[o] + Σ_i,k w[o, i, k] · x[i, s · stride + k · dilation]`.
+    """Compute a 2D cross-correlation: `y[o, s] = b[o] + Σ_i,k w[o, i, k] · x[i, s · stride + k · dilation]`.
 
     Args:
         input: (B, I, H, W) or (I, H, W), floating.
-        weight: (O, I / G, kH, kW), the input's dtype.
+        weight: (O, I / G, kH, kW), of the input's dtype.
         bias: (O,).
-        stride: of the output over the input.
-        padding: zeros on both sides; 'valid' is 0; 'same' keeps the size (stride 1 only) and, where the total is odd,
-            puts the odd one on the right.
-        dilation: distance between the kernel's taps.
-        groups: G; divides I and O: each group of outputs sees only its own group of inputs.
+        stride: step of the kernel over the input.
+        padding: number of zeros on both sides. 'valid' means 0. 'same' keeps the size of the input (stride 1 only); if
+            the total is odd, the additional zero is on the right.
+        dilation: distance between the taps of the kernel.
+        groups: number of groups, G. It must divide I and O. Each group of outputs sees only its own group of inputs.
 
     Returns:
         (B, O, H', W') or (O, H', W'), with `H' = (H + 2 · padding - dilation · (kH - 1) - 1) // stride + 1`.
 
     Raises:
-        ValueError: shapes, groups or sizes that do not fit; 'same' with a stride.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the shapes, groups or sizes do not match, or 'same' is combined with a stride.
+        TypeError: if the inputs are not floating, or their dtypes differ.
 
     Example:
         >>> import jax.numpy as jnp
@@ -95,7 +95,7 @@ def conv3d(
     dilation: Ints = 1,
     groups: int = 1,
 ) -> jax.Array:
-    """Cross-correlation over three spatial dimensions; see `conv2d`.
+    """Compute a 3D cross-correlation; see `conv2d`.
 
     Args:
         input: (B, I, D, H, W) or (I, D, H, W), floating.
@@ -107,7 +107,7 @@ def conv3d(
         (B, O, D', H', W') or (O, D', H', W').
 
     Raises:
-        ValueError, TypeError: as `conv2d`.
+        ValueError, TypeError: as in `conv2d`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -120,20 +120,20 @@ def conv3d(
 
 
 def conv_tbc(input: jax.Array, weight: jax.Array, bias: jax.Array, pad: int = 0) -> jax.Array:
-    """Cross-correlation over time, of arrays that list time first: `y[t] = b + Σ_k x[t + k - pad] · w[k]`.
+    """Compute a cross-correlation over time, the first dimension: `y[t] = b + Σ_k x[t + k - pad] · w[k]`.
 
     Args:
         input: (T, B, I), floating.
         weight: (K, I, O).
         bias: (O,).
-        pad: zeros before and after the times; a negative number removes time steps.
+        pad: number of zeros before and after the time steps. A negative number removes time steps.
 
     Returns:
         (T + 2 · pad - K + 1, B, O).
 
     Raises:
-        ValueError: shapes or sizes that do not fit.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the shapes or sizes do not match.
+        TypeError: if the inputs are not floating, or their dtypes differ.
 
     Example:
         >>> import jax.numpy as jnp
@@ -147,14 +147,14 @@ def conv_tbc(input: jax.Array, weight: jax.Array, bias: jax.Array, pad: int = 0)
     checks.one_dtype(where, input=input, weight=weight, bias=bias)
     if input.ndim != 3 or weight.ndim != 3 or input.shape[2] != weight.shape[1]:
         raise ValueError(
-            f"{where}: input and weight do not fit; expected (time, batch, in) and (kernel, in, out), "
-            f"got {input.shape} and {weight.shape}. Reshape them."
+            f"{where}: the shapes of input and weight do not match; expected (time, batch, in) and (kernel, in, out), "
+            f"got {input.shape} and {weight.shape}."
         )
-    checks.shape_of(where, "bias", bias, weight.shape[2:], "It holds one number an output channel.")
+    checks.shape_of(where, "bias", bias, weight.shape[2:], "It holds one number per output channel.")
     pad = checks.as_int(where, "pad", pad)
     if input.shape[0] + 2 * pad < weight.shape[0] - 1:
         raise ValueError(
-            f"{where}: the kernel is larger than the padded input; expected at least {weight.shape[0]} times, "
+            f"{where}: the kernel is larger than the padded input; expected at least {weight.shape[0]} time steps, "
             f"got {input.shape[0] + 2 * pad} from input {input.shape}. Pad more, or use a smaller kernel."
         )
     return lax.conv_general_dilated(input, weight, (1,), [(pad, pad)], dimension_numbers=("WNC", "WIO", "WNC")) + bias
@@ -196,18 +196,18 @@ def _check_shapes(
 ) -> None:
     if weight.ndim != ndim + 2 or 0 in (weight.shape[0], *weight.shape[2:]):
         raise ValueError(
-            f"{where}: weight has the wrong shape; expected {ndim + 2} dimensions (out, in / groups, *kernel), no "
-            f"output or kernel of size 0, got {weight.shape}."
+            f"{where}: weight has the wrong shape; expected {ndim + 2} dimensions (out, in / groups, *kernel), with "
+            f"no output or kernel size of 0, got {weight.shape}."
         )
     if groups < 1 or weight.shape[0] % groups:
         raise ValueError(
-            f"{where}: the outputs do not divide into groups; expected a multiple of groups={groups}, "
+            f"{where}: the output channels do not divide into groups; expected a multiple of groups={groups}, "
             f"got {weight.shape[0]}."
         )
     channels = input.shape[-ndim - 1]
     if channels != weight.shape[1] * groups:
         raise ValueError(
             f"{where}: input has the wrong number of channels; expected {weight.shape[1] * groups}, got {channels}. "
-            f"The weight is {weight.shape}: (out, in / groups, *kernel), with groups={groups}."
+            f"The shape of weight is {weight.shape} = (out, in / groups, *kernel), with groups={groups}."
         )
-    checks.shape_of(where, "bias", bias, weight.shape[:1], "It holds one number an output channel.")
+    checks.shape_of(where, "bias", bias, weight.shape[:1], "It holds one number per output channel.")

@@ -22,7 +22,7 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Ints = 1,
 ) -> jax.Array:
-    """Transposed convolution over one spatial dimension; see `conv_transpose2d`.
+    """Compute a 1D transposed convolution; see `conv_transpose2d`.
 
     Args:
         input: (B, I, S) or (I, S), floating.
@@ -34,7 +34,7 @@ def conv_transpose1d(
         (B, O, S') or (O, S').
 
     Raises:
-        ValueError, TypeError: as `conv_transpose2d`.
+        ValueError, TypeError: as in `conv_transpose2d`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -57,25 +57,26 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Ints = 1,
 ) -> jax.Array:
-    """Each input spreads the kernel: `y[o, s · stride + k · dilation - padding] += w[i, o, k] · x[i, s]`.
+    """Compute a 2D transposed convolution: `y[o, s · stride + k · dilation - padding] += w[i, o, k] · x[i, s]`.
 
     Args:
         input: (B, I, H, W) or (I, H, W), floating.
-        weight: (I, O / G, kH, kW), the input's dtype: the weight of the convolution that this transposes.
+        weight: (I, O / G, kH, kW), of the input's dtype. It is the weight of the convolution to transpose.
         bias: (O,).
-        stride: of the input over the output.
-        padding: what is cut off both sides of the output.
-        output_padding: what is added to the right side of the output; smaller than the stride or the dilation.
-        groups: G; divides I and O: each group of inputs reaches only its own group of outputs.
-        dilation: distance between the kernel's taps.
+        stride: step in the output from one input entry to the next.
+        padding: number of entries removed from both sides of the output.
+        output_padding: number of entries added to the right side of the output. It must be smaller than the stride or
+            the dilation.
+        groups: number of groups, G. It must divide I and O. Each group of inputs reaches only its own group of outputs.
+        dilation: distance between the taps of the kernel.
 
     Returns:
         (B, O, H', W') or (O, H', W'),
         with `H' = (H - 1) · stride - 2 · padding + dilation · (kH - 1) + output_padding + 1`.
 
     Raises:
-        ValueError: shapes, groups or sizes that do not fit.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the shapes, groups or sizes do not match.
+        TypeError: if the inputs are not floating, or their dtypes differ.
 
     Example:
         >>> import jax.numpy as jnp
@@ -100,7 +101,7 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Ints = 1,
 ) -> jax.Array:
-    """Transposed convolution over three spatial dimensions; see `conv_transpose2d`.
+    """Compute a 3D transposed convolution; see `conv_transpose2d`.
 
     Args:
         input: (B, I, D, H, W) or (I, D, H, W), floating.
@@ -112,7 +113,7 @@ def conv_transpose3d(
         (B, O, D', H', W') or (O, D', H', W').
 
     Raises:
-        ValueError, TypeError: as `conv_transpose2d`.
+        ValueError, TypeError: as in `conv_transpose2d`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -147,7 +148,7 @@ def _conv_transpose(
     if any(e >= max(s, d) for e, s, d in zip(extras, strides, dilations, strict=True)):
         raise ValueError(
             f"{where}: output_padding is too large; expected less than the stride {strides} or the dilation "
-            f"{dilations}, got {extras}. It only chooses among the sizes that a stride makes equal."
+            f"{dilations}, got {extras}. It only selects one of the output sizes that the stride permits."
         )
     spans = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
     sizes = [
@@ -172,18 +173,18 @@ def _check_shapes(
 ) -> None:
     if weight.ndim != ndim + 2 or 0 in weight.shape:
         raise ValueError(
-            f"{where}: weight has the wrong shape; expected {ndim + 2} dimensions (in, out / groups, *kernel), none of "
-            f"size 0, got {weight.shape}."
+            f"{where}: weight has the wrong shape; expected {ndim + 2} dimensions (in, out / groups, *kernel), with no "
+            f"size of 0, got {weight.shape}."
         )
     if groups < 1 or weight.shape[0] % groups:
         raise ValueError(
-            f"{where}: the inputs do not divide into groups; expected a multiple of groups={groups}, "
+            f"{where}: the input channels do not divide into groups; expected a multiple of groups={groups}, "
             f"got {weight.shape[0]}."
         )
     channels = input.shape[-ndim - 1]
     if channels != weight.shape[0]:
         raise ValueError(
             f"{where}: input has the wrong number of channels; expected {weight.shape[0]}, got {channels}. "
-            f"The weight is {weight.shape}: (in, out / groups, *kernel)."
+            f"The shape of weight is {weight.shape} = (in, out / groups, *kernel)."
         )
-    checks.shape_of(where, "bias", bias, (weight.shape[1] * groups,), "It holds one number an output channel.")
+    checks.shape_of(where, "bias", bias, (weight.shape[1] * groups,), "It holds one number per output channel.")

@@ -1,12 +1,13 @@
-"""How convolutions are computed: by XLA's own operation, except on CPU, by whichever form is fast there.
+"""Convolution by XLA's own operation or, on CPU, by an equivalent form that is fast there.
 
-XLA's CPU backend gives plain convolutions of one and two dimensions to Eigen, and computes the others, some gradients
-among them, in naive loops that are ten to five hundred times slower. So on CPU:
+XLA's CPU backend passes plain convolutions in one and two dimensions to Eigen. It computes all others, including some
+gradients, in naive loops that are ten to five hundred times slower. So on CPU:
 
-- a kernel of one pixel is a matrix product, and a depthwise kernel is a sum of shifted inputs;
-- a few groups are convolved one by one, and many groups are one batched matrix product for each tap of the kernel;
-- a convolution in three dimensions is a sum, over the kernel's depth, of convolutions in two;
-- a transposed convolution with a stride computes each phase of its output by itself, and interleaves them.
+- a convolution with a kernel of one pixel becomes a matrix product;
+- a depthwise convolution becomes a sum of shifted inputs;
+- a few groups are convolved one by one, and many groups become one batched matrix product for each tap of the kernel;
+- a convolution in three dimensions becomes a sum, over the depth of the kernel, of convolutions in two dimensions;
+- a transposed convolution with a stride computes each phase of its output separately and interleaves the phases.
 
 Letters: `B batch, I in_channels, O out_channels, G groups, S spatial sizes, K kernel sizes`. The callers check shapes
 and numbers.
@@ -25,8 +26,8 @@ from funcnet.functional.platforms import bilinear
 __all__ = ["TRANSPOSED", "convolve", "convolve_transposed"]
 
 TRANSPOSED = "convolve_transposed"  # the name scope of transposed convolutions
-_MOST_TAPS = 64  # shifted inputs are written out one by one: more of them take too long to compile
-_MOST_GROUPS = 8  # likewise; with more groups, every tap is one product of all of them
+_MOST_TAPS = 64  # shifted inputs are written out one by one, and more of them would take too long to compile
+_MOST_GROUPS = 8  # likewise; with more groups, each tap is one batched product of all groups
 
 Pads = Sequence[tuple[int, int]]
 
@@ -34,7 +35,7 @@ Pads = Sequence[tuple[int, int]]
 def convolve(
     x: jax.Array, w: jax.Array, strides: Sequence[int], pads: Pads, dilations: Sequence[int], groups: int
 ) -> jax.Array:
-    """The cross-correlation of x (B, I, *S) and w (O, I / G, *K), padded with zeros; in the dtype of both.
+    """Return the cross-correlation of x (B, I, *S) and w (O, I / G, *K), padded with zeros, in the dtype of both.
 
     Example:
         >>> convolve(jnp.arange(3.0).reshape(1, 1, 3), jnp.ones((1, 1, 2)), (1,), [(0, 0)], (1,), 1)
@@ -51,9 +52,9 @@ def convolve_transposed(
     dilations: Sequence[int],
     groups: int,
 ) -> jax.Array:
-    """The transpose of `convolve` with this stride, dilation and groups, for x (B, I, *S) and w (I, O / G, *K).
+    """Apply the transpose of `convolve` with these settings to x (B, I, *S) and w (I, O / G, *K).
 
-    `pads` are added to both sides of the output that the kernel gives; negative numbers cut it.
+    `pads` are the numbers of entries added to both sides of the output. Negative numbers remove entries.
 
     Example:
         >>> x, w = jnp.ones((1, 1, 2)), jnp.arange(3.0).reshape(1, 1, 3)
@@ -82,7 +83,7 @@ def _plain_transposed(
 
 
 def _turned(w: jax.Array, pads: Pads, dilations: Sequence[int], groups: int) -> tuple[jax.Array, list[tuple[int, int]]]:
-    """The kernel (O, I / G, *K) and the pads of the convolution that computes a transposed one."""
+    """Return the kernel (O, I / G, *K) and the pads of the convolution that computes a transposed convolution."""
     kernels = w.shape[2:]
     grouped = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
     turned = lax.rev(jnp.swapaxes(grouped, 1, 2), tuple(range(3, grouped.ndim)))
@@ -96,7 +97,7 @@ def _on_cpu(
 ) -> jax.Array:
     if 0 in x.shape:
         return _plain(x, w, strides, pads, dilations, groups)
-    if jnp.finfo(x.dtype).bits < 32:  # sums over taps are taken in float32
+    if jnp.finfo(x.dtype).bits < 32:  # sums over taps use float32
         x32, w32 = x.astype(jnp.float32), w.astype(jnp.float32)
         return _fast(x32, w32, strides, pads, dilations, groups).astype(x.dtype)
     return _fast(x, w, strides, pads, dilations, groups)
@@ -132,7 +133,7 @@ def _fast(
         return _groupwise(_pad(x, pads), w, strides, dilations, groups)
     if rank == 3 and kernels[0] <= _MOST_TAPS:
         return _by_depth(x, w, strides, pads, dilations, groups)
-    # Where the output is larger than the input, XLA turns the kernel's gradient into a form that Eigen lacks.
+    # Where the output is larger than the input, XLA turns the kernel's gradient into a form that Eigen cannot run.
     spans = [d * (k - 1) for d, k in zip(dilations, kernels, strict=True)]
     if any(low + high > span for (low, high), span in zip(pads, spans, strict=True)):
         x, pads = _pad(x, pads), [(0, 0)] * rank
@@ -144,7 +145,7 @@ def _pad(x: jax.Array, pads: Pads) -> jax.Array:
 
 
 def _pixelwise(x: jax.Array, w: jax.Array) -> jax.Array:
-    """A matrix product: one for each large image, so that nothing is transposed; one for all small images together."""
+    """Multiply by a matrix: separately for each large image, to avoid transposes, or once for all small images."""
     batch, channels, *sizes = x.shape
     matrix, pixels = w.reshape(w.shape[:2]), math.prod(sizes)
     images = x.reshape(batch, channels, pixels)
@@ -155,8 +156,10 @@ def _pixelwise(x: jax.Array, w: jax.Array) -> jax.Array:
 
 
 def _patches(x: jax.Array, w: jax.Array, strides: Sequence[int]) -> tuple[jax.Array, jax.Array]:
-    """Turns a convolution whose stride is its kernel size into one of single pixels: a patch becomes a pixel's
-    channels."""
+    """Turn a convolution whose stride equals its kernel size into a convolution of single pixels.
+
+    Each patch becomes the channels of one pixel.
+    """
     sizes = [n // s for n, s in zip(x.shape[2:], strides, strict=True)]
     kept = lax.slice(x, (0,) * x.ndim, (*x.shape[:2], *(n * s for n, s in zip(sizes, strides, strict=True))))
     split = kept.reshape(*x.shape[:2], *(v for pair in zip(sizes, strides, strict=True) for v in pair))
@@ -169,7 +172,7 @@ def _patches(x: jax.Array, w: jax.Array, strides: Sequence[int]) -> tuple[jax.Ar
 def _taps(
     x: jax.Array, kernels: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Iterator[jax.Array]:
-    """The input that every tap of the kernel sees, in the order of the kernel's entries: (B, I, *S')."""
+    """Yield the input (B, I, *S') that each tap of the kernel sees, in the order of the kernel's entries."""
     steps = list(zip(x.shape[2:], kernels, strides, dilations, strict=True))
     reach = [(n - d * (k - 1) - 1) // s * s + 1 for n, k, s, d in steps]
     for tap in itertools.product(*(range(k) for k in kernels)):
@@ -199,7 +202,7 @@ def _groupwise(x: jax.Array, w: jax.Array, strides: Sequence[int], dilations: Se
 def _by_depth(
     x: jax.Array, w: jax.Array, strides: Sequence[int], pads: Pads, dilations: Sequence[int], groups: int
 ) -> jax.Array:
-    x = jnp.swapaxes(_pad(x, [pads[0], (0, 0), (0, 0)]), 1, 2)  # (B, D, I, H, W): images in a row
+    x = jnp.swapaxes(_pad(x, [pads[0], (0, 0), (0, 0)]), 1, 2)  # (B, D, I, H, W): a sequence of images
     steps, space = strides[0], dilations[0]
     count = (x.shape[1] - space * (w.shape[2] - 1) - 1) // steps + 1
     total: jax.Array | None = None
@@ -213,12 +216,12 @@ def _by_depth(
 
 
 def _by_phases(x: jax.Array, grouped: jax.Array, strides: Sequence[int], pads: Pads) -> jax.Array:
-    """Output u of a dimension has phase u mod stride, and every phase is a convolution with its own part of the kernel.
+    """Compute each phase of the output by a convolution with its own part of the kernel, and interleave the phases.
 
-    `grouped` is (G, I / G, O / G, *K).
+    Output u of a dimension has phase u mod stride. `grouped` is (G, I / G, O / G, *K).
     """
     rank, (groups, ins, outs), kernels = len(strides), grouped.shape[:3], grouped.shape[3:]
-    counts = [-(-k // s) for k, s in zip(kernels, strides, strict=True)]  # how many taps a phase has
+    counts = [-(-k // s) for k, s in zip(kernels, strides, strict=True)]  # number of taps per phase
     fill = [(0, c * s - k, 0) for c, s, k in zip(counts, strides, kernels, strict=True)]
     w = lax.pad(grouped, jnp.zeros((), x.dtype), [(0, 0, 0)] * 3 + fill)
     w = w.reshape(groups, ins, outs, *(v for pair in zip(counts, strides, strict=True) for v in pair))

@@ -1,6 +1,6 @@
 """Distances and angles between vectors. Letters: `N rows, D entries of a vector`.
 
-Computed in at least float32. At equal vectors, where a norm has no derivative, the gradient is 0, as in torch.
+The computation uses at least float32. For equal vectors, where a norm has no derivative, the gradient is 0 as in torch.
 """
 
 import functools
@@ -18,20 +18,21 @@ __all__ = ["cosine_similarity", "pairwise_distance", "pdist"]
 
 
 def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1e-8) -> jax.Array:
-    """`x1 · x2 / (max(‖x1‖, eps) · max(‖x2‖, eps))` along one dimension: each norm is kept above 0 separately.
+    """Compute `x1 · x2 / (max(‖x1‖, eps) · max(‖x2‖, eps))` along one dimension.
 
     Args:
         x1: any shape, floating.
-        x2: a shape that broadcasts with x1's, of the same dtype.
-        dim: which dimension of the broadcast shape holds the vectors.
-        eps: the least norm to divide by. A smaller norm has the gradient that it would have without the limit.
+        x2: any shape that broadcasts with x1's, of the same dtype.
+        dim: dimension of the broadcast shape that holds the vectors.
+        eps: lower bound on each norm, to avoid division by zero. A smaller norm keeps the gradient that it would have
+            without the bound.
 
     Returns:
-        The broadcast shape without `dim`, in [-1, 1].
+        Similarities in [-1, 1], of the broadcast shape without `dim`.
 
     Raises:
-        ValueError: shapes that do not broadcast; no dimension `dim`.
-        TypeError: integers, or two dtypes.
+        ValueError: if the shapes do not broadcast, or `dim` is out of range.
+        TypeError: if the inputs are not floating, or their dtypes differ.
 
     Example:
         >>> cosine_similarity(jnp.array([[1.0, 0.0], [0.0, 3.0]]), jnp.array([[2.0, 0.0]]))
@@ -51,7 +52,7 @@ def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
 def _unit(x: jax.Array, dim: int, eps: float) -> jax.Array:
-    """x by max(norm, eps), with the norm's derivative even where it is replaced: torch clamps outside the graph."""
+    """Return x / max(norm, eps), with the norm's derivative even below eps, because torch clamps outside the graph."""
     return x / jnp.maximum(vector_norm(x, 2.0, dim), eps)
 
 
@@ -60,7 +61,7 @@ def _unit_jvp(dim: int, eps: float, primals: Any, tangents: Any) -> tuple[jax.Ar
     (x,), (dx,) = primals, tangents
     unit, norm = _unit(x, dim, eps), vector_norm(x, 2.0, dim)
     slope = jnp.where(norm == 0, 0, x / jnp.where(norm == 0, 1, norm))
-    slack = jnp.where(jnp.isinf(norm), 0, norm - lax.stop_gradient(norm))  # zero but for its derivative
+    slack = jnp.where(jnp.isinf(norm), 0, norm - lax.stop_gradient(norm))  # 0, except for its derivative
     divisor = lax.stop_gradient(jnp.maximum(norm, eps)) + slack
     return unit, (dx - unit * (slope * dx).sum(dim, keepdims=True)) / divisor
 
@@ -68,21 +69,21 @@ def _unit_jvp(dim: int, eps: float, primals: Any, tangents: Any) -> tuple[jax.Ar
 def pairwise_distance(
     x1: jax.Array, x2: jax.Array, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> jax.Array:
-    """`‖x1 - x2 + eps‖_p` over the last dimension: eps is added to every difference.
+    """Compute `‖x1 - x2 + eps‖_p` over the last dimension.
 
     Args:
         x1: (…, D), floating.
-        x2: a shape that broadcasts with x1's, of the same dtype.
-        p: of the norm: any number, ±infinity among them.
-        eps: keeps the gradient finite where the vectors are equal.
-        keepdim: whether the last dimension stays, with size 1.
+        x2: any shape that broadcasts with x1's, of the same dtype.
+        p: order of the norm. Any number, including ±inf.
+        eps: number added to every difference, to keep the gradient finite for equal vectors.
+        keepdim: if True, keep the last dimension with size 1.
 
     Returns:
         (…) or (…, 1).
 
     Raises:
-        ValueError: shapes that do not broadcast; no dimension.
-        TypeError: integers, or two dtypes.
+        ValueError: if the shapes do not broadcast, or both inputs are scalars.
+        TypeError: if the inputs are not floating, or their dtypes differ.
 
     Example:
         >>> pairwise_distance(jnp.array([[0.0, 0.0]]), jnp.array([[3.0, 4.0]])).round(3)
@@ -93,25 +94,25 @@ def pairwise_distance(
     where = "F.pairwise_distance"
     x1, x2 = _two(where, x1, x2)
     if x1.ndim == 0:
-        raise ValueError(f"{where}: the inputs hold no vectors; expected (…, D), got ().")
+        raise ValueError(f"{where}: the inputs are scalars; expected vectors (…, D), got ().")
     wide = checks.wide_dtype(x1)
     distance = vector_norm(x1.astype(wide) - x2.astype(wide) + eps, float(p), -1)
     return (distance if keepdim else distance.squeeze(-1)).astype(x1.dtype)
 
 
 def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
-    """The p-norm distances between all rows: of rows 0 and 1, 0 and 2, …, 1 and 2, ….
+    """Compute the p-norm distances between all pairs of rows, in the order (0, 1), (0, 2), …, (1, 2), ….
 
     Args:
         input: (N, D), floating.
-        p: of the norm, at least 0; 0 counts the entries that differ.
+        p: order of the norm, at least 0. With p = 0, the distance is the number of entries that differ.
 
     Returns:
-        (N · (N - 1) / 2,). For p = infinity, every entry with the largest difference has the whole gradient.
+        (N · (N - 1) / 2,). For p = inf, every entry with the largest difference receives the full gradient.
 
     Raises:
-        ValueError: another rank; a negative p.
-        TypeError: integers.
+        ValueError: if the input does not have two dimensions, or p is negative.
+        TypeError: if the input is not floating.
 
     Example:
         >>> pdist(jnp.array([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).round(3)
@@ -132,15 +133,15 @@ def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _distances(x: jax.Array, p: float) -> jax.Array:
-    """All N² distances. XLA computes them without storing the differences."""
+    """Return all N² distances. XLA computes them without storing the differences."""
     return vector_norm(x[:, None] - x[None], p, -1, False).squeeze(-1)
 
 
 @_distances.defjvp
 def _distances_jvp(p: float, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """Row by row, for the first of each pair only; the second's is the transpose.
+    """Compute the tangent row by row, for the first row of each pair. The tangent for the second row is the transpose.
 
-    On CPU this takes a twentieth of the time of one sum over N² slopes, and memory for N slopes instead of N².
+    On CPU, this takes a twentieth of the time of one sum over N² slopes, and memory for N slopes instead of N².
     """
     (x,), (dx,) = primals, tangents
     distances = _distances(x, p)
@@ -155,7 +156,7 @@ def _distances_jvp(p: float, primals: Any, tangents: Any) -> tuple[jax.Array, ja
 
 
 def _two(where: str, x1: jax.Array, x2: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The two, broadcast to one shape."""
+    """Return both arrays, broadcast to one shape."""
     x1, x2 = checks.floating(where, "x1", x1), checks.floating(where, "x2", x2)
     checks.one_dtype(where, x1=x1, x2=x2)
     try:

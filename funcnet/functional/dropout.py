@@ -1,7 +1,7 @@
-"""Dropout: random zeros in training, and a scale that keeps the expectation.
+"""Dropout, which sets entries to zero at random in training and scales the others to keep the expected value.
 
-Every function takes a keyword-only `rng`. The mask comes from `funcnet.random.dropout_mask`, so that tests can replace
-it: JAX cannot draw torch's random numbers. `inplace` is accepted as in torch and does nothing.
+Every function takes a keyword-only `rng`. The masks come from `funcnet.random.dropout_mask`, which tests can replace,
+because JAX cannot draw torch's random numbers. `inplace` is accepted for compatibility with torch and ignored.
 """
 
 import jax
@@ -13,27 +13,27 @@ from funcnet.functional import checks
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 
-_SELU_FLOOR = -1.7580993408473766  # the limit of selu at -inf: -scale · alpha
+_SELU_FLOOR = -1.7580993408473766  # the limit of selu at -inf, -scale · alpha
 
 
 def dropout(
     input: jax.Array, p: float = 0.5, training: bool = True, inplace: bool = False, *, rng: jax.Array | None = None
 ) -> jax.Array:
-    """In training, zeroes every entry with probability p and multiplies the others by `1 / (1 - p)`.
+    """In training, zero every entry with probability p and multiply the others by `1 / (1 - p)`.
 
     Args:
         input: any shape, floating.
-        p: the probability of zero, a Python float in [0, 1]; 1 gives zeros, not NaN.
-        training: whether to drop; if not, the input is returned.
+        p: probability of zeroing an entry, a Python float in [0, 1]. With p = 1, the result is zeros, not NaN.
+        training: if False, the input is returned unchanged.
         inplace: ignored.
-        rng: a key; needed in training if 0 < p < 1.
+        rng: key; required in training if 0 < p < 1.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: p outside [0, 1], or no `rng` where one is needed.
-        TypeError: integers, where something is random.
+        ValueError: if p is outside [0, 1], or `rng` is required but missing.
+        TypeError: if the input is not floating, in training with 0 < p < 1.
 
     Example:
         >>> dropout(jnp.ones(4), 0.5, training=False)
@@ -49,18 +49,18 @@ def dropout(
 def dropout1d(
     input: jax.Array, p: float = 0.5, training: bool = True, inplace: bool = False, *, rng: jax.Array | None = None
 ) -> jax.Array:
-    """In training, zeroes whole channels with probability p and multiplies the others by `1 / (1 - p)`.
+    """In training, zero entire channels with probability p and multiply the others by `1 / (1 - p)`.
 
     Args:
         input: (B, C, S) or (C, S), floating.
         p, training, inplace, rng: as in `dropout`.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: another rank; p outside [0, 1]; no `rng` where one is needed.
-        TypeError: integers, where something is random.
+        ValueError: if the input has the wrong rank, p is outside [0, 1], or `rng` is required but missing.
+        TypeError: if the input is not floating, in training with 0 < p < 1.
 
     Example:
         >>> dropout1d(jnp.ones((2, 3, 4)), 0.5, rng=jax.random.key(0)).std(axis=-1).max()
@@ -74,18 +74,19 @@ def dropout1d(
 def dropout2d(
     input: jax.Array, p: float = 0.5, training: bool = True, inplace: bool = False, *, rng: jax.Array | None = None
 ) -> jax.Array:
-    """In training, zeroes whole channels with probability p and multiplies the others by `1 / (1 - p)`.
+    """In training, zero entire channels with probability p and multiply the others by `1 / (1 - p)`.
 
     Args:
-        input: (B, C, *S), floating. Three dimensions are (B, C, S), as in torch.
+        input: (B, C, *S), floating. An input with three dimensions is (B, C, S), as in torch.
         p, training, inplace, rng: as in `dropout`.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: p outside [0, 1]; where something is random, fewer than two dimensions or no `rng`.
-        TypeError: integers, where something is random.
+        ValueError: if p is outside [0, 1]; or, in training with 0 < p < 1, if the input has fewer than two dimensions
+            or `rng` is missing.
+        TypeError: if the input is not floating, in training with 0 < p < 1.
 
     Example:
         >>> dropout2d(jnp.ones((2, 3, 4, 4)), 0.5, rng=jax.random.key(0)).std(axis=(2, 3)).max()
@@ -99,20 +100,20 @@ def dropout2d(
 def dropout3d(
     input: jax.Array, p: float = 0.5, training: bool = True, inplace: bool = False, *, rng: jax.Array | None = None
 ) -> jax.Array:
-    """In training, zeroes whole channels with probability p and multiplies the others by `1 / (1 - p)`.
+    """In training, zero entire channels with probability p and multiply the others by `1 / (1 - p)`.
 
     Args:
         input: (B, C, D, H, W) or (C, D, H, W), floating.
         p, training, inplace, rng: as in `dropout`.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: another rank; p outside [0, 1]; no `rng` where one is needed.
-        TypeError: integers, where something is random.
+        ValueError: if the input has the wrong rank, p is outside [0, 1], or `rng` is required but missing.
+        TypeError: if the input is not floating, in training with 0 < p < 1.
 
-    Differs from torch: ranks other than four and five are refused, where torch warns.
+    Differs from torch: ranks other than four and five are an error, while torch warns.
 
     Example:
         >>> dropout3d(jnp.ones((3, 2, 2, 2)), 0.5, rng=jax.random.key(0)).std(axis=(1, 2, 3)).max()
@@ -126,23 +127,23 @@ def dropout3d(
 def alpha_dropout(
     input: jax.Array, p: float = 0.5, training: bool = False, inplace: bool = False, *, rng: jax.Array | None = None
 ) -> jax.Array:
-    """Dropout for selu networks: what it drops becomes selu's floor α', and `a · x + b` restores mean 0, variance 1.
+    """Apply dropout for selu networks: set entries to selu's lower limit α', then restore mean 0 and variance 1.
 
-    `a = 1 / sqrt((1 - p)(1 + p α'²))`, `b = -a p α'`, `α' = -1.7581`.
+    The result is `a · x + b` with `a = 1 / sqrt((1 - p)(1 + p α'²))`, `b = -a p α'` and `α' = -1.7581`.
 
     Args:
         input: any shape, floating.
-        p: the probability of being dropped, a Python float in [0, 1]; 1 gives zeros.
-        training: whether to drop; if not, the input is returned. False by default, as in torch.
+        p: probability of dropping an entry, a Python float in [0, 1]. With p = 1, the result is zeros.
+        training: if False (the default, as in torch), the input is returned unchanged.
         inplace: ignored.
-        rng: a key; needed in training if 0 < p < 1.
+        rng: key; required in training if 0 < p < 1.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: p outside [0, 1], or no `rng` where one is needed.
-        TypeError: integers, where something is random.
+        ValueError: if p is outside [0, 1], or `rng` is required but missing.
+        TypeError: if the input is not floating, in training with 0 < p < 1.
 
     Example:
         >>> alpha_dropout(jnp.zeros(1000), 0.1, training=True, rng=jax.random.key(0)).round(3).max()
@@ -156,18 +157,19 @@ def alpha_dropout(
 def feature_alpha_dropout(
     input: jax.Array, p: float = 0.5, training: bool = False, inplace: bool = False, *, rng: jax.Array | None = None
 ) -> jax.Array:
-    """`alpha_dropout` of whole channels.
+    """Apply `alpha_dropout` to entire channels.
 
     Args:
         input: (B, C, *S), floating.
         p, training, inplace, rng: as in `alpha_dropout`.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: p outside [0, 1]; where something is random, fewer than two dimensions or no `rng`.
-        TypeError: integers, where something is random.
+        ValueError: if p is outside [0, 1]; or, in training with 0 < p < 1, if the input has fewer than two dimensions
+            or `rng` is missing.
+        TypeError: if the input is not floating, in training with 0 < p < 1.
 
     Example:
         >>> feature_alpha_dropout(jnp.ones((2, 3, 4)), 0.5, True, rng=jax.random.key(0)).std(axis=-1).max()
@@ -179,8 +181,7 @@ def feature_alpha_dropout(
 
 
 def _rank(where: str, input: jax.Array, spatial: int) -> bool:
-    """Whether the input has a batch dimension; ValueError unless it is (batch, channel, *spatial) or (channel,
-    *spatial)."""
+    """Return whether the input has a batch dimension, or raise ValueError if its rank is wrong."""
     if jnp.ndim(input) not in (spatial + 1, spatial + 2):
         raise ValueError(
             f"{where}: input has the wrong rank; expected {spatial + 2} dimensions (batch, channel, *spatial) or "
@@ -198,9 +199,9 @@ def _drop(
     leading: int | None = None,
     floor: float = 0.0,
 ) -> jax.Array:
-    """The common part: draws for the `leading` dimensions, or for all; `floor` replaces what is dropped."""
+    """Replace entries by `floor` at random. The mask is drawn for the `leading` dimensions; None means all."""
     if not 0 <= p <= 1:
-        raise ValueError(f"{where}: p is no probability; expected 0 to 1, got {p}.")
+        raise ValueError(f"{where}: p is not a probability; expected 0 to 1, got {p}.")
     input = jnp.asarray(input)
     if not training or p == 0:
         return input  # of any dtype and rank, as in torch
@@ -214,7 +215,7 @@ def _drop(
         )
     shape = (*input.shape[:leading], *(1,) * (input.ndim - leading))
     kept = random.dropout_mask(checks.key(where, rng), shape, p)
-    nothing = lax.stop_gradient(input) * 0  # as in torch, NaN where the input is no finite number
+    nothing = lax.stop_gradient(input) * 0  # as in torch, NaN where the input is not finite
     if floor == 0:
         return jnp.where(kept, input * (1 / (1 - p)), nothing)
     a = ((1 - p) * (1 + p * floor**2)) ** -0.5

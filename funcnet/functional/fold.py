@@ -1,7 +1,7 @@
-"""Sliding blocks out of an image, and their sum back into one.
+"""Sliding blocks of an image: `unfold` extracts them, and `fold` sums them into an image.
 
-Letters: `B batch, C channels, H height, W width, k kernel sizes, h and w how many blocks there are, L = h · w`.
-Both process one dimension after the other, so that kH + kW slices do the work of kH · kW.
+Letters: `B batch, C channels, H height, W width, k kernel sizes, h and w numbers of blocks, L = h · w`.
+Both functions process one dimension after the other, so that kH + kW slices do the work of kH · kW.
 """
 
 import math
@@ -19,22 +19,22 @@ __all__ = ["fold", "unfold"]
 def fold(
     input: jax.Array, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
 ) -> jax.Array:
-    """Adds blocks up to an image, each at the place where `unfold` reads it: overlapping values are summed.
+    """Sum blocks into an image, each at the position where `unfold` reads it. Overlapping values are added.
 
     Args:
         input: (B, C · kH · kW, L) or (C · kH · kW, L), floating.
-        output_size: (H, W) of the image; one number stands for both, here and below.
-        kernel_size: (kH, kW) of the blocks.
-        dilation: distance between a block's elements.
-        padding: the image's padding on both sides; values that fall there are dropped.
-        stride: between blocks.
+        output_size: size (H, W) of the image. Here and below, one number means both dimensions.
+        kernel_size: size (kH, kW) of the blocks.
+        dilation: distance between the elements of a block.
+        padding: padding of the image on both sides. Values in the padding are dropped.
+        stride: distance between neighbouring blocks.
 
     Returns:
-        (B, C, H, W) or (C, H, W), the input's dtype; sums are taken in at least float32.
+        (B, C, H, W) or (C, H, W), in the input's dtype. The sums use at least float32.
 
     Raises:
-        ValueError: sizes that do not fit: a first dimension other than a multiple of kH · kW, a second other than L.
-        TypeError: an input of integers; sizes that are none.
+        ValueError: if the shape of the input does not match the other arguments.
+        TypeError: if the input is not floating, or a size is not an integer.
 
     Example:
         >>> fold(jnp.ones((1, 4, 4)), (3, 3), (2, 2))[0, 0]
@@ -48,8 +48,8 @@ def fold(
     input = checks.floating(where, "input", input)
     if input.ndim not in (2, 3) or 0 in input.shape[-2:]:
         raise ValueError(
-            f"{where}: input has the wrong shape; expected (batch, channel · kernel, blocks) or the same without the "
-            f"batch, neither of size 0, got {input.shape}."
+            f"{where}: input has the wrong shape; expected (batch, channel · kernel, blocks) or (channel · kernel, "
+            f"blocks), with at least one row and one block, got {input.shape}."
         )
     sizes = checks.as_tuple(where, "output_size", output_size, 2)
     kernels, dilations, pads, strides = _window(where, kernel_size, dilation, padding, stride)
@@ -57,13 +57,13 @@ def fold(
     *batch, rows, length = input.shape
     if rows % math.prod(kernels):
         raise ValueError(
-            f"{where}: the rows are no whole number of blocks; expected a multiple of {math.prod(kernels)}, the "
-            f"product of kernel_size {kernels}, got {rows} in {input.shape}. Give the kernel of unfold."
+            f"{where}: the number of rows does not fit the kernel; expected a multiple of {math.prod(kernels)}, the "
+            f"product of kernel_size {kernels}, got {rows} in {input.shape}. Pass the same kernel_size as to unfold."
         )
     if min(blocks) < 1 or length != math.prod(blocks):
         raise ValueError(
-            f"{where}: the number of blocks is not that of output_size {sizes}; expected {blocks[0]} · {blocks[1]}, "
-            f"got {length} in {input.shape}. Give the sizes that unfold was given."
+            f"{where}: the number of blocks does not match output_size {sizes}; expected {blocks[0]} · {blocks[1]}, "
+            f"got {length} in {input.shape}. Pass the same sizes as to unfold."
         )
     x = input.astype(checks.wide_dtype(input)).reshape(*batch, rows // math.prod(kernels), *kernels, *blocks)
     for axis in (-1, -2):  # the width first: (…, C, kH, kW, h, w) -> (…, C, kH, h, W) -> (…, C, H, W)
@@ -80,22 +80,22 @@ def fold(
 
 
 def unfold(input: jax.Array, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> jax.Array:
-    """Every block that a window of kernel_size sees, as a column: `y[c · kH · kW + i · kW + j, l]`.
+    """Extract each block of the input as a column: `y[c · kH · kW + i · kW + j, l]`.
 
     Args:
         input: (B, C, H, W) or (C, H, W), floating.
-        kernel_size: (kH, kW) of the blocks; one number stands for both, here and below.
-        dilation: distance between a block's elements.
-        padding: zeros on both sides.
-        stride: between blocks.
+        kernel_size: size (kH, kW) of the blocks. Here and below, one number means both dimensions.
+        dilation: distance between the elements of a block.
+        padding: number of zeros on both sides.
+        stride: distance between neighbouring blocks.
 
     Returns:
-        (B, C · kH · kW, L) or (C · kH · kW, L), the input's dtype, with L the product over both dimensions of
+        (B, C · kH · kW, L) or (C · kH · kW, L), in the input's dtype. L is the product over both dimensions of
         `(size + 2 · padding - dilation · (k - 1) - 1) // stride + 1`.
 
     Raises:
-        ValueError: ranks or sizes that do not fit; a window that is larger than the padded input.
-        TypeError: an input of integers; sizes that are none.
+        ValueError: if the input has the wrong rank, a size is out of range, or a block is larger than the padded input.
+        TypeError: if the input is not floating, or a size is not an integer.
 
     Example:
         >>> unfold(jnp.arange(6.0).reshape(1, 2, 3), 2)
@@ -113,7 +113,7 @@ def unfold(input: jax.Array, kernel_size: Ints, dilation: Ints = 1, padding: Int
     blocks = [_blocks(n, k, d, p, s) for n, k, d, p, s in zip(sizes, kernels, dilations, pads, strides, strict=True)]
     if min(blocks) < 1 or input.shape[-3] == 0:
         raise ValueError(
-            f"{where}: there is nothing to take; expected at least one block and one channel, got {tuple(blocks)} "
+            f"{where}: there is nothing to extract; expected at least one block and one channel, got {tuple(blocks)} "
             f"blocks of {kernels} from {input.shape}. Use a smaller kernel or dilation, or pad more."
         )
     rank = input.ndim

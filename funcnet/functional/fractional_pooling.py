@@ -1,9 +1,9 @@
-"""Fractional max pooling: windows whose steps are drawn at random, so that sizes shrink by any ratio.
+"""Fractional max pooling, whose windows start at random positions, so that sizes can shrink by any ratio.
 
 Letters: `B batch, C channel, D depth, H height, W width, n output size, K kernel size`.
 
-With u of U(0, 1) and `a = (S - K) / (n - 1)`, window i starts at `floor((i + u) · a) - floor(u · a)`, and the last one
-ends where the input does. Every channel of every example draws its own u for each dimension.
+With u drawn from U(0, 1) and `a = (S - K) / (n - 1)`, window i starts at `floor((i + u) · a) - floor(u · a)`, and
+the last window ends where the input ends. Every channel of every example draws its own u for each dimension.
 """
 
 from collections.abc import Sequence
@@ -30,25 +30,28 @@ def fractional_max_pool2d(
     *,
     rng: jax.Array | None = None,
 ) -> Any:
-    """The maxima of windows that start at random, almost evenly spaced positions.
+    """Take the maximum of each window. The windows start at random, almost evenly spaced positions.
 
     Args:
         input: (B, C, H, W) or (C, H, W), floating.
-        kernel_size: of the window: one number or (height, width).
-        output_size: (H', W') or one number for both.
-        output_ratio: in its place, `H' = int(H · ratio)`: (ratio of H, of W) or one number for both.
-        return_indices: whether to return where the maxima lie too, as `max_unpool2d` reads it.
-        _random_samples: (at least B, C, 2), the u of (width, height), in torch's order; None draws them by `rng`.
-        rng: a key.
+        kernel_size: size of the window, one number or (height, width).
+        output_size: (H', W'), or one number for both.
+        output_ratio: ratio of the output size to the input size, used without `output_size`: `H' = int(H · ratio)`. One
+            number, or (ratio of H, ratio of W).
+        return_indices: if True, return the indices of the maxima as well, as `max_unpool2d` expects them.
+        _random_samples: (at least B, C, 2), the u of (width, height), in torch's order; None draws them with `rng`.
+        rng: key; required without `_random_samples`.
 
     Returns:
-        (B, C, H', W') or (C, H', W'); or (that, indices of the same shape), counted in the flattened plane.
+        The maxima, (B, C, H', W') or (C, H', W'); with `return_indices`, a pair of the maxima and their indices into
+        the flattened spatial dimensions.
 
     Raises:
-        ValueError: neither size nor ratio, sizes that do not fit, neither samples nor `rng`.
-        TypeError: an input of integers; sizes that are none.
+        ValueError: if neither `output_size` nor `output_ratio` is given, the sizes do not fit the input, or neither
+            `_random_samples` nor `rng` is given.
+        TypeError: if the input is not floating, or a size is not an integer.
 
-    Differs from torch: randomness comes from `rng`; indices are int32 where JAX has no int64 (without x64).
+    Differs from torch: randomness comes from `rng`; indices are int32 unless x64 is enabled.
 
     Example:
         >>> x = jnp.arange(25.0).reshape(1, 5, 5)
@@ -72,11 +75,11 @@ def fractional_max_pool3d(
     *,
     rng: jax.Array | None = None,
 ) -> Any:
-    """`fractional_max_pool2d` over three dimensions: (B, C, D, H, W) or (C, D, H, W).
+    """Apply `fractional_max_pool2d` to three dimensions of an input (B, C, D, H, W) or (C, D, H, W).
 
     `_random_samples` is (B, C, 3), the u of (depth, height, width).
 
-    Differs from torch: as `fractional_max_pool2d`; and torch refuses outputs that just fit, `n = S - K + 1`.
+    Differs from torch: as in `fractional_max_pool2d`; torch also rejects outputs that just fit, `n = S - K + 1`.
 
     Example:
         >>> x = jnp.arange(125.0).reshape(1, 5, 5, 5)
@@ -113,10 +116,10 @@ def _fractional_max_pool(
         if samples.ndim != 3 or samples.shape[0] < asked[0] or samples.shape[1:] != asked[1:]:
             raise ValueError(
                 f"{where}: _random_samples has the wrong shape; expected {asked}, or a larger batch, got "
-                f"{samples.shape}. It holds (batch, channel, dimensions)."
+                f"{samples.shape}. Its dimensions are (batch, channel, spatial dimension)."
             )
         samples = samples[: asked[0]]
-    order = (1, 0) if ndim == 2 else (0, 1, 2)  # torch's: the width's first in two dimensions
+    order = (1, 0) if ndim == 2 else (0, 1, 2)  # torch's order: in two dimensions, the width comes first
     along = []
     for axis, (size, n, k) in enumerate(zip(input.shape[-ndim:], sizes, kernels, strict=True)):
         starts = _starts(samples[..., order[axis]].reshape(*lead, 1), size, n, k)
@@ -128,7 +131,7 @@ def _fractional_max_pool(
 
 
 def _starts(u: jax.Array, size: int, n: int, kernel: int) -> jax.Array:
-    """Where n windows start, (…, n): the last one ends with the input."""
+    """Return the starts of n windows, (…, n). The last window ends with the input."""
     last = jnp.full((*u.shape[:-1], 1), size - kernel, jnp.int32)
     if n == 1:
         return last
@@ -151,12 +154,12 @@ def _output_sizes(
         if len(ratios) != ndim:
             raise ValueError(
                 f"{where}: output_ratio has the wrong length; expected one number or {ndim}, got {output_ratio}. "
-                "Give one for every spatial dimension."
+                "Pass one number for each spatial dimension."
             )
         sizes = tuple(int(size * ratio) for size, ratio in zip(spatial, ratios, strict=True))
     if any(n < 1 or n + k - 1 > size for n, k, size in zip(sizes, kernels, spatial, strict=True)):
         raise ValueError(
-            f"{where}: the output does not fit; expected sizes from 1 to {tuple(spatial)} less the kernel "
-            f"{tuple(kernels)} but one, got {sizes}."
+            f"{where}: the output does not fit; expected sizes from 1 to input - kernel + 1, for input "
+            f"{tuple(spatial)} and kernel {tuple(kernels)}, got {sizes}."
         )
     return sizes

@@ -1,7 +1,7 @@
-"""Activations made of straight pieces: hardtanh, relu6, hardsigmoid, hardswish, hardshrink, softshrink.
+"""Piecewise activations: hardtanh, relu6, hardsigmoid, hardswish, hardshrink and softshrink.
 
-At the corners the derivatives are torch's, not JAX's. bfloat16 is computed in float32 and rounded once. `inplace` is
-accepted as in torch and does nothing, since arrays do not change.
+The derivatives at the corners are those of torch, not of JAX. bfloat16 inputs are computed in float32 and rounded once
+at the end. `inplace` is accepted for compatibility with torch and ignored, because arrays are immutable.
 """
 
 import functools
@@ -13,24 +13,24 @@ from funcnet.functional import checks
 
 __all__ = ["hardshrink", "hardsigmoid", "hardswish", "hardtanh", "relu6", "softshrink"]
 
-_SIXTH = 0.1666666716337204  # torch's hardsigmoid has this float32 as its slope in float64 too
+_SIXTH = 0.1666666716337204  # in float64, too, this float32 is the slope of torch's hardsigmoid
 
 
 def hardtanh(input: jax.Array, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> jax.Array:
-    """`min(max(x, min_val), max_val)`, with derivative 0 at both bounds.
+    """Compute `min(max(x, min_val), max_val)` element-wise. The derivative is 0 at both bounds.
 
     Args:
-        input: any shape, floating or integers, for which the bounds are cut to integers.
-        min_val: the lower bound.
-        max_val: the upper bound.
+        input: any shape, floating or integer. For integers, the bounds are truncated to integers.
+        min_val: lower bound.
+        max_val: upper bound.
         inplace: ignored.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: min_val above max_val, or a negative bound for unsigned integers.
-        TypeError: booleans or complex numbers.
+        ValueError: if min_val is above max_val, or is negative for unsigned integers.
+        TypeError: if the input is boolean or complex.
 
     Example:
         >>> hardtanh(jnp.array([-2.0, 0.5, 2.0]))
@@ -41,29 +41,29 @@ def hardtanh(input: jax.Array, min_val: float = -1.0, max_val: float = 1.0, inpl
     input = checks.real("F.hardtanh", "input", input)
     if min_val > max_val:
         raise ValueError(
-            f"F.hardtanh: the bounds are in disorder; expected min_val <= max_val, got {min_val} and {max_val}. "
-            "Exchange them."
+            f"F.hardtanh: the bounds are in the wrong order; expected min_val <= max_val, got {min_val} and {max_val}. "
+            "Swap them."
         )
     if jnp.issubdtype(input.dtype, jnp.unsignedinteger) and min_val < 0:
         raise ValueError(
-            f"F.hardtanh: unsigned integers have no negative bound; expected min_val >= 0, got {min_val}. "
-            "Convert the input, as in input.astype(jnp.int32)."
+            f"F.hardtanh: unsigned integers need a bound of at least 0; expected min_val >= 0, got {min_val}. "
+            "Convert the input with input.astype(jnp.int32)."
         )
     return _hardtanh(input, min_val, max_val)
 
 
 def relu6(input: jax.Array, inplace: bool = False) -> jax.Array:
-    """`min(max(x, 0), 6)`, with derivative 0 at 0 and at 6.
+    """Compute `min(max(x, 0), 6)` element-wise. The derivative is 0 at 0 and at 6.
 
     Args:
-        input: any shape, floating or integers.
+        input: any shape, floating or integer.
         inplace: ignored.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        TypeError: booleans or complex numbers.
+        TypeError: if the input is boolean or complex.
 
     Example:
         >>> relu6(jnp.array([-1.0, 2.0, 7.0]))
@@ -87,17 +87,17 @@ def _hardtanh_jvp(low, high, primals, tangents):
 
 
 def hardsigmoid(input: jax.Array, inplace: bool = False) -> jax.Array:
-    """`relu6(x + 3) / 6`, with derivative 0 at -3 and at 3.
+    """Compute `relu6(x + 3) / 6` element-wise. The derivative is 0 at -3 and at 3.
 
     Args:
         input: any shape, floating.
         inplace: ignored.
 
     Returns:
-        As the input, in [0, 1].
+        An array of the same shape and dtype as the input, in [0, 1].
 
     Raises:
-        TypeError: integers.
+        TypeError: if the input is not floating.
 
     Example:
         >>> hardsigmoid(jnp.array([-4.0, 0.0, 4.0]))
@@ -121,17 +121,17 @@ def _hardsigmoid_jvp(primals, tangents):
 
 
 def hardswish(input: jax.Array, inplace: bool = False) -> jax.Array:
-    """`x · relu6(x + 3) / 6`, with derivative 0 at -3 and 1 at 3.
+    """Compute `x · relu6(x + 3) / 6` element-wise. The derivative is 0 at -3 and 1 at 3.
 
     Args:
         input: any shape, floating.
         inplace: ignored.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        TypeError: integers.
+        TypeError: if the input is not floating.
 
     Example:
         >>> hardswish(jnp.array([-4.0, 0.0, 1.5, 4.0]))
@@ -156,17 +156,17 @@ def _hardswish_jvp(primals, tangents):
 
 
 def hardshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
-    """`x` where its magnitude is above lambd, 0 elsewhere; the derivative is 1 and 0.
+    """Return `x` where `|x| > lambd`, with derivative 1, and 0 elsewhere, with derivative 0.
 
     Args:
         input: any shape, floating.
-        lambd: compared in the input's dtype.
+        lambd: threshold, compared in the input's dtype.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        TypeError: integers.
+        TypeError: if the input is not floating.
 
     Example:
         >>> hardshrink(jnp.array([-1.0, 0.5, 1.0]))
@@ -189,18 +189,18 @@ def _hardshrink_jvp(lambd, primals, tangents):
 
 
 def softshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
-    """`x` moved by lambd towards 0, stopping at 0; the derivative at ±lambd is 0.
+    """Move `x` by lambd towards 0, stopping at 0. The derivative at ±lambd is 0.
 
     Args:
         input: any shape, floating.
-        lambd: how far, not below 0.
+        lambd: distance to move, at least 0.
 
     Returns:
-        As the input.
+        An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: lambd below 0.
-        TypeError: integers.
+        ValueError: if lambd is negative, or too large for the input's dtype.
+        TypeError: if the input is not floating.
 
     Example:
         >>> softshrink(jnp.array([-2.0, 0.5, 1.0]))
@@ -210,7 +210,7 @@ def softshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
     """
     input = checks.floating("F.softshrink", "input", input)
     if not 0 <= lambd <= float(jnp.finfo(input.dtype).max):
-        raise ValueError(f"F.softshrink: lambd is no distance; expected 0 to the largest {input.dtype}, got {lambd}.")
+        raise ValueError(f"F.softshrink: lambd is out of range; expected 0 to the largest {input.dtype}, got {lambd}.")
     return _softshrink(input, lambd)
 
 

@@ -8,7 +8,7 @@ __all__ = ["precise_tanh", "tanh_slope"]
 
 @jax.custom_jvp
 def precise_tanh(x: jax.Array) -> jax.Array:
-    """tanh of real numbers, with a derivative that does not cancel where it is near 1.
+    """Compute tanh of real numbers, with a derivative that stays accurate where tanh is near 1.
 
     >>> float(jax.grad(precise_tanh)(9.0)) > 0
     True
@@ -17,7 +17,10 @@ def precise_tanh(x: jax.Array) -> jax.Array:
 
 
 def tanh_slope(x: jax.Array) -> jax.Array:
-    """1 - tanh², accurate where it cancels: XLA's tanh is off by a few last places, which x multiplies."""
+    """Return 1 - tanh², accurate even where the difference cancels.
+
+    XLA's tanh is off by a few units in the last place, which the cancellation would magnify.
+    """
     small = jnp.exp(-2 * jnp.abs(x))
     return 4 * small / jnp.square(1 + small)
 

@@ -1,7 +1,7 @@
 """Instance normalisation. Letters: `B batch, C channel, S spatial dimensions`.
 
-It is batch normalisation of (1, B · C, *S), where every channel of every example is a channel of its own:
-`batchnorm.py` explains how its statistics stay accurate at a large mean.
+Instance normalisation is batch normalisation of (1, B · C, *S), where every channel of every example is a separate
+channel. `batchnorm.py` explains how the statistics stay accurate at a large mean.
 """
 
 import math
@@ -25,30 +25,34 @@ def instance_norm(
     momentum: float | jax.Array = 0.1,
     eps: float = 1e-5,
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
-    """Normalises every channel of every example: `y = (x - mean) / sqrt(var + eps) · weight + bias`.
+    """Normalise every channel of every example: `y = (x - mean) / sqrt(var + eps) · weight + bias`.
 
-    Mean and (biased) variance are those of the channel's positions. Running statistics move towards their averages over
-    the batch, `running = (1 - momentum) · running + momentum · average`, of the unbiased variances `var · n / (n - 1)`.
+    The mean and the biased variance are taken over the positions of the channel. The running statistics are updated as
+    `running = (1 - momentum) · running + momentum · average`, with the average over the batch of the means and
+    of the unbiased variances `var · n / (n - 1)`.
 
     Args:
         input: (B, C, *S), floating.
-        running_mean: (C,), kept in its own dtype (float32 as a rule); None: none are kept.
-        running_var: (C,), likewise.
-        weight: (C,); None is 1.
-        bias: (C,); None is 0.
-        use_input_stats: whether to use the input's statistics; otherwise the running ones. A Python bool.
-        momentum: the weight of the new value, a float or a traced scalar.
-        eps: added to the variance.
+        running_mean: (C,), usually float32; None keeps no running mean.
+        running_var: (C,), usually float32; None keeps no running variance.
+        weight: (C,); None means 1.
+        bias: (C,); None means 0.
+        use_input_stats: if True, use the statistics of the input; otherwise the running statistics. A Python bool.
+        momentum: weight of the new value, a float or a traced scalar.
+        eps: number added to the variance.
 
     Returns:
-        (y, running_mean, running_var): y as the input, the statistics as they were given, with their new values.
+        (y, running_mean, running_var): y has the shape and dtype of the input. The statistics have their new values and
+        keep their dtypes, or stay None.
 
     Raises:
-        ValueError: shapes that do not fit; one position per channel; no running statistics where they are used; an
-            empty batch beside weight or bias (without them it passes, as in torch, and makes NaN of the statistics).
-        TypeError: integers.
+        ValueError: if the shapes do not match, a channel has only one position, the running statistics are required but
+            missing, or the batch is empty and weight or bias is given. As in torch, an empty batch without weight and
+            bias is accepted and turns the running statistics into NaN.
+        TypeError: if the input is not floating.
 
-    Differs from torch: returns the running statistics rather than changing them; float32 statistics of bfloat16 input.
+    Differs from torch: the running statistics are returned, not changed in place; the statistics of bfloat16 input are
+        float32.
 
     Example:
         >>> y, mean, var = instance_norm(jnp.array([[[1.0, 3.0]]]), jnp.zeros(1), jnp.ones(1), eps=0.0)
@@ -67,29 +71,29 @@ def instance_norm(
     batch, channels, *spatial = input.shape
     vectors = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     for name, vector in vectors.items():
-        checks.shape_of(where, name, vector, (channels,), "It holds one number a channel.")
+        checks.shape_of(where, name, vector, (channels,), "It holds one number per channel.")
     if (running_mean is None) != (running_var is None):
         raise ValueError(
-            f"{where}: one of the running statistics is missing; expected running_mean and running_var or neither, "
-            f"got {'running_var' if running_mean is None else 'running_mean'} alone."
+            f"{where}: one of the running statistics is missing; expected both running_mean and running_var or "
+            f"neither, got only {'running_var' if running_mean is None else 'running_mean'}."
         )
     if batch == 0 and not (weight is None and bias is None):
         raise ValueError(
-            f"{where}: there is no example; expected a batch of at least 1 beside weight or bias, got {input.shape}. "
-            "Leave the call out where a batch may be empty; torch refuses it, too."
+            f"{where}: the batch is empty; expected a batch of at least 1 with weight or bias, got {input.shape}. "
+            "Skip the call for an empty batch, which torch also rejects."
         )
     if not use_input_stats:
         if running_mean is None:
             raise ValueError(
-                f"{where}: nothing to normalise by; expected running_mean and running_var where use_input_stats=False, "
-                "got None. Pass them, or use_input_stats=True."
+                f"{where}: the running statistics are missing; expected running_mean and running_var with "
+                "use_input_stats=False, got None. Pass them, or pass use_input_stats=True."
             )
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     count = math.prod(spatial)
     if count == 1:
         raise ValueError(
             f"{where}: one value has no variance; expected more than 1 spatial element, got {input.shape}. "
-            "Use a larger input, or use_input_stats=False."
+            "Use a larger input, or pass use_input_stats=False."
         )
     dtype = checks.wide_dtype(input)
     weight, bias = (None if v is None else jnp.tile(v.astype(dtype), batch) for v in (weight, bias))

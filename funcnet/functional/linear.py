@@ -10,19 +10,19 @@ __all__ = ["bilinear", "linear"]
 
 
 def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-    """Multiplies the last dimension by a matrix: `y = x Aᵀ + b`.
+    """Multiply the last dimension by a matrix: `y = x Aᵀ + b`.
 
     Args:
         input: (*, I), floating.
-        weight: (O, I), or (I,) for one output without a dimension of its own; the input's dtype.
-        bias: (O,), or () or (1,), one number for all outputs; () with a weight of (I,).
+        weight: (O, I), or (I,) for a single output without a dimension; of the input's dtype.
+        bias: (O,), or one number for all outputs as () or (1,). With a weight of (I,), it must be ().
 
     Returns:
         (*, O) in the input's dtype.
 
     Raises:
-        ValueError: the last dimension of `input` and `weight` differ.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the last dimensions of `input` and `weight` differ, or another shape is wrong.
+        TypeError: if the inputs are not floating, or their dtypes differ.
 
     Example:
         >>> linear(jnp.ones((2, 3)), jnp.ones((4, 3)), jnp.zeros(4)).shape
@@ -41,16 +41,16 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
     if input.ndim == 0 or input.shape[-1] != weight.shape[-1]:
         raise ValueError(
             f"F.linear: input does not fit weight; expected (*, {weight.shape[-1]}), got {input.shape}. "
-            f"The weight is {weight.shape}: (out_features, in_features)."
+            f"The shape of weight is {weight.shape} = (out_features, in_features)."
         )
     if bias is not None and (weight.ndim == 1 or bias.shape not in ((), (1,))):
-        checks.shape_of("F.linear", "bias", bias, weight.shape[:-1], "It holds one number an output.")
+        checks.shape_of("F.linear", "bias", bias, weight.shape[:-1], "It holds one number per output.")
     out = lax.dot_general(input, weight, (((input.ndim - 1,), (weight.ndim - 1,)), ((), ())))
     return out if bias is None else out + bias
 
 
 def bilinear(input1: jax.Array, input2: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-    """One bilinear form per output: `y_o = x1ᵀ A_o x2 + b_o`.
+    """Compute one bilinear form per output: `y_o = x1ᵀ A_o x2 + b_o`.
 
     Args:
         input1: (*, I1), floating.
@@ -62,8 +62,8 @@ def bilinear(input1: jax.Array, input2: jax.Array, weight: jax.Array, bias: jax.
         (*, O) in the input's dtype.
 
     Raises:
-        ValueError: shapes that do not fit.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the shapes do not match.
+        TypeError: if the inputs are not floating, or their dtypes differ.
 
     Example:
         >>> bilinear(jnp.ones((2, 3)), jnp.ones((2, 5)), jnp.ones((4, 3, 5)))[0]
@@ -85,6 +85,6 @@ def bilinear(input1: jax.Array, input2: jax.Array, weight: jax.Array, bias: jax.
             f"F.bilinear: the inputs do not fit weight or each other; expected {shapes[0]} and {shapes[1]}, "
             f"got {input1.shape} and {input2.shape}. The weight is (out_features, in1_features, in2_features)."
         )
-    checks.shape_of("F.bilinear", "bias", bias, weight.shape[:1], "It holds one number an output.")
+    checks.shape_of("F.bilinear", "bias", bias, weight.shape[:1], "It holds one number per output.")
     out = jnp.einsum("...i,oij,...j->...o", input1, weight, input2)
     return out if bias is None else out + bias

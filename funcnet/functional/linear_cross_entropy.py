@@ -1,8 +1,8 @@
-"""A linear layer and the cross-entropy of its outputs in one. Letters: `B batch, I in_features, C classes, S further`.
+"""A linear layer and its cross-entropy in one function. Letters: `B batch, I in_features, C classes, S further sizes`.
 
-With `LinearCrossEntropyOptions` the batch is processed in chunks, so that the logits (B, C) never exist as a whole: at
-30 000 classes they fill the memory. The gradients of a summed loss are computed in the forward pass, chunk by chunk, so
-that each chunk's logits are computed once.
+With `LinearCrossEntropyOptions`, the batch is processed in chunks, so that the complete logits (B, C) never exist. With
+30 000 classes, they would fill the memory. The gradients of a summed loss are computed in the forward pass, chunk by
+chunk, so that each chunk's logits are computed once.
 """
 
 import dataclasses
@@ -29,20 +29,21 @@ ACCUMULATORS = ("float16", "bfloat16", "float32", "float64")
 
 @dataclasses.dataclass(frozen=True)
 class LinearCrossEntropyOptions:
-    """How `linear_cross_entropy` splits the batch; see there.
+    """Options of `linear_cross_entropy`, which control how it splits the batch into chunks.
 
     Args:
-        allow_retain_graph: ignored; a function has no graph to keep.
-        batch_chunk_size: rows per chunk; excludes `chunking_method`.
-        chunking_method: 'aspect_ratio' for chunks whose logits take as much memory as the input (the next power of two
-            of rows), 'aspect_ratio:n' for an n-th of that, 'auto' for 'aspect_ratio:2', None for `batch_chunk_size`.
-        acc_policy: torch's 'accurate', 'balanced', 'compact' or 'auto'; here sums are always in float32.
+        allow_retain_graph: ignored, because a function has no graph to keep.
+        batch_chunk_size: number of rows per chunk, instead of `chunking_method`.
+        chunking_method: 'aspect_ratio' for chunks whose logits take as much memory as the input, with the number of
+            rows rounded up to a power of two; 'aspect_ratio:n' for an n-th of these rows; 'auto' for 'aspect_ratio:2';
+            None for `batch_chunk_size`.
+        acc_policy: ignored; 'accurate', 'balanced', 'compact' or 'auto'. Sums always use at least float32.
         acc_dtype: ignored; None, the input's dtype, or float32 with an input of 16 bits.
 
     Raises:
-        ValueError: what is none of these.
+        ValueError: if an argument is not one of these.
 
-    Differs from torch: `allow_retain_graph`, `acc_policy` and `acc_dtype` are checked and change nothing.
+    Differs from torch: `allow_retain_graph`, `acc_policy` and `acc_dtype` have no effect.
 
     Example:
         >>> LinearCrossEntropyOptions().chunk_size(4096, 768, 30_000)
@@ -72,7 +73,7 @@ class LinearCrossEntropyOptions:
             )
         size = self.batch_chunk_size
         if size is not None and (not isinstance(size, int) or size <= 0):
-            raise ValueError(f"{where}: batch_chunk_size must be a positive int or None, got {size!r}.")
+            raise ValueError(f"{where}: batch_chunk_size is invalid; expected a positive int or None, got {size!r}.")
         if self.acc_dtype is not None and self.acc_dtype not in [jnp.dtype(name) for name in ACCUMULATORS]:
             raise ValueError(
                 f"{where}: acc_dtype is not supported; expected None or one of {', '.join(ACCUMULATORS)}, got "
@@ -80,7 +81,7 @@ class LinearCrossEntropyOptions:
             )
 
     def chunk_size(self, batch: int, in_features: int, classes: int) -> int:
-        """Rows per chunk."""
+        """Return the number of rows per chunk."""
         method, asked = self.chunking_method, self.batch_chunk_size
         if method is None or (method == "auto" and asked is not None):
             return max(1, batch if asked is None else min(asked, batch))
@@ -90,7 +91,7 @@ class LinearCrossEntropyOptions:
         if asked not in (None, size):
             raise ValueError(
                 f"LinearCrossEntropyOptions: batch_chunk_size and chunking_method disagree; expected {size} rows, "
-                f"which is what {method!r} gives, got {asked}."
+                f"the size that {method!r} gives, got {asked}."
             )
         return size
 
@@ -107,30 +108,30 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     options: LinearCrossEntropyOptions | None = None,
 ) -> jax.Array:
-    """`cross_entropy(linear(input, linear_weight, linear_bias), target)`.
+    """Compute `cross_entropy(linear(input, linear_weight, linear_bias), target)`.
 
     Args:
         input: (B, I) or (I,), floating.
-        linear_weight: (C, I), or (C, *S, I) with an input of (B, I); the input's dtype.
-        target: class ids (B, *S) or (), integers; or probabilities (B, C, *S) or (C,), floating.
+        linear_weight: (C, I), or (C, *S, I) with an input of (B, I); of the input's dtype.
+        target: integer class ids, (B, *S) or (), or floating probabilities, (B, C, *S) or (C,).
         linear_bias: (C, *S).
-        weight: (C,): a weight for every class.
+        weight: (C,), one weight per class.
         reduction: 'mean', 'sum' or 'none', as in `cross_entropy`.
-        ignore_index: a target that does not count; None is -100. Not with probabilities.
+        ignore_index: class id of targets that do not count; None means -100. It must be None for probabilities.
         label_smoothing: as in `cross_entropy`.
-        options: how to split the batch; None does not split it. Chunks need class ids, a weight of (C, I) and no
-            smoothing; otherwise the options are ignored, with a warning.
+        options: how to split the batch into chunks; None does not split it. Chunks require class ids, a linear_weight
+            of (C, I) and no label smoothing. Otherwise the options are ignored, with a warning.
 
     Returns:
-        (), or (B, *S) for 'none', in the input's dtype. With chunks, the logits stay in at least float32; without, they
-        are rounded to the input's dtype.
+        (), or (B, *S) for 'none', in the input's dtype. With chunks, the logits stay in at least float32. Without
+        chunks, they are rounded to the input's dtype.
 
     Raises:
-        ValueError: shapes that do not fit; ids out of range where they are known (under `jit` such a loss is NaN);
-            another reduction; `ignore_index` with probabilities.
-        TypeError: integers where floats are needed, or dtypes that differ.
+        ValueError: if the shapes do not match, `reduction` is unknown, `ignore_index` is given with probabilities, or
+            an id is out of range. Under `jit`, an id out of range gives a loss of NaN instead.
+        TypeError: if `input` or `linear_weight` is not floating, or the dtypes differ.
 
-    Differs from torch: forward mode, second derivatives and `vmap` work in chunks too.
+    Differs from torch: forward mode, second derivatives and `vmap` also work with chunks.
 
     Example:
         >>> hidden, table = jnp.ones((4, 2)), jnp.zeros((8, 2))
@@ -153,15 +154,15 @@ def linear_cross_entropy(
     if options is not None and integral and linear_weight.ndim == 2 and label_smoothing == 0:
         _check_accumulator(where, options, input)
         rows = input.reshape(-1, input.shape[-1])
-        checks.shape_of(where, "target", target, input.shape[:-1], "It holds a class id a row.")
+        checks.shape_of(where, "target", target, input.shape[:-1], "It holds one class id per row.")
         weight = class_weights(where, weight, input, linear_weight.shape[0])
         ids = checks.integers(where, "target", target).reshape(-1)
         losses = _in_chunks(where, rows, linear_weight, linear_bias, ids, weight, reduction, ignore_index, options)
         return (losses.reshape(input.shape[:-1]) if reduction == "none" else losses).astype(input.dtype)
     if options is not None:
         warnings.warn(
-            f"{where}: the options are ignored; chunks are for class ids, a weight of two dimensions and no label "
-            f"smoothing, got target {target.dtype}, linear_weight {linear_weight.shape}, label_smoothing "
+            f"{where}: the options are ignored; chunks require class ids, a linear_weight of two dimensions and no "
+            f"label smoothing, got target {target.dtype}, linear_weight {linear_weight.shape}, label_smoothing "
             f"{label_smoothing}.",
             stacklevel=2,
         )
@@ -178,17 +179,17 @@ def _logits_shape(
     if input.ndim not in (1, 2):
         raise ValueError(
             f"{where}: input has the wrong rank; expected (batch, in_features) or (in_features,), got {input.shape}. "
-            "Move further dimensions into the batch."
+            "Flatten further dimensions into the batch."
         )
     if linear_weight.ndim < 2 or linear_weight.shape[-1] != input.shape[-1]:
         raise ValueError(
-            f"{where}: linear_weight does not fit; expected (classes, *, {input.shape[-1]}), got "
-            f"{linear_weight.shape}. The input is {input.shape}."
+            f"{where}: linear_weight does not match input; expected (classes, *, {input.shape[-1]}), got "
+            f"{linear_weight.shape}. The shape of input is {input.shape}."
         )
-    checks.shape_of(where, "linear_bias", linear_bias, linear_weight.shape[:-1], "It holds one number a logit.")
+    checks.shape_of(where, "linear_bias", linear_bias, linear_weight.shape[:-1], "It holds one number per logit.")
     if linear_weight.ndim > 2 and input.ndim == 1:
         raise ValueError(
-            f"{where}: input lacks the batch; expected (batch, {input.shape[-1]}) with a linear_weight of "
+            f"{where}: input has no batch dimension; expected (batch, {input.shape[-1]}) with a linear_weight of "
             f"{linear_weight.shape}, got {input.shape}."
         )
     return (*input.shape[:-1], *linear_weight.shape[:-1])
@@ -214,7 +215,7 @@ def _in_chunks(
     ignore_index: int,
     options: LinearCrossEntropyOptions,
 ) -> jax.Array:
-    """Each row's loss, their sum or their mean."""
+    """Return the loss of each row, or their sum or mean."""
     batch, classes = rows.shape[0], table.shape[0]
     checks.ids_in_range(where, "target", ids, classes, ignore=ignore_index)
     kept = ids != ignore_index
@@ -222,7 +223,7 @@ def _in_chunks(
     share = (kept if weight is None else jnp.where(kept, weight[ids], 0)).astype(checks.wide_dtype(rows))
     divisor = share.sum()
     places = jnp.where(kept, jnp.where(possible, ids, 0), -1)
-    share = jnp.where(kept & ~possible, jnp.nan, share)  # an id out of range has to show under jit
+    share = jnp.where(kept & ~possible, jnp.nan, share)  # makes an id out of range visible under jit
     split = partial(_split, size=options.chunk_size(batch, *table.shape[::-1]))
     if reduction == "none":
         step = jax.checkpoint(lambda _, chunk: (None, _chunk(chunk[0], table, bias, chunk[1])[0]))
@@ -230,14 +231,14 @@ def _in_chunks(
         return losses.reshape(-1)[:batch] * share
     if reduction == "sum":
         return _total(split(rows), table, bias, split(share), split(places, fill=-1))
-    # Divided before the sum: an infinite slope after it would turn a gradient of 0 into NaN.
+    # Divide before the sum, because an infinite slope after the sum would turn a gradient of 0 into NaN.
     some = divisor != 0
     total = _total(split(rows), table, bias, split(share / jnp.where(some, divisor, 1)), split(places, fill=-1))
     return jnp.where(some, total, jnp.nan)
 
 
 def _split(x: jax.Array, size: int, fill: int = 0) -> jax.Array:
-    """(chunks, size, …), padded with `fill`."""
+    """Return x as (chunks, size, …), padded with `fill`."""
     widths = ((0, -len(x) % size), *((0, 0),) * (x.ndim - 1))
     return jnp.pad(x, widths, constant_values=fill).reshape(-1, size, *x.shape[1:])
 
@@ -245,11 +246,14 @@ def _split(x: jax.Array, size: int, fill: int = 0) -> jax.Array:
 def _chunk(
     rows: jax.Array, table: jax.Array, bias: jax.Array | None, ids: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(the losses (b,), softmax (b, C), where the target class is (b, C)) of one chunk; an id of -1 does not count."""
+    """Return the losses (b,), the softmax (b, C) and a mask of the target classes (b, C) for one chunk.
+
+    A row with an id of -1 does not count.
+    """
     wide = checks.wide_dtype(rows)
     logits = _product(rows, table, 1, 1, wide)
     logits = logits if bias is None else logits + bias.astype(wide)
-    logits = jnp.where(ids[:, None] < 0, 0, logits)  # what does not count may be NaN, which times 0 is NaN
+    logits = jnp.where(ids[:, None] < 0, 0, logits)  # a row that does not count may be NaN, and NaN · 0 is NaN
     largest = lax.stop_gradient(logits.max(1, keepdims=True))
     exponentials = jnp.exp(logits - largest)
     total = exponentials.sum(1, keepdims=True)
@@ -260,7 +264,7 @@ def _chunk(
 
 @jax.custom_jvp
 def _total(rows: jax.Array, table: jax.Array, bias: jax.Array | None, share: jax.Array, ids: jax.Array) -> jax.Array:
-    """Σ share · loss over all chunks: rows (chunks, b, I), share and ids (chunks, b)."""
+    """Return Σ share · loss over all chunks, for rows (chunks, b, I), share and ids (chunks, b)."""
 
     def step(total, chunk):
         rows, share, ids = chunk
@@ -271,7 +275,7 @@ def _total(rows: jax.Array, table: jax.Array, bias: jax.Array | None, share: jax
 
 
 def _total_jvp(primals, tangents):
-    """The sum and its gradients in one pass, only for arguments that have a tangent."""
+    """Compute the sum and, in the same pass, its gradients for the arguments that have a tangent."""
     rows, table, bias, share, ids = primals
     needed = [given is not None and not isinstance(given, SymbolicZero) for given in tangents]
     wide = share.dtype
@@ -305,7 +309,7 @@ _total.defjvp(_total_jvp, symbolic_zeros=True)
 
 
 def _product(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
-    """A matrix product over these axes, summed in `dtype`."""
+    """Return the matrix product over these axes, summed in `dtype`."""
     if a.dtype == dtype:
         return _dot(a, b, axis_a, axis_b, dtype)
     return bilinear(_dot, _dot_on_cpu, a, b, axis_a, axis_b, dtype)

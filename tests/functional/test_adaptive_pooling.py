@@ -89,11 +89,11 @@ X = jnp.zeros((1, 3, 5, 5))
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda: F.adaptive_avg_pool2d(X, 2.5), TypeError, "output_size holds no integer; expected int, got 2.5"),
-        (lambda: F.adaptive_avg_pool2d(X, (1, 2, 3)), ValueError, "output_size does not fit; expected 2 sizes"),
-        (lambda: F.adaptive_max_pool3d(X, -1), ValueError, "F.adaptive_max_pool3d: output_size does not fit"),
+        (lambda: F.adaptive_avg_pool2d(X, 2.5), TypeError, "output_size is not an integer; expected int, got 2.5"),
+        (lambda: F.adaptive_avg_pool2d(X, (1, 2, 3)), ValueError, "output_size is invalid; expected 2 sizes"),
+        (lambda: F.adaptive_max_pool3d(X, -1), ValueError, "F.adaptive_max_pool3d: output_size is invalid"),
         (lambda: F.adaptive_max_pool1d(X, 1), ValueError, "F.adaptive_max_pool1d: input has the wrong shape"),
-        (lambda: F.adaptive_max_pool2d(X[..., :0], 1), ValueError, "no spatial one of size 0"),
+        (lambda: F.adaptive_max_pool2d(X[..., :0], 1), ValueError, "no spatial size of 0"),
         (lambda: F.adaptive_avg_pool2d(X[:, :0], 1), ValueError, "F.adaptive_avg_pool2d: there are no channels"),
         (lambda: F.adaptive_max_pool2d(X.astype(int), 1), TypeError, "input must hold floating-point numbers"),
     ],

@@ -255,19 +255,23 @@ REFUSALS = [
     refused("query and key differ in width; expected \\(\\*, S, 4\\), got key \\(2, 2, 5, 3\\)", k=A((2, 2, 5, 3))),
     refused("key and value differ in length; expected \\(\\*, 5, V\\), got value \\(2, 2, 6, 4\\)", v=A((2, 2, 6, 4))),
     refused("leading dimensions do not broadcast; .* set enable_gqa=True", q=A((2, 6, 3, 4))),
-    refused("is_causal makes the mask; expected no attn_mask", attn_mask=A((3, 5)), is_causal=True),
-    refused("attn_mask does not fit; .* broadcast to \\(2, 2, 3, 5\\), got \\(4, 5\\)", attn_mask=A((4, 5))),
-    refused("attn_mask does not fit; .* got \\(5,\\)", attn_mask=A(5, bool)),
-    refused("attn_mask does not fit; .* got \\(1, 2, 2, 3, 5\\)", attn_mask=A((1, 2, 2, 3, 5))),
-    refused("attn_mask does not fit; .* got \\(3, 1, 3, 5\\)", attn_mask=A((3, 1, 3, 5), bool)),
+    refused(
+        "is_causal=True cannot be combined with attn_mask; expected attn_mask=None", attn_mask=A((3, 5)), is_causal=True
+    ),
+    refused("attn_mask has the wrong shape; .* broadcast to \\(2, 2, 3, 5\\), got \\(4, 5\\)", attn_mask=A((4, 5))),
+    refused("attn_mask has the wrong shape; .* got \\(5,\\)", attn_mask=A(5, bool)),
+    refused("attn_mask has the wrong shape; .* got \\(1, 2, 2, 3, 5\\)", attn_mask=A((1, 2, 2, 3, 5))),
+    refused("attn_mask has the wrong shape; .* got \\(3, 1, 3, 5\\)", attn_mask=A((3, 1, 3, 5), bool)),
     refused("attn_mask must hold booleans or floating.* got int32", TypeError, attn_mask=A((3, 5), int)),
     refused("the dtypes differ; .* query float32, attn_mask bfloat16", TypeError, attn_mask=A((3, 5), jnp.bfloat16)),
     refused("the dtypes differ; .* key bfloat16", TypeError, k=K.astype(jnp.bfloat16)),
     refused("query must hold floating-point numbers", TypeError, q=Q.astype(int)),
-    refused("enable_gqa shares the heads of key .* got query \\(2, 2, 3, 4\\)", k=A((2, 3, 5, 4)), enable_gqa=True),
-    refused("enable_gqa shares the heads of key", q=Q[0, 0], k=K[0, 0], enable_gqa=True),
+    refused(
+        "with enable_gqa, the number of heads of key .* got query \\(2, 2, 3, 4\\)", k=A((2, 3, 5, 4)), enable_gqa=True
+    ),
+    refused("with enable_gqa, the number of heads of key", q=Q[0, 0], k=K[0, 0], enable_gqa=True),
     (
-        "p is no probability; expected 0 to 1, got 1.5",
+        "p is not a probability; expected 0 to 1, got 1.5",
         ValueError,
         lambda: F.scaled_dot_product_attention(Q, K, K, dropout_p=1.5),
     ),
@@ -293,7 +297,7 @@ REFUSALS = [
         lambda: F.in_projection(Q, Q, Q, *[A((4, 4))] * 3, A(4), A(4), A(5)),
     ),
     (
-        "F.split_heads: the width must be a multiple of the heads; expected \\(\\*, length, 3·E\\)",
+        "F.split_heads: the width must be a multiple of num_heads; expected \\(\\*, length, 3·E\\)",
         ValueError,
         lambda: F.split_heads(Q, 3),
     ),

@@ -370,16 +370,31 @@ X, V = jnp.zeros((4, 3, 2)), jnp.zeros(3)
     [
         ((X[:1, :, :1], V, V), {"training": True}, ValueError, r"expected more than 1 value per channel in training"),
         ((X[:1, :0, :1], V[:0], V[:0]), {"training": True}, ValueError, r"expected more than 1 value per channel"),
-        ((X, V, V), {"training": True, "eps": 0.0}, ValueError, r"eps does not keep the variance from 0; .* got 0.0"),
-        ((X, V, V), {"eps": -1.0}, ValueError, r"expected a positive one in training, at least 0 otherwise, got -1.0"),
+        (
+            (X, V, V),
+            {"training": True, "eps": 0.0},
+            ValueError,
+            r"eps is too small to keep the variance above 0; .* got 0.0",
+        ),
+        (
+            (X, V, V),
+            {"eps": -1.0},
+            ValueError,
+            r"expected a positive number in training or at least 0 otherwise, got -1.0",
+        ),
         ((X[:, 0, 0], V, V), {}, ValueError, r"input has too few dimensions; expected \(batch, channel, \*spatial\)"),
         ((X, V[:2], V), {}, ValueError, r"running_mean has the wrong shape; expected \(3,\), got \(2,\)"),
         ((X, V, V, V[:2]), {}, ValueError, r"weight has the wrong shape; expected \(3,\), got \(2,\)"),
-        ((X, None, None), {}, ValueError, r"nothing to normalise by; expected running_mean and running_var outside"),
-        ((X, V, None), {}, ValueError, r"one of the running statistics is missing; .* got running_mean alone"),
+        (
+            (X, None, None),
+            {},
+            ValueError,
+            r"the running statistics are missing; expected running_mean and running_var outside",
+        ),
+        ((X, V, None), {}, ValueError, r"one of the running statistics is missing; .* got only running_mean"),
         ((X.astype(int), V, V), {}, TypeError, r"F.batch_norm: input must hold floating-point numbers"),
         ((X, V, V), {"training": True, "mask": V > 0}, ValueError, r"mask does not broadcast; expected .* = \(4, 2\)"),
-        ((X, V, V), {"training": True, "mask": V[:1]}, TypeError, r"mask holds the wrong type; expected bool"),
+        ((X, V, V), {"training": True, "mask": V[:1]}, TypeError, r"mask has the wrong dtype; expected bool"),
     ],
 )
 def test_refusals(arguments, options, error, text):

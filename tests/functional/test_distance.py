@@ -112,7 +112,7 @@ X = jnp.ones((2, 3))
         (lambda: F.cosine_similarity(X, X, 2), ValueError, "there is no such dimension; expected -2 to 1, got 2"),
         (lambda: F.cosine_similarity(X, X.astype(jnp.bfloat16)), TypeError, "F.cosine_similarity: the dtypes differ"),
         (lambda: F.pairwise_distance(X, X.astype(int)), TypeError, "F.pairwise_distance: x2 must hold floating-point"),
-        (lambda: F.pairwise_distance(X[0, 0], X[0, 0]), ValueError, "F.pairwise_distance: the inputs hold no vectors"),
+        (lambda: F.pairwise_distance(X[0, 0], X[0, 0]), ValueError, "F.pairwise_distance: the inputs are scalars"),
         (lambda: F.pdist(X[0]), ValueError, r"F.pdist: input has the wrong rank; expected \(N, D\), got \(3,\)"),
         (lambda: F.pdist(X, -1.0), ValueError, "F.pdist: p is negative; expected at least 0, got -1.0"),
         (lambda: F.pdist(X.astype(int)), TypeError, "F.pdist: input must hold floating-point numbers"),

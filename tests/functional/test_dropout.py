@@ -86,7 +86,7 @@ def test_bfloat16_and_empty(function):
 def test_refusals(function):
     x = example(function)
     name = f"F.{function.__name__}"
-    with pytest.raises(ValueError, match=f"{name}: p is no probability; expected 0 to 1, got 1.5"):
+    with pytest.raises(ValueError, match=f"{name}: p is not a probability; expected 0 to 1, got 1.5"):
         function(x, 1.5)
     with pytest.raises(ValueError, match=f"{name}: needs randomness; expected a key, got rng=None"):
         function(x, 0.5, True)

@@ -48,7 +48,7 @@ def test_hypothesis_fold(data):
     try:
         expected = T.unfold(torch.tensor(x), *window)
     except RuntimeError:
-        with pytest.raises(ValueError, match=r"F.unfold: there is nothing to take"):
+        with pytest.raises(ValueError, match=r"F.unfold: there is nothing to extract"):
             F.unfold(x, *window)
         return
     out = F.unfold(x, *window)
@@ -63,8 +63,12 @@ X, COLUMNS = jnp.zeros((2, 3, 5, 5)), jnp.zeros((2, 12, 16))
     ("call", "error", "text"),
     [
         (lambda: F.unfold(X[0, 0], 2), ValueError, "F.unfold: input has the wrong shape; expected 4 dimensions"),
-        (lambda: F.unfold(X[:, :0], 2), ValueError, "F.unfold: there is nothing to take; .* block and one channel"),
-        (lambda: F.unfold(X, 6), ValueError, r"F.unfold: there is nothing to take; .* got \(0, 0\) blocks of \(6, 6\)"),
+        (lambda: F.unfold(X[:, :0], 2), ValueError, "F.unfold: there is nothing to extract; .* block and one channel"),
+        (
+            lambda: F.unfold(X, 6),
+            ValueError,
+            r"F.unfold: there is nothing to extract; .* got \(0, 0\) blocks of \(6, 6\)",
+        ),
         (lambda: F.unfold(X, 0), ValueError, "F.unfold: kernel_size is too small; expected at least 1"),
         (lambda: F.unfold(X, 2, 0), ValueError, "F.unfold: dilation is too small"),
         (lambda: F.unfold(X, 2, padding=-1), ValueError, "F.unfold: padding is too small; expected at least 0"),
@@ -72,10 +76,22 @@ X, COLUMNS = jnp.zeros((2, 3, 5, 5)), jnp.zeros((2, 12, 16))
         (lambda: F.unfold(X, (2, 2, 2)), ValueError, "F.unfold: kernel_size has the wrong length"),
         (lambda: F.unfold(X.astype(int), 2), TypeError, "F.unfold: input must hold floating-point numbers"),
         (lambda: F.fold(COLUMNS[None], 5, 2), ValueError, "F.fold: input has the wrong shape; .* got .1, 2, 12, 16"),
-        (lambda: F.fold(COLUMNS[:, :0], 5, 2), ValueError, "F.fold: input has the wrong shape; .* neither of size 0"),
-        (lambda: F.fold(COLUMNS, 5, 3), ValueError, "F.fold: the rows are no whole number of blocks; .* multiple of 9"),
-        (lambda: F.fold(COLUMNS, (4, 5), 2), ValueError, "F.fold: the number of blocks is not that .* 3 · 4, got 16"),
-        (lambda: F.fold(COLUMNS, 0, 2), ValueError, "F.fold: the number of blocks is not that of output_size"),
+        (
+            lambda: F.fold(COLUMNS[:, :0], 5, 2),
+            ValueError,
+            "F.fold: input has the wrong shape; .* with at least one row and one block",
+        ),
+        (
+            lambda: F.fold(COLUMNS, 5, 3),
+            ValueError,
+            "F.fold: the number of rows does not fit the kernel; .* multiple of 9",
+        ),
+        (
+            lambda: F.fold(COLUMNS, (4, 5), 2),
+            ValueError,
+            "F.fold: the number of blocks does not match .* 3 · 4, got 16",
+        ),
+        (lambda: F.fold(COLUMNS, 0, 2), ValueError, "F.fold: the number of blocks does not match output_size"),
         (lambda: F.fold(COLUMNS.astype(int), 5, 2), TypeError, "F.fold: input must hold floating-point numbers"),
     ],
 )

@@ -187,11 +187,15 @@ Options = nn.LinearCrossEntropyOptions
         (
             lambda: F.linear_cross_entropy(X, W[0], ONE),
             ValueError,
-            r"linear_weight does not fit; .* \(classes, \*, 5\)",
+            r"linear_weight does not match input; .* \(classes, \*, 5\)",
         ),
-        (lambda: F.linear_cross_entropy(X, W[:, :4], ONE), ValueError, r"linear_weight does not fit; .* got \(3, 4\)"),
+        (
+            lambda: F.linear_cross_entropy(X, W[:, :4], ONE),
+            ValueError,
+            r"linear_weight does not match input; .* got \(3, 4\)",
+        ),
         (lambda: F.linear_cross_entropy(X, W, ONE, linear_bias=X[0]), ValueError, "linear_bias has the wrong shape"),
-        (lambda: F.linear_cross_entropy(X[0], W[None], ONE), ValueError, "input lacks the batch"),
+        (lambda: F.linear_cross_entropy(X[0], W[None], ONE), ValueError, "input has no batch dimension"),
         (lambda: F.linear_cross_entropy(X, W.astype(jnp.bfloat16), ONE), TypeError, "the dtypes differ"),
         (lambda: F.linear_cross_entropy(X, W, X[:, :3], ignore_index=1), ValueError, "ignore_index has no meaning"),
         (lambda: F.linear_cross_entropy(X, W, ONE[:1], options=Options()), ValueError, "target has the wrong shape"),
@@ -209,7 +213,11 @@ Options = nn.LinearCrossEntropyOptions
             "chunking_method is unknown; .* 'aspect_ratio:0'",
         ),
         (lambda: Options(chunking_method="half"), ValueError, "chunking_method is unknown"),
-        (lambda: Options(batch_chunk_size=0), ValueError, "batch_chunk_size must be a positive int or None, got 0"),
+        (
+            lambda: Options(batch_chunk_size=0),
+            ValueError,
+            "batch_chunk_size is invalid; expected a positive int or None, got 0",
+        ),
         (
             lambda: Options(acc_dtype=jnp.int32),
             ValueError,
@@ -218,7 +226,7 @@ Options = nn.LinearCrossEntropyOptions
         (
             lambda: Options(batch_chunk_size=7, chunking_method="aspect_ratio").chunk_size(64, 4, 16),
             ValueError,
-            "chunking_method disagree; expected 16 rows, which is what 'aspect_ratio' gives, got 7",
+            "chunking_method disagree; expected 16 rows, the size that 'aspect_ratio' gives, got 7",
         ),
     ],
 )

@@ -82,7 +82,7 @@ def test_half_precisions_are_summed_in_float32(name):
 def said_in_old_names(name, size_average, reduce):
     old = {"size_average": size_average, "reduce": reduce, "reduction": "sum"}
     want = getattr(T, name)(**theirs(name), **old)
-    with pytest.warns(DeprecationWarning, match=f"F.{name}: size_average and reduce are torch's old name") as caught:
+    with pytest.warns(DeprecationWarning, match=f"F.{name}: size_average and reduce are deprecated") as caught:
         got = getattr(F, name)(**ours(name), **old)
     assert caught[0].filename == __file__
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

@@ -120,7 +120,7 @@ BAD = [
     ({"static_k": (4, 7, 2), "need_weights": False}, "key and value differ in length"),
     ({"query": ONES((3, 2, 4), np.int64)}, "input must hold floating-point numbers"),
     ({"query": ONES((3, 2, 4), np.float16)}, "the dtypes differ"),
-    ({"dropout_p": 1.5}, "p is no probability"),
+    ({"dropout_p": 1.5}, "p is not a probability"),
 ]
 
 

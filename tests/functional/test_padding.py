@@ -119,7 +119,7 @@ def test_hypothesis_pad(data):
         (((1,),), ValueError, "F.pad: pad does not fit input; expected two numbers a dimension"),
         ((1,), ValueError, "F.pad: pad does not fit input; expected two numbers a dimension"),
         (((1, 1, 1, 1, 1, 1, 1, 1),), ValueError, "for at most 3, got"),
-        (((1.0, 1),), TypeError, "F.pad: pad holds no integer; expected int, got 1.0"),
+        (((1.0, 1),), TypeError, "F.pad: pad is not an integer; expected int, got 1.0"),
         (((1, 1), "mirror"), ValueError, "F.pad: mode is unknown; .* got 'mirror'"),
         (((1, 1), "reflect", 2.0), ValueError, "value is for constant padding; expected None with mode='reflect'"),
         (

@@ -152,7 +152,7 @@ X = jnp.zeros((2, 3, 5, 7))
         ({"size": 3, "scale_factor": 2}, ValueError, "F.interpolate: the new size is not clear"),
         ({"size": (3,)}, ValueError, r"size has the wrong length; expected one number or 2, got \(3,\)"),
         ({"scale_factor": (2, 2, 2)}, ValueError, "scale_factor has the wrong length; expected one number or 2"),
-        ({"size": 3.0}, TypeError, "F.interpolate: size holds no integer; expected int, got 3.0"),
+        ({"size": 3.0}, TypeError, "F.interpolate: size is not an integer; expected int, got 3.0"),
         ({"size": 0}, ValueError, r"there is nothing to resize or nothing left; .* new sizes \(0, 0\)"),
         ({"scale_factor": 0.1}, ValueError, "there is nothing to resize or nothing left"),
         ({"scale_factor": float("nan")}, ValueError, "F.interpolate: scale_factor is no finite number; .* got nan"),

@@ -191,7 +191,7 @@ X, G, A = jnp.zeros((2, 3, 5, 7)), jnp.zeros((2, 4, 6, 2)), jnp.zeros((2, 2, 3))
         (lambda: F.affine_grid(A, (3, 1, 3, 4)), ValueError, r"theta has the wrong shape; expected \(3, 2, 3\)"),
         (lambda: F.affine_grid(A, (2, 1, 3, 4, 5)), ValueError, r"theta has the wrong shape; expected \(2, 3, 4\)"),
         (lambda: F.affine_grid(A.astype(int), (2, 1, 3, 4)), TypeError, "theta must hold floating-point numbers"),
-        (lambda: F.affine_grid(A, (2, 1, 3, 4.0)), TypeError, "F.affine_grid: size holds no integer"),
+        (lambda: F.affine_grid(A, (2, 1, 3, 4.0)), TypeError, "F.affine_grid: size is not an integer"),
     ],
 )
 def test_refusals(call, error, text):

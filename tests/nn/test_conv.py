@@ -93,7 +93,7 @@ def test_refusals(call, text):
 
 
 def test_transposed_padding_is_numbers():
-    with pytest.raises(TypeError, match="ConvTranspose1d: padding holds no integer"):
+    with pytest.raises(TypeError, match="ConvTranspose1d: padding is not an integer"):
         nn.ConvTranspose1d(2, 3, 3, padding="same")
 
 
@@ -104,7 +104,7 @@ def test_transposed_padding_is_numbers():
         ((1, (2.0, 3)), (2, 6), TypeError, "Unflatten: unflattened_size is not a tuple of ints"),
         ((1, (("a", 2), ("b", 3))), (2, 6), TypeError, "named dimensions are not supported"),
         (("a", (2, 3)), (2, 6), TypeError, "Unflatten: dim is a name; expected an int, got 'a'"),
-        ((1.0, (2, 3)), (2, 6), TypeError, "Unflatten: dim holds no integer"),
+        ((1.0, (2, 3)), (2, 6), TypeError, "Unflatten: dim is not an integer"),
         ((2, (2, 3)), (2, 6), ValueError, "Unflatten: dimension out of range; expected -2 to 1, got 2"),
         (
             (1, (4, 2)),
