@@ -21,11 +21,11 @@ _SQRT_2_OVER_PI = 0.7978845608028654
 
 
 def gelu(input: jax.Array, approximate: str = "none") -> jax.Array:
-    """Compute `x · Φ(x)`, where Φ is the standard normal CDF. It is exact by default, unlike `jax.nn.gelu`.
+    """Compute `x · Φ(x)`, where Φ is the standard normal CDF. The default is exact, unlike that of `jax.nn.gelu`.
 
     Args:
         input: any shape, floating.
-        approximate: 'none' for the exact form by erf; 'tanh' for `x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`.
+        approximate: 'none' uses erf and is exact; 'tanh' uses `x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`.
 
     Returns:
         An array of the same shape and dtype as the input.
@@ -149,7 +149,9 @@ def _mish_parts(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def tanh(input: jax.Array) -> jax.Array:
-    """Compute the hyperbolic tangent. Its derivative is computed from the input, because 1 - tanh² loses digits near 1.
+    """Compute the hyperbolic tangent.
+
+    The derivative is computed from the input, because 1 - tanh² loses digits where tanh is near 1.
 
     Args:
         input: any shape and dtype.
@@ -248,9 +250,10 @@ def _softplus_jvp(beta, threshold, primals, tangents):
 
 
 def _log1p(part: jax.Array) -> jax.Array:
-    """Return `log(1 + e)` for 0 <= e <= 1 as the series of 2 artanh(e / (2 + e)), up to half a rounding error.
+    """Return `log(1 + e)` for 0 <= e <= 1 by the series of 2 artanh(e / (2 + e)).
 
-    On CPU, this takes a quarter of the time of jnp.log1p in float32, and a twentieth in float64.
+    The first omitted term is below half a rounding error. On CPU, the series takes a quarter of the time of jnp.log1p
+    in float32, and a twentieth in float64.
     """
     ratio = part / (2 + part)  # at most a third
     square, series = ratio * ratio, jnp.zeros_like(part)
@@ -314,10 +317,10 @@ def glu(input: jax.Array, dim: int = -1) -> jax.Array:
         dim: dimension to split in half.
 
     Returns:
-        An array of the dtype of the input and half its size along `dim`.
+        An array of the input's dtype, with half of the size along `dim`.
 
     Raises:
-        ValueError: if `dim` is out of range, or its size is odd.
+        ValueError: if `dim` is out of range, or the size along `dim` is odd.
         TypeError: if the input is not floating.
 
     Example:
@@ -337,7 +340,7 @@ def glu(input: jax.Array, dim: int = -1) -> jax.Array:
 
 
 def _inexact(input: jax.Array) -> jax.Array:
-    """Return `input`, with integers and booleans promoted to float32, as torch does for functions with real values."""
+    """Return `input`, with integers and booleans promoted to float32, as torch does for real-valued functions."""
     input = jnp.asarray(input)
     return input if jnp.issubdtype(input.dtype, jnp.inexact) else input.astype(jnp.float32)
 

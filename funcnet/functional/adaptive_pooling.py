@@ -26,7 +26,7 @@ Sizes = int | Sequence[int | None] | None
 
 
 def adaptive_avg_pool1d(input: jax.Array, output_size: Sizes) -> jax.Array:
-    """Average `output_size` bins: bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
+    """Average each of n = `output_size` bins, where bin i runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
 
     Args:
         input: (B, C, S) or (C, S), floating.
@@ -49,9 +49,9 @@ def adaptive_avg_pool1d(input: jax.Array, output_size: Sizes) -> jax.Array:
 
 
 def adaptive_avg_pool2d(input: jax.Array, output_size: Sizes) -> jax.Array:
-    """Apply `adaptive_avg_pool1d` to two dimensions of an input (B, C, H, W) or (C, H, W).
+    """Apply adaptive average pooling over two dimensions, as in `adaptive_avg_pool1d`.
 
-    `output_size` is (H', W'), or one number for both.
+    The input is (B, C, H, W) or (C, H, W). `output_size` is (H', W'), or one number for both.
 
     Example:
         >>> adaptive_avg_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 1)
@@ -63,9 +63,9 @@ def adaptive_avg_pool2d(input: jax.Array, output_size: Sizes) -> jax.Array:
 
 
 def adaptive_avg_pool3d(input: jax.Array, output_size: Sizes) -> jax.Array:
-    """Apply `adaptive_avg_pool1d` to three dimensions of an input (B, C, D, H, W) or (C, D, H, W).
+    """Apply adaptive average pooling over three dimensions, as in `adaptive_avg_pool1d`.
 
-    `output_size` is (D', H', W'), or one number for all three.
+    The input is (B, C, D, H, W) or (C, D, H, W). `output_size` is (D', H', W'), or one number for all three.
 
     Example:
         >>> adaptive_avg_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 1).ravel()
@@ -77,7 +77,7 @@ def adaptive_avg_pool3d(input: jax.Array, output_size: Sizes) -> jax.Array:
 
 
 def adaptive_max_pool1d(input: jax.Array, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Take the maximum of `output_size` bins: bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
+    """Return the maxima of n = `output_size` bins, where bin i runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
 
     Args:
         input: (B, C, S) or (C, S), floating.
@@ -85,9 +85,9 @@ def adaptive_max_pool1d(input: jax.Array, output_size: Sizes, return_indices: bo
         return_indices: if True, return the indices of the maxima as well.
 
     Returns:
-        The maxima, (B, C, S') or (C, S'); with `return_indices`, a pair of the maxima and their indices into the
-        flattened spatial dimensions. Among equal maxima, the first is chosen and receives the gradient. A NaN counts
-        as larger than any number.
+        The maxima, (B, C, S') or (C, S'). With `return_indices`, a pair (maxima, indices), where the indices refer to
+        the flattened spatial dimensions. Among equal maxima, the first is chosen and receives the gradient. A NaN
+        counts as larger than any number.
 
     Raises:
         ValueError: if the input has the wrong rank, or `output_size` has the wrong length or is negative.
@@ -105,9 +105,9 @@ def adaptive_max_pool1d(input: jax.Array, output_size: Sizes, return_indices: bo
 
 
 def adaptive_max_pool2d(input: jax.Array, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Apply `adaptive_max_pool1d` to two dimensions of an input (B, C, H, W) or (C, H, W).
+    """Apply adaptive max pooling over two dimensions, as in `adaptive_max_pool1d`.
 
-    `output_size` is (H', W'), or one number for both.
+    The input is (B, C, H, W) or (C, H, W). `output_size` is (H', W'), or one number for both.
 
     Example:
         >>> adaptive_max_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 1)
@@ -119,9 +119,9 @@ def adaptive_max_pool2d(input: jax.Array, output_size: Sizes, return_indices: bo
 
 
 def adaptive_max_pool3d(input: jax.Array, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Apply `adaptive_max_pool1d` to three dimensions of an input (B, C, D, H, W) or (C, D, H, W).
+    """Apply adaptive max pooling over three dimensions, as in `adaptive_max_pool1d`.
 
-    `output_size` is (D', H', W'), or one number for all three.
+    The input is (B, C, D, H, W) or (C, D, H, W). `output_size` is (D', H', W'), or one number for all three.
 
     Example:
         >>> adaptive_max_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 1).ravel()

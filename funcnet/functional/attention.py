@@ -196,8 +196,8 @@ def in_projection_packed(
     Reference: torch.nn.functional._in_projection_packed.
     """
     where, width = "F.in_projection_packed", q.shape[-1]
-    checks.shape_of(where, "w", w, (3 * width, width), "It stacks the matrices of query, key and value.")
-    checks.shape_of(where, "b", b, (3 * width,), "It concatenates the biases of query, key and value.")
+    checks.shape_of(where, "w", w, (3 * width, width), "Stack the matrices of query, key and value.")
+    checks.shape_of(where, "b", b, (3 * width,), "Concatenate the biases of query, key and value.")
     if q is k and k is v:
         packed = linear(q, w, b)
         return packed[..., :width], packed[..., width : 2 * width], packed[..., 2 * width :]
@@ -244,8 +244,8 @@ def in_projection(
     """
     where, width = "F.in_projection", q.shape[-1]
     for name, x, w, b in (("q", q, w_q, b_q), ("k", k, w_k, b_k), ("v", v, w_v, b_v)):
-        checks.shape_of(where, f"w_{name}", w, (width, x.shape[-1]), f"It maps {name} to the width of q.")
-        checks.shape_of(where, f"b_{name}", b, (width,), "It has the width of q.")
+        checks.shape_of(where, f"w_{name}", w, (width, x.shape[-1]), f"The matrix maps {name} to the width of q.")
+        checks.shape_of(where, f"b_{name}", b, (width,), "The bias has the width of q.")
     return linear(q, w_q, b_q), linear(k, w_k, b_k), linear(v, w_v, b_v)
 
 
@@ -254,7 +254,7 @@ def split_heads(input: jax.Array, num_heads: int) -> jax.Array:
 
     Args:
         input: (*, L, D).
-        num_heads: number of heads, H. It must divide D.
+        num_heads: number of heads, H, which must divide D.
 
     Returns:
         (*, H, L, E), with `E = D / H`.

@@ -1,7 +1,7 @@
 """The core of attention, which turns scores into weights and takes the weighted mean of the values.
 
-`scaled_dot_product_attention`, `multi_head_attention_forward` and BERT's self-attention all call `attend`. They differ
-in how they treat masks and queries with nothing to attend to, so both are controlled by arguments.
+`scaled_dot_product_attention`, `multi_head_attention_forward` and BERT's self-attention all call `attend`. These
+callers treat masks, and queries with nothing to attend to, in different ways, so arguments control both.
 
 Letters: `H heads, L queries, S keys, E width of a head, V width of a value`.
 """
@@ -35,11 +35,11 @@ def attend(
         query: (*, L, E).
         key: (*, S, E).
         value: (*, S, V).
-        *added: masks and relative scores, which are added in this order. Each broadcasts to (*, L, S), and None adds
-            nothing.
+        *added: masks and relative scores, which are added in this order. Each array broadcasts to (*, L, S), and None
+            adds nothing.
         scale: factor of the scores; None means `1 / √E`.
-        hidden_row: weights of a query whose scores are all -inf. They are either 0, with derivatives of 0, or NaN. Pass
-            None if all masks are finite, so that there is no such query.
+        hidden_row: weights of a query whose scores are all -inf, either 0 (with derivatives of 0) or NaN. Pass None if
+            all masks are finite, so that no such query exists.
         dropout: function applied to the weights, which are not rescaled to sum to 1 afterwards; None for no dropout.
         dtype: dtype of the scores and weights; None means float32, or the query's dtype if it is wider. The softmax
             itself uses at least float32.
@@ -80,9 +80,9 @@ def attend(
 def masked_softmax(scores: jax.Array, hidden_row: float) -> jax.Array:
     """Compute the softmax over the last dimension. A row with only -inf becomes `hidden_row`, either 0 or NaN.
 
-    The derivatives of a row of 0 are 0. The lowest finite number is the peak of such a row, so its exponentials are 0
-    and sum to 0; every other sum is at least 1. Selecting with jnp.where instead took a fifth of the time of attention
-    on CPU.
+    The derivatives of a row of 0 are 0. The peak of such a row is the lowest finite number, so its exponentials are 0
+    and sum to 0. Every other row sums to at least 1. A selection with jnp.where instead took a fifth of the time of
+    attention on CPU.
 
     Example:
         >>> print(masked_softmax(jnp.array([[0.0, -jnp.inf], [-jnp.inf, -jnp.inf]]), 0.0))
@@ -96,7 +96,7 @@ def masked_softmax(scores: jax.Array, hidden_row: float) -> jax.Array:
 
 @masked_softmax.defjvp
 def _masked_softmax_jvp(hidden_row: float, primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple:
-    """In this order, the transpose is torch's `w · (g - Σ w g)`, which is more accurate where a weight is nearly 1."""
+    """This order makes the transpose torch's `w · (g - Σ w g)`, which is more accurate where a weight is nearly 1."""
     weights = masked_softmax(*primals, hidden_row)
     change = weights * tangents[0]
     return weights, change - weights * change.sum(-1, keepdims=True)

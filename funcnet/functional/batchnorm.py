@@ -1,8 +1,8 @@
 """Batch normalisation on one or several devices. Letters: `B batch, C channel, S spatial dimensions`.
 
 The statistics stay accurate at a mean far from zero, where float32 usually loses their digits. Every device computes a
-record of (count, mean, remainder, M2). The remainder is what rounding the mean to float32 left out, and M2 is the sum
-of squared differences from mean + remainder. One exchange collects all records, and Chan's formula merges them.
+record of (count, mean, remainder, M2). The remainder is the part of the mean that rounding to float32 drops. M2 is the
+sum of squared differences from mean + remainder. One exchange collects all records, and Chan's formula merges them.
 
 The derivative is written by hand so that it also needs only one exchange. With `x̂ = (x - mean) / sqrt(var + eps)`, the
 tangent of the output is `scale · dx + a + b · x̂`, where `a` and `b` are vectors of C numbers, linear in the tangents
@@ -45,7 +45,7 @@ def batch_norm(
 
     In training, the mean and the biased variance are taken over all dimensions of the batch except the channel. The
     running statistics are updated as `running = (1 - momentum) · running + momentum · new`, with the unbiased variance
-    `var · n / (n - 1)`. Outside training, the running statistics are used in place of the batch's.
+    `var · n / (n - 1)`. Outside training, the running statistics are used instead of those of the batch.
 
     Args:
         input: (B, C, *S), floating.
@@ -53,26 +53,26 @@ def batch_norm(
         running_var: (C,), usually float32; None keeps no running variance.
         weight: (C,); None means 1.
         bias: (C,); None means 0.
-        training: if True, use the statistics of the batch. A Python bool.
-        momentum: weight of the new value, a float or a traced scalar. 1 / (number of batches so far) gives a plain
-            average.
+        training: if True, use the statistics of the batch. Must be a Python bool.
+        momentum: weight of the new value, a float or a traced scalar. A momentum of 1 / (number of batches so far)
+            gives a plain average.
         eps: number added to the variance.
         mask: booleans that broadcast to (B, *S). Entries where the mask is False do not count in the statistics, but
-            are normalised like the others. A NaN or infinity in such an entry affects only its own output, and no
-            gradient. If no entry counts, the running statistics stay the same and normalise the batch; without
-            running statistics, the mean is 0 and the variance 1.
-        axis_name: mesh, pmap or vmap axes over which the batch is split. Unbound names are ignored, so outside these
-            axes only the local batch is normalised.
-        axis_index_groups: groups of devices that share their statistics, as in `lax.all_gather`. Not supported under
-            vmap.
+            are normalised like the others. A NaN or infinity in a masked entry affects only the output of that entry,
+            and no gradient. If no entry counts, the running statistics stay the same and normalise the batch. Without
+            running statistics, such a batch is normalised with mean 0 and variance 1.
+        axis_name: mesh, pmap or vmap axes over which the batch is split. Names of unbound axes are ignored. If no axis
+            is bound, the statistics are those of the local batch.
+        axis_index_groups: groups of devices that share their statistics, in the format of `lax.all_gather` (not
+            supported under vmap).
 
     Returns:
-        (y, running_mean, running_var): y has the shape and dtype of the input. The statistics have their new values and
-        keep their dtypes, or stay None.
+        (y, running_mean, running_var): y has the shape and dtype of the input. The running statistics are updated
+        and keep their dtypes, and None stays None.
 
     Raises:
-        ValueError: if the shapes do not match, eps is negative, or the running statistics are missing outside training;
-            in training, also if there is one value per channel or eps is 0.
+        ValueError: if the shapes do not match, eps is negative, or the running statistics are missing outside training.
+            In training, a channel with only one value and an eps of 0 are errors, too.
         TypeError: if the input is not floating, or the mask is not boolean.
 
     Differs from torch: the running statistics are returned, not changed in place; the statistics of bfloat16 input are
@@ -136,7 +136,7 @@ def batch_norm_and_count(
     elif not names and math.prod((len(input), *input.shape[2:])) == 1:
         raise ValueError(
             f"F.batch_norm: one value per channel has no variance; expected more than 1 value per channel in training, "
-            f"got {input.shape}. Use a larger batch, or training=False."
+            f"got {input.shape}. Use a larger batch, or pass training=False."
         )
     channels = input.shape[1]
     old_mean = jnp.zeros(channels, dtype) if running_mean is None else running_mean.astype(dtype)
@@ -181,7 +181,7 @@ def _check_shapes(input: jax.Array, **vectors: jax.Array | None) -> None:
             f"F.batch_norm: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
         )
     for name, vector in vectors.items():
-        checks.shape_of("F.batch_norm", name, vector, input.shape[1:2], "It holds one number per channel.")
+        checks.shape_of("F.batch_norm", name, vector, input.shape[1:2], "Pass one number per channel.")
 
 
 def _check_statistics(
@@ -338,7 +338,10 @@ def _merge(count: jax.Array, mean: jax.Array, rest: jax.Array, squares: jax.Arra
 
 
 def _merge_all(counts: jax.Array, means: jax.Array, rests: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:
-    """Merge the records of D devices: counts (D, 1), the others (D, C). Only means are subtracted, never sums."""
+    """Merge the records of D devices: counts (D, 1); means, remainders and M2 (D, C).
+
+    Only differences of means are taken, never differences of sums.
+    """
     count = counts.sum()
     share = counts / jnp.maximum(count, 1)
     pivot = (share * means).sum(0)
@@ -372,4 +375,4 @@ def _sum_over(values: jax.Array, names: tuple[Hashable, ...], groups: Groups) ->
         return values
     if groups is None:
         return lax.psum(values, names)
-    return lax.all_gather(values, names, axis_index_groups=groups).sum(0)  # psum has groups only where nothing varies
+    return lax.all_gather(values, names, axis_index_groups=groups).sum(0)  # psum takes groups only if nothing varies

@@ -13,7 +13,7 @@ def channel_shuffle(input: jax.Array, groups: int) -> jax.Array:
 
     Args:
         input: (B, C, …), with at least three dimensions, any dtype.
-        groups: number of groups, G. It must divide C.
+        groups: number of groups, G, which must divide C.
 
     Returns:
         An array of the same shape and dtype as the input.

@@ -69,7 +69,7 @@ def real(where: str, name: str, array: Any) -> jax.Array:
     if jnp.iscomplexobj(array):
         raise TypeError(
             f"{where}: {name} must hold real numbers; expected float32, int32 or the like, got {array.dtype}. "
-            f"Take one part of it, for example {name}.real."
+            f"Take the real or the imaginary part, as in {name}.real."
         )
     return array
 
@@ -95,9 +95,9 @@ def key(where: str, rng: jax.Array | None) -> jax.Array:
     """Return `rng`, or raise ValueError if it is None, because the caller is about to draw random numbers."""
     if rng is None:
         raise ValueError(
-            f"{where}: needs randomness; expected a key, got rng=None. Pass a new rng=key in "
-            "every call; inside a module's forward, pass rng=self.make_rng(), but only if self.training for "
-            "functions that are random only in training."
+            f"{where}: needs randomness; expected a key, got rng=None. Pass a new key in every "
+            "call, as rng=key, or as rng=self.make_rng() inside a module's forward. If the function is random only in "
+            "training, call self.make_rng() only if self.training."
         )
     return rng
 
@@ -117,7 +117,7 @@ def one_dtype(where: str, **arrays: jax.Array | None) -> None:
 
 
 def shape_of(where: str, name: str, array: jax.Array | None, shape: Sequence[int], why: str) -> None:
-    """Raise ValueError unless `array` is None or has exactly `shape`. `why` ends the message."""
+    """Raise ValueError unless `array` is None or has exactly `shape`. The message ends with `why`."""
     if array is not None and tuple(array.shape) != tuple(shape):
         raise ValueError(
             f"{where}: {name} has the wrong shape; expected {tuple(shape)}, got {tuple(array.shape)}. {why}"
@@ -127,7 +127,7 @@ def shape_of(where: str, name: str, array: jax.Array | None, shape: Sequence[int
 def spatial(where: str, input: Any, ndim: int, *, empty: bool = True) -> jax.Array:
     """Return `input` as a floating jax.Array with `ndim` spatial dimensions, or raise TypeError or ValueError.
 
-    Its shape must be (batch, channel, *spatial) or (channel, *spatial). If `empty`, a spatial size may be 0.
+    The shape must be (batch, channel, *spatial) or (channel, *spatial). `empty` allows a spatial size of 0.
     """
     input = floating(where, "input", input)
     if input.ndim not in (ndim + 1, ndim + 2) or (not empty and 0 in input.shape[-ndim:]):
@@ -157,12 +157,12 @@ def as_int(where: str, name: str, value: Any) -> int:
 
 
 def as_tuple(where: str, name: str, value: Ints, length: int, least: int | None = None) -> tuple[int, ...]:
-    """Return `value` as `length` ints, each at least `least`. A single int is repeated."""
+    """Return `value` as `length` ints, each at least `least`. A single int is repeated `length` times."""
     out = tuple(as_int(where, name, v) for v in entries(value, length))
     out = out * length if len(out) == 1 else out
     if len(out) != length:
         raise ValueError(
-            f"{where}: {name} has the wrong length; expected one int or {length}, got {out}. "
+            f"{where}: {name} has the wrong length; expected one int or {length} ints, got {out}. "
             "Pass one number for each spatial dimension."
         )
     if least is not None and min(out) < least:

@@ -63,9 +63,9 @@ def conv2d(
         bias: (O,).
         stride: step of the kernel over the input.
         padding: number of zeros on both sides. 'valid' means 0. 'same' keeps the size of the input (stride 1 only); if
-            the total is odd, the additional zero is on the right.
+            the total padding is odd, the additional zero is on the right.
         dilation: distance between the taps of the kernel.
-        groups: number of groups, G. It must divide I and O. Each group of outputs sees only its own group of inputs.
+        groups: number of groups, G, which must divide I and O. Each group of outputs sees only its own group of inputs.
 
     Returns:
         (B, O, H', W') or (O, H', W'), with `H' = (H + 2 · padding - dilation · (kH - 1) - 1) // stride + 1`.
@@ -150,7 +150,7 @@ def conv_tbc(input: jax.Array, weight: jax.Array, bias: jax.Array, pad: int = 0)
             f"{where}: the shapes of input and weight do not match; expected (time, batch, in) and (kernel, in, out), "
             f"got {input.shape} and {weight.shape}."
         )
-    checks.shape_of(where, "bias", bias, weight.shape[2:], "It holds one number per output channel.")
+    checks.shape_of(where, "bias", bias, weight.shape[2:], "Pass one number per output channel.")
     pad = checks.as_int(where, "pad", pad)
     if input.shape[0] + 2 * pad < weight.shape[0] - 1:
         raise ValueError(
@@ -210,4 +210,4 @@ def _check_shapes(
             f"{where}: input has the wrong number of channels; expected {weight.shape[1] * groups}, got {channels}. "
             f"The shape of weight is {weight.shape} = (out, in / groups, *kernel), with groups={groups}."
         )
-    checks.shape_of(where, "bias", bias, weight.shape[:1], "It holds one number per output channel.")
+    checks.shape_of(where, "bias", bias, weight.shape[:1], "Pass one number per output channel.")

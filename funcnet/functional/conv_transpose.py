@@ -61,13 +61,14 @@ def conv_transpose2d(
 
     Args:
         input: (B, I, H, W) or (I, H, W), floating.
-        weight: (I, O / G, kH, kW), of the input's dtype. It is the weight of the convolution to transpose.
+        weight: weight of the convolution to transpose, (I, O / G, kH, kW), of the input's dtype.
         bias: (O,).
         stride: step in the output from one input entry to the next.
         padding: number of entries removed from both sides of the output.
-        output_padding: number of entries added to the right side of the output. It must be smaller than the stride or
-            the dilation.
-        groups: number of groups, G. It must divide I and O. Each group of inputs reaches only its own group of outputs.
+        output_padding: number of entries added to the right side of the output, smaller than the stride or the
+            dilation.
+        groups: number of groups, G, which must divide I and O. Each group of inputs reaches only its own group of
+            outputs.
         dilation: distance between the taps of the kernel.
 
     Returns:
@@ -148,7 +149,7 @@ def _conv_transpose(
     if any(e >= max(s, d) for e, s, d in zip(extras, strides, dilations, strict=True)):
         raise ValueError(
             f"{where}: output_padding is too large; expected less than the stride {strides} or the dilation "
-            f"{dilations}, got {extras}. It only selects one of the output sizes that the stride permits."
+            f"{dilations}, got {extras}. output_padding only selects one of the sizes that the stride permits."
         )
     spans = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
     sizes = [
@@ -187,4 +188,4 @@ def _check_shapes(
             f"{where}: input has the wrong number of channels; expected {weight.shape[0]}, got {channels}. "
             f"The shape of weight is {weight.shape} = (in, out / groups, *kernel)."
         )
-    checks.shape_of(where, "bias", bias, (weight.shape[1] * groups,), "It holds one number per output channel.")
+    checks.shape_of(where, "bias", bias, (weight.shape[1] * groups,), "Pass one number per output channel.")

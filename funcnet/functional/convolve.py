@@ -3,11 +3,11 @@
 XLA's CPU backend passes plain convolutions in one and two dimensions to Eigen. It computes all others, including some
 gradients, in naive loops that are ten to five hundred times slower. So on CPU:
 
-- a convolution with a kernel of one pixel becomes a matrix product;
-- a depthwise convolution becomes a sum of shifted inputs;
-- a few groups are convolved one by one, and many groups become one batched matrix product for each tap of the kernel;
-- a convolution in three dimensions becomes a sum, over the depth of the kernel, of convolutions in two dimensions;
-- a transposed convolution with a stride computes each phase of its output separately and interleaves the phases.
+- A convolution with a kernel of one pixel becomes a matrix product.
+- A depthwise convolution becomes a sum of shifted inputs.
+- A few groups are convolved one by one. Many groups become one batched matrix product for each tap of the kernel.
+- A convolution in three dimensions becomes a sum, over the depth of the kernel, of convolutions in two dimensions.
+- A transposed convolution with a stride computes each phase of its output separately and interleaves the phases.
 
 Letters: `B batch, I in_channels, O out_channels, G groups, S spatial sizes, K kernel sizes`. The callers check shapes
 and numbers.

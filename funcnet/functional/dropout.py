@@ -23,7 +23,7 @@ def dropout(
 
     Args:
         input: any shape, floating.
-        p: probability of zeroing an entry, a Python float in [0, 1]. With p = 1, the result is zeros, not NaN.
+        p: probability of zeroing an entry, a Python float in [0, 1]. With p = 1, all entries become 0, not NaN.
         training: if False, the input is returned unchanged.
         inplace: ignored.
         rng: key; required in training if 0 < p < 1.
@@ -77,7 +77,7 @@ def dropout2d(
     """In training, zero entire channels with probability p and multiply the others by `1 / (1 - p)`.
 
     Args:
-        input: (B, C, *S), floating. An input with three dimensions is (B, C, S), as in torch.
+        input: (B, C, *S), floating. An input with three dimensions is read as (B, C, S), as in torch.
         p, training, inplace, rng: as in `dropout`.
 
     Returns:
@@ -113,7 +113,7 @@ def dropout3d(
         ValueError: if the input has the wrong rank, p is outside [0, 1], or `rng` is required but missing.
         TypeError: if the input is not floating, in training with 0 < p < 1.
 
-    Differs from torch: ranks other than four and five are an error, while torch warns.
+    Differs from torch: ranks other than four and five are an error, while torch only warns.
 
     Example:
         >>> dropout3d(jnp.ones((3, 2, 2, 2)), 0.5, rng=jax.random.key(0)).std(axis=(1, 2, 3)).max()
@@ -127,13 +127,14 @@ def dropout3d(
 def alpha_dropout(
     input: jax.Array, p: float = 0.5, training: bool = False, inplace: bool = False, *, rng: jax.Array | None = None
 ) -> jax.Array:
-    """Apply dropout for selu networks: set entries to selu's lower limit α', then restore mean 0 and variance 1.
+    """Apply dropout for selu networks, which preserves mean 0 and variance 1.
 
-    The result is `a · x + b` with `a = 1 / sqrt((1 - p)(1 + p α'²))`, `b = -a p α'` and `α' = -1.7581`.
+    Dropped entries become the lower limit of selu, `α' = -1.7581`. The result is then `a · x + b`, with
+    `a = 1 / sqrt((1 - p)(1 + p α'²))` and `b = -a p α'`.
 
     Args:
         input: any shape, floating.
-        p: probability of dropping an entry, a Python float in [0, 1]. With p = 1, the result is zeros.
+        p: probability of dropping an entry, a Python float in [0, 1]. With p = 1, all entries become 0.
         training: if False (the default, as in torch), the input is returned unchanged.
         inplace: ignored.
         rng: key; required in training if 0 < p < 1.

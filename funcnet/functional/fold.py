@@ -19,11 +19,11 @@ __all__ = ["fold", "unfold"]
 def fold(
     input: jax.Array, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
 ) -> jax.Array:
-    """Sum blocks into an image, each at the position where `unfold` reads it. Overlapping values are added.
+    """Sum blocks into an image, placing each block where `unfold` reads it. Overlapping values are added.
 
     Args:
         input: (B, C · kH · kW, L) or (C · kH · kW, L), floating.
-        output_size: size (H, W) of the image. Here and below, one number means both dimensions.
+        output_size: size (H, W) of the image. One number means both dimensions, also for the arguments below.
         kernel_size: size (kH, kW) of the blocks.
         dilation: distance between the elements of a block.
         padding: padding of the image on both sides. Values in the padding are dropped.
@@ -84,7 +84,7 @@ def unfold(input: jax.Array, kernel_size: Ints, dilation: Ints = 1, padding: Int
 
     Args:
         input: (B, C, H, W) or (C, H, W), floating.
-        kernel_size: size (kH, kW) of the blocks. Here and below, one number means both dimensions.
+        kernel_size: size (kH, kW) of the blocks. One number means both dimensions, also for the arguments below.
         dilation: distance between the elements of a block.
         padding: number of zeros on both sides.
         stride: distance between neighbouring blocks.

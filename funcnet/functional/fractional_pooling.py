@@ -36,15 +36,16 @@ def fractional_max_pool2d(
         input: (B, C, H, W) or (C, H, W), floating.
         kernel_size: size of the window, one number or (height, width).
         output_size: (H', W'), or one number for both.
-        output_ratio: ratio of the output size to the input size, used without `output_size`: `H' = int(H · ratio)`. One
-            number, or (ratio of H, ratio of W).
+        output_ratio: ratio of output to input size, one number or (ratio of H, ratio of W). Without `output_size`,
+            `H' = int(H · ratio)`.
         return_indices: if True, return the indices of the maxima as well, as `max_unpool2d` expects them.
-        _random_samples: (at least B, C, 2), the u of (width, height), in torch's order; None draws them with `rng`.
+        _random_samples: (at least B, C, 2), the values of u for (width, height), in torch's order. None draws these
+            values with `rng`.
         rng: key; required without `_random_samples`.
 
     Returns:
-        The maxima, (B, C, H', W') or (C, H', W'); with `return_indices`, a pair of the maxima and their indices into
-        the flattened spatial dimensions.
+        The maxima, (B, C, H', W') or (C, H', W'). With `return_indices`, a pair (maxima, indices), where the indices
+        refer to the flattened spatial dimensions.
 
     Raises:
         ValueError: if neither `output_size` nor `output_ratio` is given, the sizes do not fit the input, or neither
@@ -75,9 +76,10 @@ def fractional_max_pool3d(
     *,
     rng: jax.Array | None = None,
 ) -> Any:
-    """Apply `fractional_max_pool2d` to three dimensions of an input (B, C, D, H, W) or (C, D, H, W).
+    """Apply fractional max pooling over three dimensions, as in `fractional_max_pool2d`.
 
-    `_random_samples` is (B, C, 3), the u of (depth, height, width).
+    The input is (B, C, D, H, W) or (C, D, H, W).
+    `_random_samples` is (B, C, 3), the values of u for (depth, height, width).
 
     Differs from torch: as in `fractional_max_pool2d`; torch also rejects outputs that just fit, `n = S - K + 1`.
 
@@ -116,7 +118,7 @@ def _fractional_max_pool(
         if samples.ndim != 3 or samples.shape[0] < asked[0] or samples.shape[1:] != asked[1:]:
             raise ValueError(
                 f"{where}: _random_samples has the wrong shape; expected {asked}, or a larger batch, got "
-                f"{samples.shape}. Its dimensions are (batch, channel, spatial dimension)."
+                f"{samples.shape}. Its shape is (batch, channel, number of spatial dimensions)."
             )
         samples = samples[: asked[0]]
     order = (1, 0) if ndim == 2 else (0, 1, 2)  # torch's order: in two dimensions, the width comes first

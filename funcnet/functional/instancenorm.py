@@ -27,9 +27,9 @@ def instance_norm(
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
     """Normalise every channel of every example: `y = (x - mean) / sqrt(var + eps) · weight + bias`.
 
-    The mean and the biased variance are taken over the positions of the channel. The running statistics are updated as
-    `running = (1 - momentum) · running + momentum · average`, with the average over the batch of the means and
-    of the unbiased variances `var · n / (n - 1)`.
+    The mean and the biased variance are taken over the spatial positions. The running statistics are updated as
+    `running = (1 - momentum) · running + momentum · average`, where `average` is the
+    average of the means, or of the unbiased variances `var · n / (n - 1)`, over the batch.
 
     Args:
         input: (B, C, *S), floating.
@@ -37,13 +37,14 @@ def instance_norm(
         running_var: (C,), usually float32; None keeps no running variance.
         weight: (C,); None means 1.
         bias: (C,); None means 0.
-        use_input_stats: if True, use the statistics of the input; otherwise the running statistics. A Python bool.
+        use_input_stats: if True, use the statistics of the input; otherwise the running statistics. Must be a Python
+            bool.
         momentum: weight of the new value, a float or a traced scalar.
         eps: number added to the variance.
 
     Returns:
-        (y, running_mean, running_var): y has the shape and dtype of the input. The statistics have their new values and
-        keep their dtypes, or stay None.
+        (y, running_mean, running_var): y has the shape and dtype of the input. The running statistics are updated
+        and keep their dtypes, and None stays None.
 
     Raises:
         ValueError: if the shapes do not match, a channel has only one position, the running statistics are required but
@@ -71,7 +72,7 @@ def instance_norm(
     batch, channels, *spatial = input.shape
     vectors = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     for name, vector in vectors.items():
-        checks.shape_of(where, name, vector, (channels,), "It holds one number per channel.")
+        checks.shape_of(where, name, vector, (channels,), "Pass one number per channel.")
     if (running_mean is None) != (running_var is None):
         raise ValueError(
             f"{where}: one of the running statistics is missing; expected both running_mean and running_var or "

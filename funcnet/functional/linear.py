@@ -14,14 +14,14 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
 
     Args:
         input: (*, I), floating.
-        weight: (O, I), or (I,) for a single output without a dimension; of the input's dtype.
-        bias: (O,), or one number for all outputs as () or (1,). With a weight of (I,), it must be ().
+        weight: (O, I), or (I,) for a single output without the dimension O; of the input's dtype.
+        bias: (O,), or () or (1,) for one number added to all outputs. With a weight of (I,), the bias must be ().
 
     Returns:
         (*, O) in the input's dtype.
 
     Raises:
-        ValueError: if the last dimensions of `input` and `weight` differ, or another shape is wrong.
+        ValueError: if the shapes do not match.
         TypeError: if the inputs are not floating, or their dtypes differ.
 
     Example:
@@ -36,7 +36,7 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
     if weight.ndim not in (1, 2):
         raise ValueError(
             f"F.linear: weight has the wrong rank; expected (out_features, in_features), got {weight.shape}. "
-            "Reshape it to a matrix."
+            "Reshape weight to a matrix."
         )
     if input.ndim == 0 or input.shape[-1] != weight.shape[-1]:
         raise ValueError(
@@ -44,7 +44,7 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
             f"The shape of weight is {weight.shape} = (out_features, in_features)."
         )
     if bias is not None and (weight.ndim == 1 or bias.shape not in ((), (1,))):
-        checks.shape_of("F.linear", "bias", bias, weight.shape[:-1], "It holds one number per output.")
+        checks.shape_of("F.linear", "bias", bias, weight.shape[:-1], "Pass one number per output.")
     out = lax.dot_general(input, weight, (((input.ndim - 1,), (weight.ndim - 1,)), ((), ())))
     return out if bias is None else out + bias
 
@@ -85,6 +85,6 @@ def bilinear(input1: jax.Array, input2: jax.Array, weight: jax.Array, bias: jax.
             f"F.bilinear: the inputs do not fit weight or each other; expected {shapes[0]} and {shapes[1]}, "
             f"got {input1.shape} and {input2.shape}. The weight is (out_features, in1_features, in2_features)."
         )
-    checks.shape_of("F.bilinear", "bias", bias, weight.shape[:1], "It holds one number per output.")
+    checks.shape_of("F.bilinear", "bias", bias, weight.shape[:1], "Pass one number per output.")
     out = jnp.einsum("...i,oij,...j->...o", input1, weight, input2)
     return out if bias is None else out + bias

@@ -1,8 +1,8 @@
 """A linear layer and its cross-entropy in one function. Letters: `B batch, I in_features, C classes, S further sizes`.
 
 With `LinearCrossEntropyOptions`, the batch is processed in chunks, so that the complete logits (B, C) never exist. With
-30 000 classes, they would fill the memory. The gradients of a summed loss are computed in the forward pass, chunk by
-chunk, so that each chunk's logits are computed once.
+30 000 classes, the logits would fill the memory. The gradients of a summed loss are computed in the forward pass, chunk
+by chunk, so that each chunk's logits are computed once.
 """
 
 import dataclasses
@@ -34,14 +34,15 @@ class LinearCrossEntropyOptions:
     Args:
         allow_retain_graph: ignored, because a function has no graph to keep.
         batch_chunk_size: number of rows per chunk, instead of `chunking_method`.
-        chunking_method: 'aspect_ratio' for chunks whose logits take as much memory as the input, with the number of
-            rows rounded up to a power of two; 'aspect_ratio:n' for an n-th of these rows; 'auto' for 'aspect_ratio:2';
-            None for `batch_chunk_size`.
-        acc_policy: ignored; 'accurate', 'balanced', 'compact' or 'auto'. Sums always use at least float32.
-        acc_dtype: ignored; None, the input's dtype, or float32 with an input of 16 bits.
+        chunking_method: 'aspect_ratio' for chunks whose logits take as much memory as the input (rows are rounded up to
+            a power of two), 'aspect_ratio:n' for an n-th of these rows, 'auto' for 'aspect_ratio:2', or None for
+            `batch_chunk_size`.
+        acc_policy: 'accurate', 'balanced', 'compact' or 'auto'. The policy is ignored, because sums always use at least
+            float32.
+        acc_dtype: None, the input's dtype, or float32 with an input of 16 bits. The dtype is checked, but ignored.
 
     Raises:
-        ValueError: if an argument is not one of these.
+        ValueError: if an argument has another value.
 
     Differs from torch: `allow_retain_graph`, `acc_policy` and `acc_dtype` have no effect.
 
@@ -117,14 +118,14 @@ def linear_cross_entropy(
         linear_bias: (C, *S).
         weight: (C,), one weight per class.
         reduction: 'mean', 'sum' or 'none', as in `cross_entropy`.
-        ignore_index: class id of targets that do not count; None means -100. It must be None for probabilities.
+        ignore_index: class id to ignore; None means -100. With probabilities, `ignore_index` must be None.
         label_smoothing: as in `cross_entropy`.
-        options: how to split the batch into chunks; None does not split it. Chunks require class ids, a linear_weight
-            of (C, I) and no label smoothing. Otherwise the options are ignored, with a warning.
+        options: how to split the batch into chunks; None does not split the batch. Chunks require class ids, a
+            linear_weight of (C, I) and no label smoothing. Otherwise the options are ignored, with a warning.
 
     Returns:
         (), or (B, *S) for 'none', in the input's dtype. With chunks, the logits stay in at least float32. Without
-        chunks, they are rounded to the input's dtype.
+        chunks, the logits are rounded to the input's dtype.
 
     Raises:
         ValueError: if the shapes do not match, `reduction` is unknown, `ignore_index` is given with probabilities, or
@@ -154,7 +155,7 @@ def linear_cross_entropy(
     if options is not None and integral and linear_weight.ndim == 2 and label_smoothing == 0:
         _check_accumulator(where, options, input)
         rows = input.reshape(-1, input.shape[-1])
-        checks.shape_of(where, "target", target, input.shape[:-1], "It holds one class id per row.")
+        checks.shape_of(where, "target", target, input.shape[:-1], "Pass one class id per row.")
         weight = class_weights(where, weight, input, linear_weight.shape[0])
         ids = checks.integers(where, "target", target).reshape(-1)
         losses = _in_chunks(where, rows, linear_weight, linear_bias, ids, weight, reduction, ignore_index, options)
@@ -186,7 +187,7 @@ def _logits_shape(
             f"{where}: linear_weight does not match input; expected (classes, *, {input.shape[-1]}), got "
             f"{linear_weight.shape}. The shape of input is {input.shape}."
         )
-    checks.shape_of(where, "linear_bias", linear_bias, linear_weight.shape[:-1], "It holds one number per logit.")
+    checks.shape_of(where, "linear_bias", linear_bias, linear_weight.shape[:-1], "Pass one number per logit.")
     if linear_weight.ndim > 2 and input.ndim == 1:
         raise ValueError(
             f"{where}: input has no batch dimension; expected (batch, {input.shape[-1]}) with a linear_weight of "
