@@ -48,7 +48,7 @@ def scaled_dot_product_attention(
             positions to attend to. A floating mask (float32 or the query's dtype) is added to the scores.
         dropout_p: dropout probability of the attention weights. Dropout is always applied, so pass 0 outside training.
         is_causal: if True, query i attends only to keys 0 to i.
-        scale: factor of the scores; None means `1 / √E`.
+        scale: factor that multiplies the scores; None means `1 / √E`.
         enable_gqa: if True, key and value, (*, H', S, E), may have fewer heads than the query. Each of their heads then
             serves several consecutive heads of the query.
         rng: key for the dropout; required if 0 < dropout_p < 1.

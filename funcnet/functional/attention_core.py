@@ -37,7 +37,7 @@ def attend(
         value: (*, S, V).
         *added: masks and relative scores, which are added in this order. Each array broadcasts to (*, L, S), and None
             adds nothing.
-        scale: factor of the scores; None means `1 / √E`.
+        scale: factor that multiplies the scores; None means `1 / √E`.
         hidden_row: weights of a query whose scores are all -inf, either 0 (with derivatives of 0) or NaN. Pass None if
             all masks are finite, so that no such query exists.
         dropout: function applied to the weights, which are not rescaled to sum to 1 afterwards; None for no dropout.

@@ -72,7 +72,7 @@ def batch_norm(
 
     Raises:
         ValueError: if the shapes do not match, eps is negative, or the running statistics are missing outside training.
-            In training, a channel with only one value and an eps of 0 are errors, too.
+            In training, an eps of 0 or a channel with only one value is also an error.
         TypeError: if the input is not floating, or the mask is not boolean.
 
     Differs from torch: the running statistics are returned, not changed in place; the statistics of bfloat16 input are

@@ -152,7 +152,7 @@ def as_int(where: str, name: str, value: Any) -> int:
         return operator.index(value)
     except TypeError:
         raise TypeError(
-            f"{where}: {name} is not an integer; expected int, got {value!r}. Round it with int({name})."
+            f"{where}: {name} is not an integer; expected int, got {value!r}. Convert it with int({name})."
         ) from None
 
 

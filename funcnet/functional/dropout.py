@@ -1,4 +1,4 @@
-"""Dropout, which sets entries to zero at random in training and scales the others to keep the expected value.
+"""Dropout sets entries to zero at random in training and scales the others to keep the expected value.
 
 Every function takes a keyword-only `rng`. The masks come from `funcnet.random.dropout_mask`, which tests can replace,
 because JAX cannot draw torch's random numbers. `inplace` is accepted for compatibility with torch and ignored.
@@ -33,7 +33,7 @@ def dropout(
 
     Raises:
         ValueError: if p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if the input is not floating, in training with 0 < p < 1.
+        TypeError: if, in training with 0 < p < 1, the input is not floating.
 
     Example:
         >>> dropout(jnp.ones(4), 0.5, training=False)
@@ -60,7 +60,7 @@ def dropout1d(
 
     Raises:
         ValueError: if the input has the wrong rank, p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if the input is not floating, in training with 0 < p < 1.
+        TypeError: if, in training with 0 < p < 1, the input is not floating.
 
     Example:
         >>> dropout1d(jnp.ones((2, 3, 4)), 0.5, rng=jax.random.key(0)).std(axis=-1).max()
@@ -86,7 +86,7 @@ def dropout2d(
     Raises:
         ValueError: if p is outside [0, 1]; or, in training with 0 < p < 1, if the input has fewer than two dimensions
             or `rng` is missing.
-        TypeError: if the input is not floating, in training with 0 < p < 1.
+        TypeError: if, in training with 0 < p < 1, the input is not floating.
 
     Example:
         >>> dropout2d(jnp.ones((2, 3, 4, 4)), 0.5, rng=jax.random.key(0)).std(axis=(2, 3)).max()
@@ -111,7 +111,7 @@ def dropout3d(
 
     Raises:
         ValueError: if the input has the wrong rank, p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if the input is not floating, in training with 0 < p < 1.
+        TypeError: if, in training with 0 < p < 1, the input is not floating.
 
     Differs from torch: ranks other than four and five are an error, while torch only warns.
 
@@ -144,7 +144,7 @@ def alpha_dropout(
 
     Raises:
         ValueError: if p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if the input is not floating, in training with 0 < p < 1.
+        TypeError: if, in training with 0 < p < 1, the input is not floating.
 
     Example:
         >>> alpha_dropout(jnp.zeros(1000), 0.1, training=True, rng=jax.random.key(0)).round(3).max()
@@ -170,7 +170,7 @@ def feature_alpha_dropout(
     Raises:
         ValueError: if p is outside [0, 1]; or, in training with 0 < p < 1, if the input has fewer than two dimensions
             or `rng` is missing.
-        TypeError: if the input is not floating, in training with 0 < p < 1.
+        TypeError: if, in training with 0 < p < 1, the input is not floating.
 
     Example:
         >>> feature_alpha_dropout(jnp.ones((2, 3, 4)), 0.5, True, rng=jax.random.key(0)).std(axis=-1).max()

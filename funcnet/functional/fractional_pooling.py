@@ -39,8 +39,8 @@ def fractional_max_pool2d(
         output_ratio: ratio of output to input size, one number or (ratio of H, ratio of W). Without `output_size`,
             `H' = int(H · ratio)`.
         return_indices: if True, return the indices of the maxima as well, as `max_unpool2d` expects them.
-        _random_samples: (at least B, C, 2), the values of u for (width, height), in torch's order. None draws these
-            values with `rng`.
+        _random_samples: (at least B, C, 2), the random numbers u for (width, height), in torch's order. None draws
+            these numbers with `rng`.
         rng: key; required without `_random_samples`.
 
     Returns:
@@ -79,7 +79,7 @@ def fractional_max_pool3d(
     """Apply fractional max pooling over three dimensions, as in `fractional_max_pool2d`.
 
     The input is (B, C, D, H, W) or (C, D, H, W).
-    `_random_samples` is (B, C, 3), the values of u for (depth, height, width).
+    `_random_samples` is (B, C, 3), the random numbers u for (depth, height, width).
 
     Differs from torch: as in `fractional_max_pool2d`; torch also rejects outputs that just fit, `n = S - K + 1`.
 
@@ -118,7 +118,7 @@ def _fractional_max_pool(
         if samples.ndim != 3 or samples.shape[0] < asked[0] or samples.shape[1:] != asked[1:]:
             raise ValueError(
                 f"{where}: _random_samples has the wrong shape; expected {asked}, or a larger batch, got "
-                f"{samples.shape}. Its shape is (batch, channel, number of spatial dimensions)."
+                f"{samples.shape}. Pass an array of (batch, channel, number of spatial dimensions)."
             )
         samples = samples[: asked[0]]
     order = (1, 0) if ndim == 2 else (0, 1, 2)  # torch's order: in two dimensions, the width comes first
