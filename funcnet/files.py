@@ -1,4 +1,4 @@
-"""Files that are complete or absent, even if their writer is killed; folders that are locked for one process."""
+"""Files that are complete or absent, even if the writing process is killed, and folders locked for one process."""
 
 import contextlib
 import hashlib
@@ -31,13 +31,14 @@ DIGESTS = "digests.json"
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; what is written there replaces `path` when the block ends without an error.
+    """Return a context manager that gives a temporary path in the same folder. The file written there replaces `path`
+    when the block ends without an error.
 
-    The bytes are on the disk before the name points to them (fsync, rename, fsync of the directory), so after a crash
-    `path` is the old file or the new one. A device or a pipe is written to directly.
+    The bytes are on the disk before the file is renamed (fsync, rename, fsync of the directory). After a crash, `path`
+    is therefore either the old file or the new one. A device or a pipe is written to directly.
 
     Raises:
-        OSError: the directory does not exist or cannot be written, or the disk is full; `path` is unchanged.
+        OSError: if the directory does not exist or cannot be written, or the disk is full. `path` is unchanged.
 
     Example:
         >>> import pathlib, tempfile
@@ -54,7 +55,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.touch()
-        mode = part.stat().st_mode  # as the umask says; some writers make files for their owner alone
+        mode = part.stat().st_mode  # follows the umask; some writers make files that only the owner can read
         yield part
         part.chmod(mode)
         sync(part)
@@ -66,18 +67,19 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def lock_folder(folder: str | Path, waiting: Callable[[], object] | None = None) -> Iterator[None]:
-    """Lock a folder while the block runs, so that other processes that lock it are refused or wait.
+    """Lock a folder while the block runs. Another process that locks the same folder waits or gets an error.
 
-    It is a lock of the system on the folder itself: it leaves no file, and it ends with the process. Some network file
-    systems and Windows have no such locks; there, nothing is locked.
+    The operating system locks the folder itself, so the lock leaves no file and ends with the process. Windows and some
+    network file systems do not support such locks, and nothing is locked there.
 
     Args:
         folder: an existing folder.
-        waiting: called several times a second while another process has the lock; None: that is an error.
+        waiting: called several times a second while another process holds the lock. If None, an error is raised
+            instead of waiting.
 
     Raises:
-        BlockingIOError: another process has the lock; callers give this error a message.
-        OSError: the folder does not exist.
+        BlockingIOError: if another process holds the lock and `waiting` is None. Callers replace the error's message.
+        OSError: if the folder does not exist.
 
     Example:
         >>> import tempfile
@@ -102,7 +104,7 @@ def lock_folder(folder: str | Path, waiting: Callable[[], object] | None = None)
                     raise
                 waiting()
                 time.sleep(POLL)
-            except OSError:  # no locks here
+            except OSError:  # locks are not supported
                 break
         yield
     finally:
@@ -110,14 +112,14 @@ def lock_folder(folder: str | Path, waiting: Callable[[], object] | None = None)
 
 
 def require_folder(path: str | Path, where: str) -> None:
-    """Check, before long work, that its result can be written to `path`.
+    """Check before a long computation that its result can be written to `path`.
 
     Args:
         path: the file to write.
         where: the beginning of the message.
 
     Raises:
-        OSError: the folder does not exist, or `path` is a folder.
+        OSError: if the folder of `path` does not exist, or `path` is a folder.
 
     Example:
         >>> require_folder("no/such/file.csv", "predict: --out")
@@ -132,15 +134,15 @@ def require_folder(path: str | Path, where: str) -> None:
 
 
 def require_other(path: str | Path, inputs: Iterable[str | Path], where: str) -> None:
-    """Refuse to overwrite an input, under whatever name or link, before anything is read.
+    """Raise an error if `path` is one of the inputs, even under another name or link.
 
     Args:
         path: the file to write.
-        inputs: the files to read; they need not exist.
+        inputs: the files to read. They need not exist.
         where: the beginning of the message.
 
     Raises:
-        ValueError: `path` is one of `inputs`; a device may be both.
+        ValueError: if `path` is one of `inputs`, except for a device.
 
     Example:
         >>> require_other(__file__, [__file__], "predict: --out")
@@ -155,7 +157,7 @@ def require_other(path: str | Path, inputs: Iterable[str | Path], where: str) ->
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Replace `path` by `value` as JSON, in one step.
+    """Write `value` as JSON to `path`. The new file replaces the old one atomically.
 
     Raises:
         OSError: as `replacing`.
@@ -165,32 +167,33 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def read_json(path: str | Path) -> Any | None:
-    """The JSON value in a file; None if the file is missing or is not JSON."""
+    """Return the JSON value in a file, or None if the file is missing or is not JSON."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):  # the last for very deep nesting
+    except (OSError, ValueError, RecursionError):  # RecursionError for very deep nesting
         return None
 
 
 def parse_json(path: str | Path, where: str) -> Any:
-    """The JSON value in a file.
+    """Return the JSON value in a file.
 
     Args:
         path: the file.
         where: the beginning of the message.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is not JSON; the message names the file.
+        OSError: if the file cannot be read.
+        ValueError: if the file is not JSON. The message names the file.
     """
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: {path} is no JSON; expected an object, got '{error}'.") from None
+        raise ValueError(f"{where}: {path} is not JSON; expected an object, got '{error}'.") from None
 
 
 def wrong_json(error: ValueError | RecursionError, line: int = 1) -> tuple[str, str]:
-    """(where, what) is wrong in JSON that begins on a line; endless numbers and nesting have no position of their own.
+    """Return the position and the description of an error in JSON that begins on `line`. For numbers that are too long
+    and nesting that is too deep, the position is the line alone.
 
     >>> wrong_json(json.JSONDecodeError("Expecting value", "[,]", 1), 7)
     ('line 7, character 2', 'Expecting value')
@@ -201,10 +204,10 @@ def wrong_json(error: ValueError | RecursionError, line: int = 1) -> tuple[str, 
 
 
 def file_digest(path: str | Path) -> str:
-    """SHA-256 of the bytes of a file.
+    """Return the SHA-256 digest of a file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: if the file cannot be read.
     """
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -250,7 +253,7 @@ def check_digests(folder: str | Path, where: str, names: Iterable[str] | None = 
 
 
 def sync(path: str | Path) -> None:
-    """Write the content of a file, or the names in a folder, to the disk, so that they survive a power failure."""
+    """Flush the content of a file, or the names in a folder, to the disk, so that they survive a power failure."""
     if os.name == "nt" and Path(path).is_dir():
         return  # Windows has no handles for directories
     handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)

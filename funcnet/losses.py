@@ -1,7 +1,7 @@
-"""The losses of heads, each as a sum and the count of what it sums over, as `funcnet.train` needs them.
+"""The losses of heads. Each is a sum and the number of terms in it, as `funcnet.train` requires.
 
-A mean of means gives the rows of a short batch more weight than those of a long one. Sums and counts can be added over
-micro-batches and devices, and then divided. The models' argument `labels` does that within one batch.
+A mean of means gives the rows of a small batch more weight than those of a large one. Sums and numbers can instead be
+added over micro-batches and devices before they are divided. The `labels` argument of models does this within a batch.
 
 Letters: `B batch, T sequence, C classes`.
 """
@@ -25,15 +25,15 @@ __all__ = [
 ]
 
 IGNORE = -100
-"""The label of what does not count; Hugging Face's and torch's."""
+"""The label of entries that are ignored, as in torch and transformers."""
 
 
 class LossSum(NamedTuple):
-    """A loss as `funcnet.train` needs it.
+    """A loss in the form that `funcnet.train` requires.
 
     Attributes:
-        sum: (), over what counts, in at least float32.
-        number: (), of what counts, in the same dtype.
+        sum: (), the sum of the terms that are not ignored, in at least float32.
+        number: (), the number of these terms, in the same dtype.
     """
 
     sum: jax.Array
@@ -41,21 +41,21 @@ class LossSum(NamedTuple):
 
     @property
     def mean(self) -> jax.Array:
-        """sum / number; 0 if nothing counts (torch's is NaN, and so would be the parameters after a step)."""
+        """sum / number, or 0 if all terms are ignored. (torch gives NaN, which would spread to the parameters.)"""
         return self.sum / jnp.maximum(self.number, 1)
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = None) -> LossSum:
-    """-log softmax(logits)[label]: masked words, next sentence, classes of sequences and of tokens, choices.
+    """-log softmax(logits)[label], for masked tokens, next sentences, classes of sequences or tokens, and choices.
 
     Args:
         logits: (…, C).
-        labels: (…), integers below C; what is -100 does not count.
-        mask: broadcasts to the labels; what is False does not count either (rows that fill a batch).
+        labels: (…), integers below C. Entries of -100 are ignored.
+        mask: broadcasts to the labels. Entries that are False (such as rows that fill up a batch) are ignored too.
 
     Raises:
-        ValueError: shapes that do not fit.
-        TypeError: labels that are no integers.
+        ValueError: if the shapes do not match.
+        TypeError: if the labels are not of an integer dtype.
 
     >>> cross_entropy(jnp.zeros((3, 2)), jnp.array([0, 1, -100]))
     LossSum(sum=Array(1.3862944, dtype=float32), number=Array(2., dtype=float32))
@@ -71,15 +71,15 @@ def cross_entropy(logits: jax.Array, labels: jax.Array, mask: jax.Array | None =
 
 
 def regression(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = None) -> LossSum:
-    """(logits - labels)², each entry counted.
+    """(logits - labels)², with one term per entry.
 
     Args:
         logits: (B, C).
-        labels: (B, C), or (B,) where C is 1. -100 is a number like others here: use the mask.
-        mask: (B,); rows where it is False do not count.
+        labels: (B, C), or (B,) if C is 1. An entry of -100 is not ignored; use the mask.
+        mask: (B,); rows whose entry is False are ignored.
 
     Raises:
-        ValueError: shapes that do not fit.
+        ValueError: if the shapes do not match.
 
     >>> regression(jnp.array([[1.0], [5.0]]), jnp.array([3.0, 0.0]), mask=jnp.array([True, False])).mean
     Array(4., dtype=float32)
@@ -92,15 +92,15 @@ def regression(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = No
 
 
 def multi_label(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = None) -> LossSum:
-    """Binary cross-entropy of every label for itself, each entry counted.
+    """Binary cross-entropy of independent labels, with one term per entry.
 
     Args:
         logits: (B, C).
-        labels: (B, C), 0 or 1; an entry of -100 does not count.
-        mask: (B,); rows where it is False do not count.
+        labels: (B, C), 0 or 1. Entries of -100 are ignored.
+        mask: (B,); rows whose entry is False are ignored.
 
     Raises:
-        ValueError: shapes that do not fit.
+        ValueError: if the shapes do not match.
 
     >>> multi_label(jnp.zeros((1, 3)), jnp.array([[1.0, 0.0, -100.0]]))
     LossSum(sum=Array(1.3862944, dtype=float32), number=Array(2., dtype=float32))
@@ -120,13 +120,13 @@ def sequence_classification(
     Args:
         logits: (B, C).
         labels: (B,) integers for "single_label_classification"; (B, C) of 0 and 1 for "multi_label_classification";
-            (B, C), or (B,) where C is 1, for "regression".
-        problem_type: one of these, or None: as transformers guesses, regression for one logit, else by the labels'
-            dtype: one class for integers, several for floats.
-        mask: (B,); rows where it is False do not count.
+            (B, C), or (B,) if C is 1, for "regression".
+        problem_type: one of these names. None chooses as transformers does: regression for one logit, otherwise
+            "single_label_classification" for integer labels and "multi_label_classification" for floating labels.
+        mask: (B,); rows whose entry is False are ignored.
 
     Raises:
-        ValueError: another problem type; shapes that do not fit.
+        ValueError: if `problem_type` is unknown, or the shapes do not match.
 
     >>> sequence_classification(jnp.zeros((2, 3)), jnp.array([0, 2])).mean
     Array(1.0986123, dtype=float32)
@@ -141,7 +141,7 @@ def sequence_classification(
     if problem_type == "single_label_classification":
         return cross_entropy(logits, labels, mask)
     raise ValueError(
-        "losses.sequence_classification: problem_type is not known; expected 'regression', "
+        "losses.sequence_classification: problem_type is unknown; expected 'regression', "
         f"'single_label_classification' or 'multi_label_classification', got {problem_type!r}."
     )
 
@@ -153,16 +153,16 @@ def question_answering(
     end_positions: jax.Array,
     mask: jax.Array | None = None,
 ) -> tuple[LossSum, LossSum]:
-    """Cross-entropy of where the answer starts and of where it ends, each with its own count and half its sum.
+    """Cross-entropy of the answer's start and of its end, each as half its sum and its own number.
 
     The loss is the sum of the two means.
 
     Args:
         start_logits, end_logits: (B, T).
-        start_positions, end_positions: (B,) integers; -100, and what lies beyond the sequence, does not count.
-        mask: (B,); rows where it is False do not count.
+        start_positions, end_positions: (B,) integers. -100 and positions beyond the sequence are ignored.
+        mask: (B,); rows whose entry is False are ignored.
 
-    Differs from transformers: -100 does not count, where transformers treats it as position 0.
+    Differs from transformers: -100 is ignored, whereas transformers treats it as position 0.
 
     >>> zeros, place = jnp.zeros((1, 4)), jnp.array([2])
     >>> start, end = question_answering(zeros, zeros, place, place)
@@ -183,7 +183,7 @@ def _at_least_float32(logits: jax.Array) -> jax.Array:
 
 
 def _rows(where: str, mask: jax.Array | None, logits: jax.Array) -> jax.Array:
-    """(B, 1): which rows count."""
+    """Return (B, 1): whether each row is kept."""
     if mask is None:
         return jnp.ones((logits.shape[0], 1), bool)
     _require(where, "mask", mask, logits.shape[:1])
@@ -198,5 +198,5 @@ def _total(losses: jax.Array, counted: jax.Array) -> LossSum:
 def _require(where: str, name: str, given: jax.Array, shape: tuple[int, ...]) -> None:
     if given.shape != shape:
         raise ValueError(
-            f"losses.{where}: {name} do not fit the logits; expected shape {shape}, got {given.shape}. Reshape them."
+            f"losses.{where}: {name} does not match the logits; expected shape {shape}, got {given.shape}."
         )

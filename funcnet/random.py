@@ -1,8 +1,8 @@
-"""Keys from names, and the bits of dropout.
+"""Random keys derived from names, and dropout masks.
 
-A key is what `jax.random.key` makes. Every leaf's and every layer's key comes from its dotted name, so adding a layer
-leaves the others alone; every entry of a dropout mask comes from (key, position), so devices that each hold a shard of
-one array under `jit` draw the mask that a single device draws.
+A key is the result of `jax.random.key`. The key of every leaf and layer depends on its dotted name, so adding a layer
+does not change the others. Every entry of a dropout mask depends on the key and the entry's position. Under `jit`, the
+mask is therefore the same whether one device or several shards compute it.
 """
 
 import zlib
@@ -17,9 +17,9 @@ __all__ = ["dropout_mask", "key_for_name", "keys_for_names"]
 
 
 def key_for_name(key: jax.Array, name: str) -> jax.Array:
-    """The key of what `name` names: `fold_in(key, crc32(name))`.
+    """Return the key for a name: `fold_in(key, crc32(name))`.
 
-    The hash is fixed (CRC-32 of the UTF-8 bytes), unlike Python's own, so it is the same in every process.
+    The hash is CRC-32 of the UTF-8 bytes. Unlike Python's `hash`, it is the same in every process.
 
     Args:
         key: a typed key (`jax.random.key`).
@@ -36,7 +36,7 @@ def key_for_name(key: jax.Array, name: str) -> jax.Array:
 
 
 def keys_for_names(key: jax.Array, names: Sequence[str]) -> jax.Array:
-    """The keys of several names, (len(names),), in one operation; each is `key_for_name`'s.
+    """Return the keys for several names, (len(names),), in one operation. Each key equals that of `key_for_name`.
 
     >>> key = jax.random.key(0)
     >>> bool(keys_for_names(key, ["a", "b"])[1] == key_for_name(key, "b"))
@@ -47,23 +47,23 @@ def keys_for_names(key: jax.Array, names: Sequence[str]) -> jax.Array:
 
 
 def dropout_mask(key: jax.Array, shape: Sequence[int], rate: float) -> jax.Array:
-    """Booleans of `shape`, each True (keep) with probability `1 - rate` (to 2**-32), independently.
+    """Return independent booleans, each True (keep) with probability `1 - rate` (to a precision of 2**-32).
 
-    Entry p of the flattened mask is `hash(key, p) >= rate * 2**32`. The hash is a dozen integer operations that XLA
-    fuses with whatever uses the mask, so on CPU the mask costs almost nothing and is never stored, while `jax.random`
-    took a fifth of a BERT step. It is good enough for dropout and not for cryptography.
+    Entry p of the flattened mask is `hash(key, p) >= rate * 2**32`. The hash takes a dozen integer operations, and XLA
+    fuses them with the code that uses the mask. On CPU the mask is therefore almost free and never stored, whereas
+    `jax.random` took a fifth of a BERT step. The hash is good enough for dropout, but not for cryptography.
 
     Args:
         key: one typed key (`jax.random.key`), of any implementation.
-        shape: of the mask.
-        rate: the probability of False, a Python float in [0, 1].
+        shape: shape of the mask.
+        rate: probability of False, a Python float in [0, 1].
 
     Returns:
-        A boolean array. Under `jit` with the result sharded, each device computes its own part, without communication.
+        A boolean array. If it is sharded under `jit`, each device computes its own shard without communication.
 
     Raises:
-        TypeError: `key` is not one typed key.
-        ValueError: `rate` lies outside [0, 1].
+        TypeError: if `key` is not a single typed key.
+        ValueError: if `rate` is outside [0, 1].
 
     Example:
         >>> mask = dropout_mask(jax.random.key(0), (2, 3), 0.5)
@@ -77,7 +77,7 @@ def dropout_mask(key: jax.Array, shape: Sequence[int], rate: float) -> jax.Array
         got = f"{type(key).__name__} of dtype {getattr(key, 'dtype', None)} and shape {getattr(key, 'shape', None)}"
         raise TypeError(f"random.dropout_mask: expected one typed key, got {got}. Make it with jax.random.key(seed).")
     if not 0.0 <= rate <= 1.0:
-        raise ValueError(f"random.dropout_mask: rate is a probability; expected 0 <= rate <= 1, got {rate}.")
+        raise ValueError(f"random.dropout_mask: rate is out of range; expected 0 <= rate <= 1, got {rate}.")
     shape = tuple(shape)
     if rate in (0.0, 1.0):
         return jnp.full(shape, rate == 0.0)
@@ -86,24 +86,25 @@ def dropout_mask(key: jax.Array, shape: Sequence[int], rate: float) -> jax.Array
 
 
 def _two_words(key: jax.Array) -> jax.Array:
-    """64 bits that are the key's own: a threefry key's data, or two words drawn from another kind's key."""
+    """Return 64 bits from the key: the data of a threefry key, or two words drawn with a key of another kind."""
     data = jax.random.key_data(key)
     return data if data.shape == (2,) else jax.random.bits(key, (2,), jnp.uint32)
 
 
 def _hash(words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """32 bits an entry, from the key's two words and the entry's position in the flattened array."""
+    """Return 32 bits per entry, from the key's two words and the entry's position in the flattened array."""
     low, high = _position(shape)
     inner = words[1] if high is None else words[1] + _mix(high)
     return _mix(_mix(low ^ words[0]) + inner)
 
 
 def _position(shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array | None]:
-    """The flat position as two words; the upper one is None where the lower suffices.
+    """Return the flat position as two words. The upper word is None if the lower one suffices.
 
-    A sum of one iota a dimension, and not one iota reshaped: XLA's partitioner splits this one along any dimension.
+    The position is a sum of one iota per dimension, because XLA's partitioner can split this form along any dimension,
+    unlike a reshaped iota.
     """
-    words = [jnp.full(shape, np.uint32(0x9E3779B9)), jnp.zeros(shape, jnp.uint32)]  # not 0, which mixes to 0
+    words = [jnp.full(shape, np.uint32(0x9E3779B9)), jnp.zeros(shape, jnp.uint32)]  # not 0, because `_mix` maps 0 to 0
     which, stride = 0, 1
     for dimension in reversed(range(len(shape))):
         if stride * shape[dimension] > 2**32:
@@ -114,7 +115,7 @@ def _position(shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array | None]:
 
 
 def _mix(x: jax.Array) -> jax.Array:
-    """A bijection of 32 bits in which every input bit flips every output bit with probability 0.5 (bias 0.17 %)."""
+    """Apply a bijection of 32 bits. Every input bit flips every output bit with probability 0.5 (bias 0.17 %)."""
     x = (x ^ (x >> 16)) * np.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * np.uint32(0x846CA68B)
     return x ^ (x >> 16)

@@ -1,8 +1,8 @@
-"""Settings of commands, composed of groups: each setting is defined once and shared by the commands that need it.
+"""Settings of commands, composed of groups. Each setting is defined once and shared by the commands that use it.
 
 A *group* is a frozen dataclass of related settings (the text, the optimizer). The settings of a command are a frozen
-dataclass whose fields are groups and settings of its own. On the command line, all settings are flags without prefixes,
-so their names must be unique within a command.
+dataclass whose fields are groups or single settings. On the command line, all settings are flags without prefixes, so
+their names must be unique within a command.
 """
 
 import dataclasses
@@ -24,9 +24,9 @@ class Range:
     Args:
         low: the smallest value.
         high: the largest value.
-        above: exclude `low` itself.
-        below: exclude `high` itself.
-        note: the meaning of a special value, for the error message: "0: only at the end".
+        above: if True, `low` itself is excluded.
+        below: if True, `high` itself is excluded.
+        note: the meaning of a special value, such as "0: only at the end", for the error message.
 
     Example:
         >>> print(Range(1), Range(0, 1, below=True), Range(0, note="0: never"), Range(0, 2**63 - 1), sep="; ")
@@ -55,7 +55,7 @@ class Range:
 
 
 def _bound(number: float) -> str:
-    """A readable form of a bound: 2**63 - 1 instead of 9223372036854775807."""
+    """Return a readable form of a bound: 2**63 - 1 instead of 9223372036854775807."""
     for minus in (0, 1):
         power = int(number) + minus
         if power >= 2**31 and power & (power - 1) == 0:
@@ -64,7 +64,7 @@ def _bound(number: float) -> str:
 
 
 def flag(name: str) -> str:
-    """The command-line flag of a setting.
+    """Return the command-line flag of a setting.
 
     Example:
         >>> flag("batch_size")
@@ -74,7 +74,7 @@ def flag(name: str) -> str:
 
 
 def flat(settings: Any) -> dict[str, Any]:
-    """All settings by name, including those in groups.
+    """Return all settings by name, including those in groups.
 
     Args:
         settings: the settings of a command.
@@ -97,13 +97,13 @@ def flat(settings: Any) -> dict[str, Any]:
 
 
 def defaults(kind: type) -> dict[str, Any]:
-    """The default values of the settings of a command, as used by `compose`.
+    """Return the default values of the settings of a command, as used by `compose`.
 
     Args:
         kind: the dataclass of the command.
 
     Returns:
-        {name: default}, without the settings that have no default.
+        {name: default}. Settings without a default are left out.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -125,7 +125,7 @@ def defaults(kind: type) -> dict[str, Any]:
 
 
 def compose(kind: type[Settings], **values: Any) -> Settings:
-    """Make the settings of a command from values by name. Each value is put into the group that declares it.
+    """Make the settings of a command from values by name. Each value is assigned to the group that declares it.
 
     Args:
         kind: the dataclass of the command.
@@ -135,7 +135,7 @@ def compose(kind: type[Settings], **values: Any) -> Settings:
         An instance of `kind`.
 
     Raises:
-        TypeError: the command has no setting of a name, or a setting without a default is omitted.
+        TypeError: if the command has no setting of a given name, or a setting without a default is omitted.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -172,7 +172,7 @@ def check_ranges(settings: Any, where: str) -> None:
         where: the name of the command, for the error message.
 
     Raises:
-        ValueError: a number is out of range; the message names the flag, the range and the value.
+        ValueError: if a number is out of range. The message names the flag, the range and the value.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -192,14 +192,14 @@ def check_ranges(settings: Any, where: str) -> None:
 
 
 def recorded(settings: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The settings in a form that JSON can represent: flat, with paths as strings and tuples as lists.
+    """Return the settings in a form that JSON can represent: flat, with paths as strings and tuples as lists.
 
     Args:
         settings: the settings of a command.
         leave_out: names to omit, such as the directory of the run.
 
     Returns:
-        {name: value}; `from_record` reads it.
+        {name: value}, the input of `from_record`.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -217,14 +217,14 @@ def from_record(kind: type[Settings], record: Mapping[str, Any], **given: Any) -
 
     Args:
         kind: the dataclass of the command.
-        record: the result of `recorded`. Settings that an older release did not record get their defaults.
+        record: the result of `recorded`. Settings that are not in a record of an older release get their defaults.
         **given: {name: value} for settings that are not in the record.
 
     Returns:
         An instance of `kind`.
 
     Raises:
-        TypeError: the command has no setting of a name, or a value has the wrong type.
+        TypeError: if the command has no setting of a given name, or a value has the wrong type.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -242,7 +242,7 @@ def from_record(kind: type[Settings], record: Mapping[str, Any], **given: Any) -
 
 
 def as_json(value: Any) -> Any:
-    """A value in a form that JSON can represent, with paths as strings and tuples as lists.
+    """Return a value in a form that JSON can represent, with paths as strings and tuples as lists.
 
     Example:
         >>> as_json((Path("a"), 1))
@@ -262,7 +262,7 @@ def _default(field: Any) -> Any:
 
 
 def _fields(kind: Any) -> dict[str, tuple[tuple[str, ...], Any]]:
-    """{name of a setting: (path of its group, its type)}."""
+    """Return {name of a setting: (path of its group, its type)}."""
     found: dict[str, tuple[tuple[str, ...], Any]] = {}
     hints = get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
@@ -276,7 +276,7 @@ def _fields(kind: Any) -> dict[str, tuple[tuple[str, ...], Any]]:
 
 
 def _group(hint: Any) -> type | None:
-    """The dataclass of a group; None for the type of a single setting."""
+    """Return the dataclass of a group, or None for the type of a single setting."""
     kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     return kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
 
@@ -286,7 +286,7 @@ def _has_paths(hint: Any) -> bool:
 
 
 def _metadata(hint: Any) -> Iterator[Any]:
-    """The metadata of `Annotated`, also within unions: Annotated[int, Range(1)] | None."""
+    """Yield the metadata of `Annotated`, also within unions such as Annotated[int, Range(1)] | None."""
     if get_origin(hint) is Annotated:
         yield from hint.__metadata__
     for inner in get_args(hint):

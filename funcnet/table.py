@@ -1,4 +1,4 @@
-"""One table in three forms: for a terminal, for a notebook, and as a pandas.DataFrame."""
+"""Tables in three forms: text for a terminal, HTML for a notebook, and a pandas.DataFrame."""
 
 import html as escape
 from collections.abc import Sequence
@@ -10,7 +10,8 @@ Cells = Sequence[Sequence[str]]
 
 
 def text(cells: Cells, left: int, total: bool = False) -> str:
-    """Lines of aligned columns; a rule under the head and, with `total`, above the last row.
+    """Return lines of aligned columns, with a rule below the head and, with `total`, above the last row. The first
+    `left` columns are aligned to the left.
 
     >>> print(text([["name", "size"], ["fc", "12"]], left=1))
     name  size
@@ -26,7 +27,7 @@ def text(cells: Cells, left: int, total: bool = False) -> str:
 
 
 def html(cells: Cells, marked: Sequence[int] = ()) -> str:
-    """A <table>; the rows whose numbers (from 0, the head not counted) are `marked` stand out."""
+    """Return a <table> in which the rows with the numbers `marked` (from 0 after the head) are highlighted."""
     tag = lambda name, row: "".join(f"<{name}>{escape.escape(cell)}</{name}>" for cell in row)
     style = lambda i: ' style="background:#fdd;color:#000"' if i in marked else ""
     body = "".join(f"<tr{style(i)}>{tag('td', row)}</tr>" for i, row in enumerate(cells[1:]))
@@ -34,10 +35,10 @@ def html(cells: Cells, marked: Sequence[int] = ()) -> str:
 
 
 def dataframe(rows: Sequence[Any], where: str) -> Any:
-    """A pandas.DataFrame with one row per dataclass instance.
+    """Return a pandas.DataFrame with one row per dataclass instance.
 
     Raises:
-        ImportError: pandas is not installed.
+        ImportError: if pandas is not installed.
     """
     try:
         import pandas

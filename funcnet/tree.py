@@ -1,9 +1,9 @@
 """Names and nested dicts: params and state are plain nested dicts of arrays, and every leaf has a dotted name.
 
-The matcher reads a pattern segment by segment: ``*`` stays inside one segment, ``**`` spans any number of them (none
-too). Where a pattern *covers*, it also takes all that lies beneath what it names: ``encoder`` covers
-``encoder.fc.weight``. A segment of a *name* that is itself ``*`` stands for all the layers of a stack
-(``nn.Repeat(…, scan=True)``): a pattern either takes all of them or is refused.
+Patterns are matched segment by segment: ``*`` matches within one segment, and ``**`` matches any number of segments,
+including none. A pattern that *covers* also matches everything below the names that it matches: ``encoder`` covers
+``encoder.fc.weight``. A segment ``*`` in a *name* stands for all layers of a stack (``nn.Repeat(…, scan=True)``). A
+pattern must match either all layers of a stack or none.
 
 Example:
     >>> params = {"fc": {"weight": 1.0, "bias": 2.0}, "head": {"bias": 3.0}}
@@ -23,7 +23,7 @@ import numpy as np
 
 Tree = dict[str, Any]
 Patterns = str | Iterable[str]
-STACKED = "*"  # the segment for all the layers of a stack; its leaves have a leading axis of layers
+STACKED = "*"  # the segment for all layers of a stack, whose leaves have a leading axis of layers
 
 __all__ = [
     "STACKED",
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def map_with_name(fn: Callable[..., Any], tree: Tree, *rest: Tree, prefix: str = "") -> Tree:
-    """`fn(name, leaf, *leaves of rest)` for every leaf, in a tree of the same structure.
+    """Return a tree of the same structure with `fn(name, leaf, *leaves of rest)` for every leaf.
 
     >>> map_with_name(lambda name, leaf: name, {"fc": {"weight": 0, "bias": 0}, "act": {}})
     {'fc': {'weight': 'fc.weight', 'bias': 'fc.bias'}, 'act': {}}
@@ -57,7 +57,7 @@ def map_with_name(fn: Callable[..., Any], tree: Tree, *rest: Tree, prefix: str =
 
 
 def flatten(tree: Tree) -> dict[str, Any]:
-    """{dotted name: leaf} in the order of the dicts; empty dicts vanish.
+    """Return {dotted name: leaf} in the order of the dicts. Empty dicts are left out.
 
     >>> flatten({"fc": {"weight": 1, "bias": 2}, "act": {}})
     {'fc.weight': 1, 'fc.bias': 2}
@@ -68,10 +68,10 @@ def flatten(tree: Tree) -> dict[str, Any]:
 
 
 def unflatten(flat: Mapping[str, Any]) -> Tree:
-    """The nested dicts of {dotted name: leaf}.
+    """Return nested dicts from {dotted name: leaf}.
 
     Raises:
-        ValueError: one name is a leaf and a prefix of another.
+        ValueError: if a name is both a leaf and a prefix of another name.
 
     >>> unflatten({"fc.weight": 1, "fc.bias": 2})
     {'fc': {'weight': 1, 'bias': 2}}
@@ -85,7 +85,7 @@ def unflatten(flat: Mapping[str, Any]) -> Tree:
             if not isinstance(node, dict):
                 break
         if not isinstance(node, dict) or isinstance(node.get(last), dict):
-            raise ValueError(f"tree.unflatten: {name!r} would be a leaf and a subtree at once.")
+            raise ValueError(f"tree.unflatten: {name!r} would be both a leaf and a subtree.")
         node[last] = leaf
     return tree
 
@@ -98,9 +98,9 @@ def _as_list(patterns: Patterns) -> list[str]:
 
 
 def _regex(pattern: str, covers: bool) -> re.Pattern[str]:
-    """Matches names written with a dot after every segment."""
+    """Return an expression that matches names with a dot after every segment."""
     if not isinstance(pattern, str):
-        raise TypeError(f"tree.select: a pattern is a string such as 'encoder.*.weight', got {type(pattern).__name__}.")
+        raise TypeError(f"tree.select: expected a pattern such as 'encoder.*.weight', got {type(pattern).__name__}.")
     many = r"(?:[^.]+\.)*"
     segments = pattern.split(".") if pattern else []
     body = "".join(many if s == "**" else re.escape(s).replace(r"\*", "[^.]*") + r"\." for s in segments)
@@ -113,7 +113,7 @@ def _dotted(name: str) -> str:
 
 def _refuse_single_layers(pattern: str, regex: re.Pattern[str], names: list[str], where: str) -> None:
     literal = {s.replace("*", "0") for s in pattern.split(".") if set(s) != {"*"}}
-    numbers = sorted(n for n in literal if n.isdigit())  # what the pattern would call a layer
+    numbers = sorted(n for n in literal if n.isdigit())  # the layer numbers in the pattern
     for name in names:
         segments = name.split(".")
         if not numbers or STACKED not in segments or regex.fullmatch(_dotted(name)):
@@ -121,8 +121,8 @@ def _refuse_single_layers(pattern: str, regex: re.Pattern[str], names: list[str]
         for single in itertools.product(*([*numbers, s] if s == STACKED else [s] for s in segments)):
             if regex.fullmatch(_dotted(".".join(single))):
                 raise ValueError(
-                    f"{where}: pattern {pattern!r} picks single layers of the stack {name!r}. Write '*' for the layer, "
-                    "or unstack it: net.unstack(params), with scan=False."
+                    f"{where}: pattern {pattern!r} selects single layers of the stack {name!r}. Use '*' for the layer, "
+                    "or unstack the layers with net.unstack(params) and scan=False."
                 )
 
 
@@ -132,22 +132,22 @@ def _nothing_matches(pattern: str, names: list[str], where: str) -> ValueError:
         segments = name.split(".")
         known.update(dict.fromkeys(".".join(segments[:i]) for i in range(1, len(segments))))
     near = difflib.get_close_matches(pattern, [n for n in known if n], n=4, cutoff=0.3) or list(known)[:4]
-    shown = ", ".join(repr(n) for n in near) or "none: there are no names here"
-    wild = " Only '*' and '**' are wild: give several patterns." if set(pattern) & set("[]{}?") else ""
+    shown = ", ".join(repr(n) for n in near) or "none, because there are no names"
+    wild = " The only wildcards are '*' and '**'; pass several patterns." if set(pattern) & set("[]{}?") else ""
     return ValueError(f"{where}: pattern {pattern!r} matches nothing. Nearest names: {shown}.{wild}")
 
 
 def select(patterns: Patterns, names: Iterable[str], *, covers: bool = True, where: str = "tree.select") -> list[str]:
-    """The names that any of the patterns matches, in their own order.
+    """Return the names that match at least one of the patterns, in the order of `names`.
 
     Args:
         patterns: one pattern or several.
         names: dotted names; "" is the root.
-        covers: whether a pattern takes what lies beneath it too.
+        covers: whether a pattern also matches everything below the names that it matches.
         where: the caller, for error messages.
 
     Raises:
-        ValueError: a pattern matches nothing (the nearest names are shown), or single layers of a stack.
+        ValueError: if a pattern matches nothing (the message shows the nearest names), or single layers of a stack.
 
     >>> select("encoder.*", ["encoder.0.weight", "encoder.1.weight", "head.weight"])
     ['encoder.0.weight', 'encoder.1.weight']
@@ -167,7 +167,7 @@ def select(patterns: Patterns, names: Iterable[str], *, covers: bool = True, whe
 def assign(
     values: Mapping[str, Any], names: Iterable[str], default: Any, *, covers: bool = True, where: str = "tree.assign"
 ) -> dict[str, Any]:
-    """{name: value} from {pattern: value}: the last pattern that matches wins; what nothing matches keeps `default`.
+    """Return {name: value} from {pattern: value}. The last matching pattern wins. Names without a match get `default`.
 
     >>> assign({"**": 1, "head": 2}, ["fc.weight", "head.weight"], default=0)
     {'fc.weight': 1, 'head.weight': 2}
@@ -179,11 +179,11 @@ def assign(
     return out
 
 
-# ------------------------------------------------------------------------------------------------ whole trees
+# ------------------------------------------------------------------------------------------------ complete trees
 
 
 def mask(tree: Tree, patterns: Patterns, *, where: str = "tree.mask") -> Tree:
-    """The tree's structure with True where a pattern matches the leaf's name (optax's masks read this).
+    """Return a tree of booleans, True where a pattern matches the leaf's name. optax accepts it as a mask.
 
     >>> mask({"fc": {"weight": 1, "bias": 2}}, "**.bias")
     {'fc': {'weight': False, 'bias': True}}
@@ -193,9 +193,9 @@ def mask(tree: Tree, patterns: Patterns, *, where: str = "tree.mask") -> Tree:
 
 
 def partition(tree: Tree, patterns: Patterns, *, where: str = "tree.partition") -> tuple[Tree, Tree]:
-    """(the matching leaves, the rest), both with all the dicts of `tree`; `merge` joins them again.
+    """Return (the matching leaves, the rest), both with all dicts of `tree`. `merge` is the inverse.
 
-    Differentiate only with respect to the first, and the second needs no gradient:
+    To compute gradients of some leaves only, differentiate with respect to the first tree:
 
     >>> params = {"body": {"weight": jnp.ones(3)}, "head": {"weight": jnp.ones(3)}}
     >>> chosen, rest = partition(params, "head")
@@ -207,10 +207,10 @@ def partition(tree: Tree, patterns: Patterns, *, where: str = "tree.partition") 
 
 
 def divide(tree: Tree, names: Iterable[str], *, where: str = "tree.divide") -> tuple[Tree, Tree]:
-    """(the leaves of exactly these names, the rest): `partition` by names, in which `*` is an ordinary character.
+    """Return (the leaves with these exact names, the rest). Unlike in `partition`, `*` is an ordinary character.
 
     Raises:
-        ValueError: the tree lacks one of them.
+        ValueError: if a name is not in the tree.
 
     >>> divide({"fc": {"weight": 1, "bias": 2}}, ["fc.bias"])
     ({'fc': {'bias': 2}}, {'fc': {'weight': 1}})
@@ -219,7 +219,7 @@ def divide(tree: Tree, names: Iterable[str], *, where: str = "tree.divide") -> t
     missing = sorted(chosen - flatten(tree).keys())
     if missing:
         shown = ", ".join(map(repr, missing))
-        raise ValueError(f"{where}: the tree has no {shown}; expected every name given. Give the tree of this net.")
+        raise ValueError(f"{where}: the tree does not contain {shown}; expected a tree with all of `names`.")
 
     def keep(node: Tree, wanted: bool, prefix: str = "") -> Tree:
         return {
@@ -232,10 +232,10 @@ def divide(tree: Tree, names: Iterable[str], *, where: str = "tree.divide") -> t
 
 
 def merge(first: Tree, second: Tree) -> Tree:
-    """One tree with the leaves of both, in the order of `first`, then of `second`.
+    """Return one tree with the leaves of both, in the order of `first`, then of `second`.
 
     Raises:
-        ValueError: both hold the same leaf.
+        ValueError: if both trees contain the same leaf.
 
     >>> merge({"fc": {"weight": 1}}, {"fc": {"bias": 2}})
     {'fc': {'weight': 1, 'bias': 2}}
@@ -249,14 +249,14 @@ def merge(first: Tree, second: Tree) -> Tree:
             elif isinstance(value, dict) and isinstance(out[key], dict):
                 out[key] = join(out[key], value, f"{prefix}{key}.")
             else:
-                raise ValueError(f"tree.merge: both trees hold {prefix + key!r}. Partition them by the same patterns.")
+                raise ValueError(f"tree.merge: both trees have {prefix + key!r}. Partition them by the same patterns.")
         return out
 
     return join(first, second, "")
 
 
 def cast(tree: Any, dtype: Any) -> Any:
-    """The tree with its floating leaves in `dtype`; integers, booleans and keys stay as they are.
+    """Return the tree with its floating leaves cast to `dtype`. Integers, booleans and keys do not change.
 
     >>> out = cast({"weight": jnp.ones(2), "count": jnp.array(3)}, jnp.bfloat16)
     >>> out["weight"].dtype, out["count"].dtype
@@ -270,11 +270,11 @@ def cast(tree: Any, dtype: Any) -> Any:
 
 
 def arrays_of(values: Any, numpy_integers: bool = True) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    """(the arrays in `values`, a function that puts others in their places).
+    """Return (the arrays in `values`, a function that puts other arrays in their places).
 
-    What a transformation may trace, apart from what it must leave as it is: Python's numbers and booleans, strings,
-    functions; by default also numpy's integers, which may be lengths or sizes that a shape depends on.
-    `jax.ShapeDtypeStruct`s count as arrays.
+    The arrays are the leaves that a transformation may trace. Python numbers and booleans, strings and functions are
+    not arrays. With `numpy_integers=False`, numpy arrays of integers are not arrays either, because shapes may depend
+    on them. `jax.ShapeDtypeStruct`s are arrays.
 
     >>> arrays, join = arrays_of({"x": jax.numpy.ones(2), "flag": True})
     >>> len(arrays), join(["other"])

@@ -1,8 +1,8 @@
 """Every loss of torch.nn.functional, imported from the file that implements it.
 
-`reduction` is 'mean', 'sum' or 'none'. `size_average` and `reduce` are torch's old names for it, at torch's positions.
-If either is given, it decides, with a DeprecationWarning (reduce=False is 'none', else size_average=False is 'sum',
-else 'mean').
+`reduction` is 'mean', 'sum' or 'none'. `size_average` and `reduce` are torch's deprecated arguments for the same
+choice. If either of them is given, it overrides `reduction` with a DeprecationWarning: reduce=False means 'none',
+otherwise size_average=False means 'sum', otherwise the reduction is 'mean'.
 """
 
 from funcnet.functional.linear_cross_entropy import linear_cross_entropy

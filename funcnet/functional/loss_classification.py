@@ -1,6 +1,6 @@
-"""Losses of scores against classes and probabilities. Letters: `B batch, C classes, S further dimensions`.
+"""Losses that compare scores with classes or probabilities. Letters: `B batch, C classes, S further dimensions`.
 
-Everything is summed in at least float32. For `reduction`, `size_average` and `reduce` see loss.py.
+Sums are computed in at least float32. The docstring of loss.py describes `reduction`, `size_average` and `reduce`.
 """
 
 import functools
@@ -26,27 +26,27 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> jax.Array:
-    """`-w_t · log softmax(x)_t`, t the target class; or `-Σ_c w_c t_c log softmax(x)_c` for probabilities t.
+    """`-w_t · log softmax(x)_t` for a target class t, or `-Σ_c w_c t_c log softmax(x)_c` for target probabilities t.
 
-    'mean' divides by `Σ w_t` over the targets that count (by B · S for probabilities). With smoothing ε the loss is
-    `(1 - ε)` times that plus `ε / C · Σ_c -w_c log softmax(x)_c`, over the same divisor.
+    'mean' divides the sum of the losses by `Σ w_t` over the targets that are not ignored (by B · S for probabilities).
+    With smoothing ε, each loss becomes `(1 - ε) · loss + ε / C · Σ_c -w_c log softmax(x)_c`. The divisor is the same.
 
     Args:
         input: (B, C, *S) or (C,), logits, floating.
-        target: (B, *S) or (), class ids in [0, C), integers; or probabilities, floating, shaped as the input.
-        weight: (C,): a weight for every class.
-        ignore_index: a target that does not count (class ids only).
-        size_average, reduce: see the head of loss.py.
+        target: (B, *S) or (), integer class ids in [0, C); or floating probabilities of the input's shape.
+        weight: (C,), one weight per class.
+        ignore_index: targets with this class id are ignored. Not for probabilities.
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
         label_smoothing: ε in [0, 1].
 
     Returns:
-        (), or (B, *S) for 'none', in the input's dtype. NaN for 'mean' if no target counts.
+        (), or (B, *S) for 'none', in the input's dtype. 'mean' is NaN if all targets are ignored.
 
     Raises:
-        ValueError: shapes that do not fit; ids out of range where they are known (under `jit` such a loss is NaN);
-            another reduction; ε outside [0, 1]; an `ignore_index` that is a class, with probabilities.
-        TypeError: integers where floats are needed; weights of a dtype that is neither the input's nor that of the sum.
+        ValueError: if the shapes do not match, an id is out of range (under `jit` its loss is NaN instead), `reduction`
+            is unknown, ε is outside [0, 1], or `ignore_index` is at least 0 and the target holds probabilities.
+        TypeError: if the input is not floating, or `weight` has neither the input's dtype nor that of the sum.
 
     Example:
         >>> cross_entropy(jnp.zeros((2, 4)), jnp.array([1, -100])).round(4)
@@ -57,19 +57,19 @@ def cross_entropy(
     where = "F.cross_entropy"
     reduction = checks.reduction_name(where, reduction, size_average, reduce)
     if not 0 <= label_smoothing <= 1:
-        raise ValueError(f"{where}: label_smoothing is no share; expected 0 to 1, got {label_smoothing}.")
+        raise ValueError(f"{where}: label_smoothing is out of range; expected 0 to 1, got {label_smoothing}.")
     input, axis = _class_input(where, input)
     weight = class_weights(where, weight, input, input.shape[axis])
     target = jnp.asarray(target)
     x = input.astype(checks.wide_dtype(input))
     along = None if weight is None else _along(weight, x.ndim, axis)
     if jnp.issubdtype(target.dtype, jnp.floating):
-        advice = "Probabilities are shaped as the input; class ids are integers."
+        advice = "Pass probabilities of the input's shape, or class ids of an integer dtype."
         checks.shape_of(where, "target", target, input.shape, advice)
         if ignore_index >= 0:
             raise ValueError(
                 f"{where}: ignore_index has no meaning for probabilities; expected the default, got {ignore_index}. "
-                "Leave it out, or set all the probabilities of what should not count to 0."
+                "Omit ignore_index. To ignore a target, set all its probabilities to 0."
             )
         shares = target.astype(x.dtype)
         if label_smoothing:
@@ -78,8 +78,8 @@ def cross_entropy(
         losses = (terms if along is None else terms * along).sum(axis)
         return reduced(losses, reduction).astype(input.dtype)
 
-    # log Σ exp - x_t reads the logits and writes no table of log-probabilities: at 30 000 classes that is the cost.
-    # Both are taken relative to the largest logit, as their difference would drown in logits of thousands.
+    # log Σ exp - x_t reads the logits without writing a table of log-probabilities, the main cost at 30 000 classes.
+    # Both terms are relative to the largest logit. With logits in the thousands, rounding would erase the difference.
     largest, log_total = _log_total(x, axis)
     smooth = None
     if label_smoothing:
@@ -103,24 +103,24 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`-w_t · x_t`, t the target class and x log-probabilities; 'mean' divides by `Σ w_t`.
+    """`-w_t · x_t` for a target class t and log-probabilities x; 'mean' divides the sum of the losses by `Σ w_t`.
 
     Args:
         input: (B, C, *S) or (C,), log-probabilities, floating.
-        target: (B, *S) or (), class ids in [0, C), integers.
-        weight: (C,): a weight for every class.
-        ignore_index: a target that does not count.
-        size_average, reduce: see the head of loss.py.
+        target: (B, *S) or (), integer class ids in [0, C).
+        weight: (C,), one weight per class.
+        ignore_index: targets with this class id are ignored.
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or (B, *S) for 'none', in the input's dtype. NaN for 'mean' if no target counts.
+        (), or (B, *S) for 'none', in the input's dtype. 'mean' is NaN if all targets are ignored.
 
     Raises:
-        ValueError: shapes that do not fit; ids out of range where they are known (under `jit` such a loss is NaN);
-            another reduction.
-        TypeError: integers where floats are needed, or the reverse; weights of a dtype that is neither the input's nor
-            that of the sum.
+        ValueError: if the shapes do not match, an id is out of range (under `jit` its loss is NaN instead), or
+            `reduction` is unknown.
+        TypeError: if the input is not floating, the target is not of an integer dtype, or `weight` has neither the
+            input's dtype nor that of the sum.
 
     Example:
         >>> nll_loss(jnp.log(jnp.array([[0.5, 0.25, 0.25]])), jnp.array([0])).round(4)
@@ -145,13 +145,13 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`-w · (t log x + (1 - t) log(1 - x))`, x a probability, each logarithm at least -100.
+    """`-w · (t log x + (1 - t) log(1 - x))` for a probability x, with each logarithm clamped to at least -100.
 
     Args:
         input: any shape, probabilities in [0, 1], floating.
-        target: the same shape, probabilities in [0, 1].
-        weight: broadcasts to the input: multiplies every term ('mean' still divides by the number of terms).
-        size_average, reduce: see the head of loss.py.
+        target: the input's shape, probabilities in [0, 1], floating.
+        weight: factor of each term, broadcast to the input ('mean' still divides by the number of terms).
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
@@ -159,9 +159,9 @@ def binary_cross_entropy(
         ignores the clamp, as in torch.
 
     Raises:
-        ValueError: shapes that differ; weights that do not fit; another reduction; an input or target outside [0, 1]
-            where it is known (under `jit` its loss is NaN).
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the shapes differ, `weight` does not broadcast to the input, `reduction` is unknown, or an entry
+            of the input or target is outside [0, 1] (under `jit` its loss is NaN instead).
+        TypeError: if an array is not floating, or the dtypes differ.
 
     Example:
         >>> binary_cross_entropy(jnp.array([0.5, 1.0]), jnp.array([0.0, 0.0])).round(4)
@@ -193,22 +193,22 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: jax.Array | None = None,
 ) -> jax.Array:
-    """`-w · (v t log σ(x) + (1 - t) log(1 - σ(x)))`, v the positive weight, from logits and without overflow.
+    """`-w · (v t log σ(x) + (1 - t) log(1 - σ(x)))` from logits x, without overflow; v is `pos_weight`.
 
     Args:
         input: any shape, logits, floating.
-        target: the same shape, probabilities in [0, 1], floating.
-        weight: broadcasts to the input: multiplies every term ('mean' still divides by the number of terms).
-        size_average, reduce: see the head of loss.py.
+        target: the input's shape, probabilities in [0, 1], floating.
+        weight: factor of each term, broadcast to the input ('mean' still divides by the number of terms).
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
-        pos_weight: broadcasts to the input: v.
+        pos_weight: v, the weight of the positive term, broadcast to the input. None is 1.
 
     Returns:
         (), or the input's shape for 'none', in the input's dtype.
 
     Raises:
-        ValueError: shapes that differ; weights that do not fit; another reduction.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the shapes differ, a weight does not broadcast to the input, or `reduction` is unknown.
+        TypeError: if an array is not floating, or the dtypes differ.
 
     Example:
         >>> binary_cross_entropy_with_logits(jnp.zeros(2), jnp.array([0.0, 1.0])).round(4)
@@ -243,7 +243,7 @@ def _binary_jvp(primals, tangents):
     tangent = jnp.zeros_like(x)
     if not isinstance(of_x, SymbolicZero):
         tangent += (x - t) / jnp.maximum((1 - x) * x, EPSILON) * of_x
-    if not isinstance(of_t, SymbolicZero):  # an infinite slope times no tangent would be NaN
+    if not isinstance(of_t, SymbolicZero):  # an infinite slope times a zero tangent would be NaN
         tangent += (jnp.log1p(-x) - jnp.log(x)) * of_t
     return _binary(x, t), tangent
 
@@ -252,18 +252,18 @@ _binary.defjvp(_binary_jvp, symbolic_zeros=True)
 
 
 def _class_input(where: str, input: jax.Array) -> tuple[jax.Array, int]:
-    """The input and its class axis."""
+    """Return the input and its class axis."""
     input = checks.floating(where, "input", input)
     if input.ndim == 0:
-        raise ValueError(f"{where}: input has no classes; expected (batch, classes, *) or (classes,), got ().")
+        raise ValueError(f"{where}: input has no class dimension; expected (batch, classes, *) or (classes,), got ().")
     axis = 0 if input.ndim == 1 else 1
     return input, axis
 
 
 def _log_total(x: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
-    """(the largest along `axis`, without a gradient; log Σ exp(x - that))."""
+    """Return the largest entry along `axis`, without a gradient, and log Σ exp(x - largest)."""
     largest = jax.lax.stop_gradient(x.max(axis, initial=-jnp.inf))
-    largest = jnp.where(jnp.isneginf(largest), 0, largest)  # from +inf NaN is made
+    largest = jnp.where(jnp.isneginf(largest), 0, largest)  # +inf is kept and gives NaN
     return largest, jnp.log(jnp.exp(x - jnp.expand_dims(largest, axis)).sum(axis))
 
 
@@ -274,16 +274,16 @@ def _along(vector: jax.Array, ndim: int, axis: int) -> jax.Array:
 def _pick(
     where: str, x: jax.Array, target: jax.Array, weight: jax.Array | None, ignore_index: int, axis: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(which targets count, x at the target class, the target's weight or 0), all shaped as the target."""
+    """Return three arrays of the target's shape: whether it is kept, x at the target class, and its weight or 0."""
     target = checks.integers(where, "target", target)
     expected = x.shape[:axis] + x.shape[axis + 1 :]
-    checks.shape_of(where, "target", target, expected, f"The input is {x.shape}; its classes are dimension {axis}.")
+    checks.shape_of(where, "target", target, expected, f"The input is {x.shape}, with classes in dimension {axis}.")
     classes = x.shape[axis]
     checks.ids_in_range(where, "target", target, classes, ignore=ignore_index)
     kept = target != ignore_index
     picked = _take(x, target, axis)
     known = ~kept | ((target >= 0) & (target < classes))
-    picked = jnp.where(known, picked, jnp.nan)  # an id out of range has to show under jit
+    picked = jnp.where(known, picked, jnp.nan)  # under jit, NaN reveals an id out of range
     if weight is None:
         share = kept.astype(x.dtype)
     else:
@@ -293,13 +293,13 @@ def _pick(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _take(x: jax.Array, target: jax.Array, axis: int) -> jax.Array:
-    """`x` at the target class, or at the nearest valid class."""
+    """Return `x` at the target class, or at the nearest valid class."""
     return jnp.take_along_axis(x, jnp.expand_dims(target, axis), axis, mode="clip").squeeze(axis)
 
 
 @_take.defjvp
 def _take_jvp(axis: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """The gradient is a select, which fuses with that of softmax, where a gather's would be a scatter."""
+    """The gradient is a select, which XLA fuses with the gradient of softmax. The gradient of a gather is a scatter."""
     x, target = primals
     hit = jax.lax.broadcasted_iota(target.dtype, x.shape, axis) == jnp.expand_dims(target, axis)
     return _take(x, target, axis), jnp.where(hit, tangents[0], 0).sum(axis)

@@ -1,8 +1,8 @@
 """Connectionist temporal classification. Letters: `T input length, B batch, C classes, S target length`.
 
-An alignment walks through blank 0, label 0, blank 1, label 1, …, blank S: each frame stays or moves one step on, and
-may skip the blank between two different labels. `blanks (B, S + 1)` and `labels (B, S)` hold, for every position, the
-log-probability of all walks that end (forward) or begin (backward) there.
+An alignment is a walk through blank 0, label 0, blank 1, label 1, …, blank S. At each frame it stays or moves one step
+forward, and it may skip the blank between two different labels. `blanks (B, S + 1)` and `labels (B, S)` hold, for every
+position, the log-probability of all walks that end at this position (forward) or begin at it (backward).
 """
 
 from functools import partial
@@ -30,31 +30,32 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> jax.Array:
-    """`-log Σ p(alignment)` over all alignments of the frames that give the target once repeats and blanks are removed.
+    """`-log Σ p(alignment)` over all alignments that give the target after repeats and blanks are removed.
 
-    The gradient is torch's: `exp(log_probs)` minus the probability that a frame is aligned to the class. After a
-    `log_softmax` that is the right one: it leaves out what the softmax's own gradient would subtract again.
+    The gradient is torch's: `exp(log_probs)` minus the probability that a frame is aligned to the class. It is the
+    correct gradient if `log_probs` is the output of `log_softmax`.
 
     Args:
         log_probs: (T, B, C) or (T, C), log-probabilities, floating.
-        targets: class ids, integers: (B, S), padded with anything; or those of all examples one after the other, as
-            many as `target_lengths` sums to. Under `jit` the second form is as costly as (B, that sum) where
-            `target_lengths` is traced: give it as a tuple, or pad.
-        input_lengths: (B,) integers in [0, T], an array or a tuple; () or one number without B.
-        target_lengths: (B,) integers, likewise.
-        blank: the blank's class.
-        reduction: 'mean' (of each loss over its target's length, at least 1), 'sum' or 'none'.
-        zero_infinity: whether a target that does not fit its frames has loss and gradient 0, not infinity and NaN.
+        targets: integer class ids: (B, S) with any padding, or (sum of `target_lengths`,) with the targets of all
+            examples concatenated. The concatenated form is expensive under `jit` if `target_lengths` is traced, because
+            every example is then padded to the total length. Pass `target_lengths` as a tuple, or pad the targets.
+        input_lengths: (B,) integers in [0, T], an array or a tuple; without a batch, () or one number.
+        target_lengths: (B,) integers in the same form, at most S.
+        blank: class id of the blank.
+        reduction: 'mean' (of each loss divided by its target's length, at least 1), 'sum' or 'none'.
+        zero_infinity: if True, infinite losses (targets that do not fit into their frames) and their gradients are set
+            to 0. Otherwise such a gradient is NaN.
 
     Returns:
-        (), or (B,) for 'none', in the dtype of `log_probs`; computed in at least float32.
+        (), or (B,) for 'none', in the dtype of `log_probs`. The computation uses at least float32.
 
     Raises:
-        ValueError: shapes that do not fit; another reduction; a blank, ids or lengths out of range where they are known
-            (under `jit` such a loss is NaN).
-        TypeError: integers where floats are needed, or the reverse.
+        ValueError: if the shapes do not match, `reduction` is unknown, or the blank, an id or a length is out of range
+            (under `jit` the loss of such an example is NaN instead).
+        TypeError: if `log_probs` is not floating, or the targets or lengths are not of an integer dtype.
 
-    Differs from torch: where a log-probability is -inf its gradient is 0, not NaN. There is a second derivative.
+    Differs from torch: where a log-probability is -inf, its gradient is 0, not NaN. Second derivatives are supported.
 
     Example:
         >>> log_probs = jnp.log(jnp.full((3, 1, 2), 0.5))
@@ -68,15 +69,15 @@ def ctc_loss(
     log_probs = checks.floating(where, "log_probs", log_probs)
     if log_probs.ndim not in (2, 3) or log_probs.size == 0:
         raise ValueError(
-            f"{where}: log_probs has the wrong shape; expected (time, batch, classes) or (time, classes), none of them "
-            f"0, got {log_probs.shape}."
+            f"{where}: log_probs has the wrong shape; expected (time, batch, classes) or (time, classes) without "
+            f"empty dimensions, got {log_probs.shape}."
         )
     scores = log_probs.astype(checks.wide_dtype(log_probs))
     scores = scores if scores.ndim == 3 else scores[:, None]
     length, batch, classes = scores.shape
     if not 0 <= checks.as_int(where, "blank", blank) < classes:
         raise ValueError(
-            f"{where}: blank is no class; expected 0 to {classes - 1}, got {blank}. Count the classes with the blank."
+            f"{where}: blank is out of range; expected 0 to {classes - 1}, got {blank}. Give log_probs a class for it."
         )
     frames = _lengths(where, "input_lengths", input_lengths, batch, length)
     ids, counts, fits = _padded(where, checks.integers(where, "targets", targets), target_lengths, batch, blank)
@@ -90,11 +91,11 @@ def ctc_loss(
 
 
 def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.Array:
-    """(B,) integers in [0, most], as far as they are known."""
+    """Return (B,) integers. They are checked to be in [0, most] if their values are known."""
     lengths = checks.integers(where, name, lengths).astype(jnp.int32)
     if lengths.shape != (batch,) and (batch != 1 or lengths.shape != ()):
         raise ValueError(
-            f"{where}: {name} has the wrong shape; expected ({batch},), got {lengths.shape}. It holds a length an "
+            f"{where}: {name} has the wrong shape; expected ({batch},), got {lengths.shape}. It holds one length per "
             "example."
         )
     if not checks.known(lengths):
@@ -103,8 +104,8 @@ def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.
     low, high = looked_at.min(), looked_at.max()
     if low < 0 or high > most:
         raise ValueError(
-            f"{where}: {name} is out of range; expected 0 to {most}, got {low} to {high}. Count what is there, "
-            "without the padding."
+            f"{where}: {name} is out of range; expected 0 to {most}, got {low} to {high}. Give the lengths "
+            "without padding."
         )
     return jnp.asarray(looked_at, jnp.int32)
 
@@ -112,7 +113,7 @@ def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.
 def _padded(
     where: str, targets: jax.Array, target_lengths: Any, batch: int, blank: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(ids (B, S) with blanks after the end, target lengths (B,), whether these are possible (B,))."""
+    """Return ids (B, S) with blanks after the end, target lengths (B,), and whether each length is possible (B,)."""
     if targets.ndim == 2 and targets.shape[0] == batch:
         size = targets.shape[1]
         counts = _lengths(where, "target_lengths", target_lengths, batch, size)
@@ -126,7 +127,7 @@ def _padded(
             if known.sum() != targets.size:
                 raise ValueError(
                     f"{where}: targets has the wrong size; expected {known.sum()}, the sum of target_lengths, got "
-                    f"{targets.size}. Give no padding between them, or (batch, length)."
+                    f"{targets.size}. Concatenate the targets without padding, or pass padded targets (batch, length)."
                 )
         fits = (counts >= 0) & (total == targets.size)
         start = jnp.cumsum(counts) - counts
@@ -134,7 +135,7 @@ def _padded(
         targets = targets[jnp.clip(places, 0, max(targets.size - 1, 0))] if targets.size else places
     else:
         raise ValueError(
-            f"{where}: targets has the wrong shape; expected ({batch}, length), or all in one dimension, got "
+            f"{where}: targets has the wrong shape; expected ({batch}, length) or one dimension, got "
             f"{targets.shape}. Pad the targets of the batch, or concatenate them."
         )
     inside = jnp.arange(size, dtype=counts.dtype) < counts[:, None]
@@ -172,7 +173,8 @@ def _or_zero(losses: jax.Array, zero_infinity: bool) -> jax.Array:
 def _alignment(
     scores: jax.Array, ids: jax.Array, frames: jax.Array, counts: jax.Array, blank: int
 ) -> tuple[jax.Array, jax.Array]:
-    """(log-probability of all alignments (B,), probability that a frame is aligned to a class (T, B, C))."""
+    """Return the log-probability of all alignments (B,) and the probability that a frame is aligned to each class
+    (T, B, C)."""
     emitted = _emissions(scores, ids, blank)
     time = _counted(scores)
     start = _start(emitted)
@@ -190,7 +192,7 @@ def _alignment(
 
     last, (taken, ended) = lax.scan(forward, start, (time, emitted))
     _, begun = lax.scan(backward, end, (time, emitted), reverse=True)
-    # What passes through one position, over what passes through all: the scales cancel.
+    # The probability of the walks through one position, divided by that of all walks. The scales cancel.
     (blanks, labels), _ = _near_zero(jax.tree.map(jnp.add, ended, begun))
     blanks, labels = jnp.exp(blanks), jnp.exp(labels)
     through = (blanks.sum(2) + labels.sum(2))[:, :, None]
@@ -205,27 +207,27 @@ def _counted(scores: jax.Array) -> jax.Array:
 
 
 def _emissions(scores: jax.Array, ids: jax.Array, blank: int) -> Walks:
-    """The scores of the blank (T, B, 1) and of the labels (T, B, S)."""
+    """Return the scores of the blank (T, B, 1) and of the labels (T, B, S)."""
     labels = jnp.take_along_axis(scores, jnp.clip(ids, 0, scores.shape[2] - 1)[None], axis=2)
     return scores[:, :, blank, None], labels
 
 
 def _start(emitted: Walks) -> Walks:
-    """Before the first frame: all walks are in the first blank."""
+    """Return the walks before the first frame. All of them are in the first blank."""
     nowhere = jnp.full_like(emitted[1][0], -jnp.inf)
     first = jnp.zeros_like(emitted[0][0])
     return jnp.concatenate([first, nowhere], 1), nowhere
 
 
 def _end(start: Walks, counts: jax.Array) -> Walks:
-    """After the last frame: walks may end in the last blank and in the last label."""
+    """Return the walks after the last frame. They may end in the last blank or in the last label."""
     blanks, labels = start
     last = counts[:, None] == jnp.arange(blanks.shape[1], dtype=counts.dtype)
     return jnp.where(last, 0, jnp.full_like(blanks, -jnp.inf)), jnp.where(last[:, 1:], 0, labels)
 
 
 def _at_end(walks: Walks, counts: jax.Array) -> jax.Array:
-    """The logarithm of all that ends in the last blank or in the last label."""
+    """Return the log-probability of the walks that end in the last blank or in the last label."""
     blanks, labels = walks
     last = jnp.clip(counts[:, None], 0, labels.shape[1])
     ended = jnp.take_along_axis(jnp.pad(labels, ((0, 0), (1, 0)), constant_values=-jnp.inf), last, 1)
@@ -235,7 +237,7 @@ def _at_end(walks: Walks, counts: jax.Array) -> jax.Array:
 def _forward(
     walks: Walks, time: jax.Array, emitted: Walks, ids: jax.Array, frames: jax.Array
 ) -> tuple[Walks, jax.Array]:
-    """(the next frame, the logarithm that was factored out); examples that have ended stay as they are."""
+    """Return the walks after the next frame and the logarithm that was factored out. Finished examples stay as is."""
     blanks, labels = walks
     skipping = jnp.where(ids != _shifted(ids, 1, -1), _shifted(labels, 1), -jnp.inf)
     on_blanks = emitted[0] + _log_sum(blanks, jnp.pad(labels, ((0, 0), (1, 0)), constant_values=-jnp.inf))
@@ -246,14 +248,15 @@ def _forward(
 
 
 def _near_zero(walks: Walks) -> tuple[Walks, jax.Array]:
-    """(the walks less the largest of an example, that): logarithms of hundreds would keep few digits."""
+    """Return the walks minus the largest entry of each example, and that entry. Logarithms in the hundreds would lose
+    precision."""
     largest = jnp.concatenate(walks, -1).max(-1)
     largest = jnp.where(jnp.isneginf(largest), 0, largest)
     return jax.tree.map(lambda x: x - largest[..., None], walks), largest
 
 
 def _backward(walks: Walks, ids: jax.Array) -> Walks:
-    """One frame back."""
+    """Return the walks one frame earlier."""
     blanks, labels = walks
     skipping = jnp.where(ids != _shifted(ids, -1, -1), _shifted(labels, -1), -jnp.inf)
     from_blanks = _log_sum(blanks, jnp.pad(labels, ((0, 0), (0, 1)), constant_values=-jnp.inf))
@@ -261,7 +264,7 @@ def _backward(walks: Walks, ids: jax.Array) -> Walks:
 
 
 def _shifted(x: jax.Array, by: int, fill: float = -jnp.inf) -> jax.Array:
-    """The entries `by` (1 or -1) places further to the right."""
+    """Return the entries shifted to the right by `by` (1 or -1) places."""
     if x.shape[1] == 0:
         return x
     edge = jnp.full_like(x[:, :1], fill)
@@ -269,7 +272,7 @@ def _shifted(x: jax.Array, by: int, fill: float = -jnp.inf) -> jax.Array:
 
 
 def _log_sum(*terms: jax.Array) -> jax.Array:
-    """log Σ exp, -inf with gradient 0 where all terms are."""
+    """Return log Σ exp. Where all terms are -inf, the result is -inf with gradient 0."""
     largest = terms[0]
     for term in terms[1:]:
         largest = jnp.maximum(largest, term)

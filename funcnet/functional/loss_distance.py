@@ -1,6 +1,6 @@
-"""Losses of distances between embeddings. Letters: `B batch, D width`.
+"""Losses on distances between embeddings. Letters: `B batch, D embedding dimension`.
 
-Everything is summed in at least float32. For `reduction`, `size_average` and `reduce` see loss.py.
+Sums are computed in at least float32. The docstring of loss.py describes `reduction`, `size_average` and `reduce`.
 """
 
 from collections.abc import Callable
@@ -24,23 +24,23 @@ def cosine_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`1 - cos(x1, x2)` for pairs that belong together (t = 1), `max(0, cos - margin)` for strangers (t = -1).
+    """`1 - cos(x1, x2)` for similar pairs (t = 1), `max(0, cos(x1, x2) - margin)` for dissimilar pairs (t = -1).
 
     `cos = x1·x2 / √((x1·x1 + 1e-12) (x2·x2 + 1e-12))`.
 
     Args:
         input1, input2: (B, D), or both (D,); floating.
-        target: (B,), or (); 1 or -1, integers or floats. Any other target contributes 0.
-        margin: the cosine that strangers may have.
-        size_average, reduce: see the head of loss.py.
+        target: (B,), or () without a batch; 1 or -1, integer or floating. Any other target gives loss 0.
+        margin: largest cosine at which a dissimilar pair has loss 0.
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
         (), or (B,) for 'none', in the inputs' dtype.
 
     Raises:
-        ValueError: ranks or shapes that do not fit; another reduction.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the ranks or shapes do not match, or `reduction` is unknown.
+        TypeError: if an array is not floating, or the dtypes differ.
 
     Example:
         >>> cosine_embedding_loss(jnp.eye(2), jnp.ones((2, 2)), jnp.array([1, -1]), reduction="none").round(4)
@@ -55,8 +55,9 @@ def cosine_embedding_loss(
     target = jnp.asarray(target)
     if target.ndim > 1 or not input1.ndim == input2.ndim == target.ndim + 1:
         raise ValueError(
-            f"{where}: the ranks do not fit; expected inputs (batch, width) with a target (batch,), or (width,) with "
-            f"(), got {input1.shape}, {input2.shape} and {target.shape}. Squeeze or add a dimension."
+            f"{where}: the ranks do not match; expected inputs (batch, width) with a target (batch,), or inputs "
+            f"(width,) with a target (), got {input1.shape}, {input2.shape} and {target.shape}. Squeeze or add a "
+            "dimension."
         )
     x1, x2 = _wide(input1), _wide(input2)
     broadcast(where, input1=x1, input2=x2)
@@ -79,23 +80,24 @@ def triplet_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`max(0, d(a, p) - d(a, n) + margin)`, `d(x, y) = ‖x - y + eps‖_p`: the negative should be farther by the margin.
+    """`max(0, d(a, p) - d(a, n) + margin)` with `d(x, y) = ‖x - y + eps‖_p`, for anchor a, positive p and negative n.
 
     Args:
-        anchor, positive, negative: (*, D), shapes of one rank that broadcast, floating.
-        margin: by how much, positive.
-        p: of the norm.
+        anchor, positive, negative: (*, D), floating, of the same rank and with shapes that broadcast.
+        margin: by at least this much, the negative should be farther from the anchor than the positive; positive.
+        p: order of the norm.
         eps: added to every difference.
-        swap: takes the smaller of `d(a, n)` and `d(p, n)` for the negative's distance.
-        size_average, reduce: see the head of loss.py.
+        swap: if True, `d(a, n)` is replaced by the smaller of `d(a, n)` and `d(p, n)`.
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
         (), or (*) for 'none', in the inputs' dtype.
 
     Raises:
-        ValueError: ranks that differ or shapes that do not broadcast; another reduction; a margin that is not positive.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the ranks differ, the shapes do not broadcast, `reduction` is unknown, or the margin is not
+            positive.
+        TypeError: if an array is not floating, or the dtypes differ.
 
     Example:
         >>> triplet_margin_loss(jnp.zeros((1, 2)), jnp.ones((1, 2)), -jnp.ones((1, 2))).round(4)
@@ -119,12 +121,12 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`triplet_margin_loss` with a distance of your own: `max(0, d(a, p) - d(a, n) + margin)`.
+    """`max(0, d(a, p) - d(a, n) + margin)`: `triplet_margin_loss` with a custom distance d.
 
     Args:
-        anchor, positive, negative: what the distance takes, of one rank, floating.
-        distance_function: a function of two arrays; None is `pairwise_distance`. It receives the arrays unchanged; its
-            result is used in at least float32.
+        anchor, positive, negative: arguments of the distance, of the same rank, floating.
+        distance_function: a function of two arrays; None is `pairwise_distance`. It receives the arrays unchanged. Its
+            result is cast to at least float32.
         margin, swap, reduction: as in `triplet_margin_loss`.
 
     Returns:
@@ -167,7 +169,7 @@ def _triplet(
         raise ValueError(f"{where}: margin is not positive; expected more than 0, got {margin}.")
     if not anchor.ndim == positive.ndim == negative.ndim:
         raise ValueError(
-            f"{where}: the arguments differ in rank; expected one number of dimensions, got anchor {anchor.shape}, "
+            f"{where}: the arguments differ in rank; expected equal numbers of dimensions, got anchor {anchor.shape}, "
             f"positive {positive.shape}, negative {negative.shape}."
         )
     broadcast(where, anchor=anchor, positive=positive, negative=negative)
@@ -183,5 +185,5 @@ def _wide(x: jax.Array) -> jax.Array:
 
 
 def _length(x: jax.Array) -> jax.Array:
-    # Two roots, not the root of a product: that overflows where neither length does.
+    # Two roots instead of the root of a product, because the product overflows where neither length does.
     return jnp.sqrt((x * x).sum(-1) + jnp.asarray(EPSILON, x.dtype))

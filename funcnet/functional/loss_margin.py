@@ -1,6 +1,6 @@
-"""Losses that ask for a margin between scores, or between signs. Letters: `B batch, C classes`.
+"""Losses that penalise scores within a margin of the decision boundary. Letters: `B batch, C classes`.
 
-Everything is summed in at least float32. For `reduction`, `size_average` and `reduce` see loss.py.
+Sums are computed in at least float32. The docstring of loss.py describes `reduction`, `size_average` and `reduce`.
 """
 
 import jax
@@ -28,21 +28,22 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`x` for pairs that belong together (t = 1), `max(0, margin - x)` for those that do not (t = -1).
+    """`x` for similar pairs (t = 1), `max(0, margin - x)` for dissimilar pairs (t = -1).
 
     Args:
         input: any shape, distances, floating.
-        target: broadcasts with the input; 1 or -1, integers or of the input's dtype. Anything else counts as both.
-        margin: how far apart strangers should be.
-        size_average, reduce: see the head of loss.py.
+        target: broadcasts with the input; 1 or -1, integer or of the input's dtype. Any other target gives the sum of
+            both terms.
+        margin: smallest distance at which a dissimilar pair has loss 0.
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
         (), or the common shape for 'none', in the input's dtype.
 
     Raises:
-        ValueError: shapes that do not broadcast; another reduction.
-        TypeError: an input of integers, or floating dtypes that differ.
+        ValueError: if the shapes do not broadcast, or `reduction` is unknown.
+        TypeError: if the input is not floating, or a floating target has another dtype.
 
     Example:
         >>> hinge_embedding_loss(jnp.array([0.25, 0.25]), jnp.array([1, -1]), reduction="none")
@@ -69,21 +70,21 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`max(0, -t (x1 - x2) + margin)`: x1 should be the larger for t = 1, x2 for t = -1.
+    """`max(0, -t (x1 - x2) + margin)`: x1 should be larger than x2 for t = 1, and smaller for t = -1.
 
     Args:
-        input1, input2: shapes of one rank that broadcast, floating.
-        target: of that rank too; 1 or -1, integers or of the inputs' dtype.
-        margin: by how much.
-        size_average, reduce: see the head of loss.py.
+        input1, input2: floating, of the same rank and with shapes that broadcast.
+        target: of the same rank; 1 or -1, integer or of the inputs' dtype.
+        margin: smallest difference at which the loss is 0.
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
         (), or the common shape for 'none', in the inputs' dtype.
 
     Raises:
-        ValueError: ranks that differ or shapes that do not broadcast; another reduction.
-        TypeError: inputs of integers, or floating dtypes that differ.
+        ValueError: if the ranks differ, the shapes do not broadcast, or `reduction` is unknown.
+        TypeError: if an input is not floating, or the floating dtypes differ.
 
     Example:
         >>> margin_ranking_loss(jnp.array([1.0]), jnp.array([3.0]), jnp.array([1]), margin=0.5)
@@ -98,7 +99,7 @@ def margin_ranking_loss(
     t = labels(where, target, input1)
     if not input1.ndim == input2.ndim == t.ndim:
         raise ValueError(
-            f"{where}: the arguments differ in rank; expected one number of dimensions, got input1 {input1.shape}, "
+            f"{where}: the arguments differ in rank; expected equal numbers of dimensions, got input1 {input1.shape}, "
             f"input2 {input2.shape}, target {t.shape}."
         )
     broadcast(where, input1=input1, input2=input2, target=t)
@@ -113,20 +114,20 @@ def soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`log(1 + exp(-t x))`: logistic regression on the labels 1 and -1.
+    """`log(1 + exp(-t x))`: the logistic loss for the labels 1 and -1.
 
     Args:
         input: any shape, floating.
-        target: broadcasts to the input; 1 or -1, integers or of the input's dtype.
-        size_average, reduce: see the head of loss.py.
+        target: broadcasts to the input; 1 or -1, integer or of the input's dtype.
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
         (), or the input's shape for 'none', in the input's dtype.
 
     Raises:
-        ValueError: a target that does not broadcast to the input; another reduction.
-        TypeError: an input of integers, or floating dtypes that differ.
+        ValueError: if the target does not broadcast to the input, or `reduction` is unknown.
+        TypeError: if the input is not floating, or a floating target has another dtype.
 
     Differs from torch: large scores of the wrong sign neither overflow nor have NaN gradients.
 
@@ -151,21 +152,21 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`-1/C · Σ_c w_c (t_c log σ(x_c) + (1 - t_c) log σ(-x_c))`: a yes or no for every class.
+    """`-1/C · Σ_c w_c (t_c log σ(x_c) + (1 - t_c) log σ(-x_c))`: one binary decision per class.
 
     Args:
         input: (*, C), logits, floating.
-        target: broadcasts with the input; 1 or 0, integers or of the input's dtype.
-        weight: broadcasts to the input; (C,) is a weight for every class.
-        size_average, reduce: see the head of loss.py.
+        target: broadcasts with the input; 1 or 0, integer or of the input's dtype.
+        weight: factor of each term, broadcast to the input; (C,) gives one weight per class.
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
         (), or (*) for 'none', in the input's dtype.
 
     Raises:
-        ValueError: shapes that do not fit; another reduction.
-        TypeError: an input of integers, or floating dtypes that differ.
+        ValueError: if the shapes do not match, or `reduction` is unknown.
+        TypeError: if the input is not floating, or a floating target has another dtype.
 
     Example:
         >>> multilabel_soft_margin_loss(jnp.zeros((2, 3)), jnp.array([[1, 0, 1], [0, 0, 0]])).round(4)
@@ -177,7 +178,7 @@ def multilabel_soft_margin_loss(
     reduction = checks.reduction_name(where, reduction, size_average, reduce)
     input = checks.floating(where, "input", input)
     if input.ndim == 0:
-        raise ValueError(f"{where}: input has no classes; expected (*, classes), got ().")
+        raise ValueError(f"{where}: input has no class dimension; expected (*, classes), got ().")
     t = labels(where, target, input)
     shape = broadcast(where, input=input, target=t)
     x = input.astype(t.dtype)
@@ -197,24 +198,24 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`w_t / C · Σ_{c ≠ t} max(0, margin - x_t + x_c)ᵖ`: the score of the target class should lead by the margin.
+    """`w_t / C · Σ_{c ≠ t} max(0, margin - x_t + x_c)ᵖ`, summed over the classes c other than the target class t.
 
     Args:
         input: (B, C) or (C,), scores, floating.
-        target: (B,), or () or (1,) with an input of (C,); class ids in [0, C), integers.
-        p: 1 or 2.
-        margin: by how much.
-        weight: (C,): a weight for every class.
-        size_average, reduce: see the head of loss.py.
+        target: (B,), or () or (1,) with an input of (C,); integer class ids in [0, C).
+        p: exponent, 1 or 2.
+        margin: the loss is 0 if the target's score exceeds all others by at least this much.
+        weight: (C,), one weight per class.
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or the target's shape for 'none', in the input's dtype. NaN for the mean of an empty batch.
+        (), or the target's shape for 'none', in the input's dtype. The mean of an empty batch is NaN.
 
     Raises:
-        ValueError: shapes that do not fit; ids out of range where they are known (under `jit` such a loss is NaN);
-            another p or reduction.
-        TypeError: integers where floats are needed, or the reverse.
+        ValueError: if the shapes do not match, an id is out of range (under `jit` its loss is NaN instead), p is not 1
+            or 2, or `reduction` is unknown.
+        TypeError: if the input is not floating, or the target is not of an integer dtype.
 
     Example:
         >>> multi_margin_loss(jnp.array([[0.0, 2.0, 1.5, -1.0]]), jnp.array([1]))
@@ -230,7 +231,7 @@ def multi_margin_loss(
     x = _rows(where, input)
     alone = [()] if input.ndim == 2 else [(), (1,)]
     if input.ndim == 2 or target.shape not in alone:
-        checks.shape_of(where, "target", target, x.shape[:1], "It holds one class id a row.")
+        checks.shape_of(where, "target", target, x.shape[:1], "It holds one class id per row.")
     classes = x.shape[1]
     weight = class_weights(where, weight, input, classes)
     checks.ids_in_range(where, "target", target, classes)
@@ -252,22 +253,22 @@ def multilabel_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`1/C · Σ_t Σ_c max(0, 1 - x_t + x_c)` over target classes t and other classes c.
+    """`1/C · Σ_t Σ_c max(0, 1 - x_t + x_c)`, summed over the target classes t and all other classes c.
 
     Args:
         input: (B, C) or (C,), scores, floating.
-        target: of the same shape: class ids in [0, C) up to the first -1 of a row, integers. What follows is ignored; a
-            class that occurs twice counts twice.
-        size_average, reduce: see the head of loss.py.
+        target: integers of the input's shape. Each row holds class ids in [0, C). The first -1 ends the ids of a row,
+            and the entries after it are ignored. A class that occurs twice counts twice.
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or (B,) for 'none', in the input's dtype. NaN for the mean of an empty batch. The second derivative is 0.
+        (), or (B,) for 'none', in the input's dtype. The mean of an empty batch is NaN. The second derivative is 0.
 
     Raises:
-        ValueError: shapes that do not fit; ids outside [-1, C), read or not, where they are known (under `jit` such a
-            row's loss is NaN); another reduction.
-        TypeError: integers where floats are needed, or the reverse.
+        ValueError: if the shapes do not match, an id, even an ignored one, is outside [-1, C) (under `jit` the loss of
+            its row is NaN instead), or `reduction` is unknown.
+        TypeError: if the input is not floating, or the target is not of an integer dtype.
 
     Example:
         >>> print(multilabel_margin_loss(jnp.array([0.25, 0.5, 0.5, 0.75]), jnp.array([3, 0, -1, 1])))
@@ -280,7 +281,7 @@ def multilabel_margin_loss(
     input, target = checks.floating(where, "input", input), checks.integers(where, "target", target)
     x = _rows(where, input)
     if input.ndim == 2 or target.size != x.size or target.ndim > 1:
-        checks.shape_of(where, "target", target, input.shape, "It is as wide as the input; -1 ends its ids.")
+        checks.shape_of(where, "target", target, input.shape, "Fill each row with -1 after its ids.")
     checks.ids_in_range(where, "target", target + 1, x.shape[1] + 1)
     t = target.reshape(x.shape)
     losses = _multilabel(x, t)[0] / x.shape[1]
@@ -289,7 +290,8 @@ def multilabel_margin_loss(
 
 
 def _rows(where: str, input: jax.Array) -> jax.Array:
-    """(B, C) in the dtype to compute in: a vector is one row, a number a row of one class."""
+    """Return the input as (B, C) in the dtype of the computation. A vector becomes one row, and a scalar a row of one
+    class."""
     if input.ndim > 2 or (input.ndim and input.shape[-1] == 0):
         raise ValueError(
             f"{where}: input has the wrong shape; expected (batch, classes) or (classes,) with at least one class, "
@@ -301,10 +303,10 @@ def _rows(where: str, input: jax.Array) -> jax.Array:
 
 @jax.custom_jvp
 def _multilabel(x: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(a row's sum over its targets, its gradient, which is constant).
+    """Return the sum over the targets of each row and its gradient, which is constant.
 
-    A loop over the target's positions, up to the longest row, does only the work of its targets; all pairs of classes
-    at once would cost C² even for three targets.
+    The loop over target positions stops after the longest row, so its cost depends on the number of targets. Computing
+    all pairs of classes at once would cost C² even for three targets.
     """
     read = jnp.cumprod((t >= 0).astype(t.dtype), axis=1) == 1
     ids = lax.broadcasted_iota(t.dtype, x.shape, 1)

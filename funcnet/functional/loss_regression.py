@@ -1,6 +1,6 @@
-"""Losses between numbers, and between distributions and samples. Everything is summed in at least float32.
+"""Regression losses, and losses between distributions and samples. Sums are computed in at least float32.
 
-For `reduction`, `size_average` and `reduce` see loss.py.
+The docstring of loss.py describes `reduction`, `size_average` and `reduce`.
 """
 
 import math
@@ -34,21 +34,21 @@ def l1_loss(
     reduction: str = "mean",
     weight: jax.Array | None = None,
 ) -> jax.Array:
-    """`|x - t|`, with derivative 0 where they are equal.
+    """`|x - t|`, with derivative 0 where x = t.
 
     Args:
         input: any shape, floating.
-        target: the same shape; others broadcast with a warning, as in torch.
-        size_average, reduce: see the head of loss.py.
+        target: the input's shape; another shape is broadcast with a warning, as in torch.
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
-        weight: of the input's shape: multiplies every term; 'mean' then divides by `Σ weight`.
+        weight: factor of each term, of the input's shape. If given, 'mean' divides by `Σ weight`.
 
     Returns:
         (), or the input's shape for 'none', in the input's dtype.
 
     Raises:
-        ValueError: shapes that do not broadcast; another reduction.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the shapes do not broadcast, or `reduction` is unknown.
+        TypeError: if an array is not floating, or the dtypes differ.
 
     Example:
         >>> l1_loss(jnp.array([1.0, -3.0]), jnp.zeros(2))
@@ -71,7 +71,7 @@ def mse_loss(
     reduction: str = "mean",
     weight: jax.Array | None = None,
 ) -> jax.Array:
-    """`(x - t)²`; arguments, result and errors are those of `l1_loss`.
+    """`(x - t)²`. The arguments, result and errors are those of `l1_loss`.
 
     Example:
         >>> mse_loss(jnp.array([1.0, 3.0]), jnp.zeros(2))
@@ -83,7 +83,7 @@ def mse_loss(
     reduction = checks.reduction_name(where, reduction, size_average, reduce)
     x, t = matched(where, input, target)
     away = x - t
-    losses, divisor = _weighted(where, away * away, weight, x)  # the derivative of a square doubles, and may overflow
+    losses, divisor = _weighted(where, away * away, weight, x)  # `square`'s derivative doubles x, which may overflow
     return reduced(losses, reduction, divisor).astype(jnp.asarray(input).dtype)
 
 
@@ -95,21 +95,21 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> jax.Array:
-    """`(x - t)² / 2β` where `|x - t| < β`, else `|x - t| - β/2`.
+    """`(x - t)² / 2β` where `|x - t| < β`, and `|x - t| - β/2` elsewhere.
 
     Args:
         input: any shape, floating.
-        target: the same shape; others broadcast with a warning, as in torch.
-        size_average, reduce: see the head of loss.py.
+        target: the input's shape; another shape is broadcast with a warning, as in torch.
+        size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
-        beta: β, at least 0; 0 is `l1_loss`.
+        beta: β, at least 0. With β = 0 the loss is `l1_loss`.
 
     Returns:
         (), or the input's shape for 'none', in the input's dtype.
 
     Raises:
-        ValueError: shapes that do not broadcast; another reduction; a negative β.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the shapes do not broadcast, `reduction` is unknown, or β is negative.
+        TypeError: if an array is not floating, or the dtypes differ.
 
     Example:
         >>> smooth_l1_loss(jnp.array([1.0, 3.0]), jnp.zeros(2), reduction="none")
@@ -134,21 +134,21 @@ def huber_loss(
     delta: float = 1.0,
     weight: jax.Array | None = None,
 ) -> jax.Array:
-    """`(x - t)² / 2` where `|x - t| ≤ δ`, else `δ (|x - t| - δ/2)`.
+    """`(x - t)² / 2` where `|x - t| ≤ δ`, and `δ (|x - t| - δ/2)` elsewhere.
 
     Args:
         input: any shape, floating.
-        target: the same shape; others broadcast with a warning, as in torch.
+        target: the input's shape; another shape is broadcast with a warning, as in torch.
         reduction: 'mean', 'sum' or 'none'.
         delta: δ, positive.
-        weight: of the input's shape: multiplies every term; 'mean' still divides by the number of terms.
+        weight: factor of each term, of the input's shape. 'mean' still divides by the number of terms.
 
     Returns:
         (), or the input's shape for 'none', in the input's dtype.
 
     Raises:
-        ValueError: shapes that do not broadcast; another reduction; a δ that is not positive.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the shapes do not broadcast, `reduction` is unknown, or δ is not positive.
+        TypeError: if an array is not floating, or the dtypes differ.
 
     Example:
         >>> huber_loss(jnp.array([1.0, 3.0]), jnp.zeros(2), reduction="none", delta=2.0)
@@ -160,7 +160,7 @@ def huber_loss(
     reduction = checks.reduction_name(where, reduction)
     x, t = matched(where, input, target)
     if delta <= 0:
-        raise ValueError(f"{where}: delta is not positive; expected more than 0, got {delta}. Use l1_loss for lines.")
+        raise ValueError(f"{where}: delta is not positive; expected more than 0, got {delta}. Use l1_loss for |x - t|.")
     losses, _ = _weighted(where, _bowl(magnitude(x - t), delta), weight, x)
     return reduced(losses, reduction).astype(jnp.asarray(input).dtype)
 
@@ -173,22 +173,22 @@ def kl_div(
     reduction: str = "mean",
     log_target: bool = False,
 ) -> jax.Array:
-    """`t (log t - x)`, the terms of the Kullback-Leibler divergence, where x are log-probabilities; 0 for `t = 0`.
+    """`t (log t - x)`, the terms of the Kullback-Leibler divergence, for log-probabilities x. A term with `t = 0` is 0.
 
     Args:
         input: any shape, log-probabilities, floating.
-        target: broadcasts with the input; probabilities, or their logarithms with `log_target`.
-        size_average, reduce: see the head of loss.py.
-        reduction: 'batchmean' (the divergence: the sum over the size of the first dimension), 'mean' (over all
-            elements; warns, for it is none), 'sum' or 'none'.
-        log_target: whether the target holds logarithms: the terms are then `eᵗ (t - x)`.
+        target: broadcasts with the input; probabilities, or log-probabilities with `log_target`.
+        size_average, reduce: deprecated; see the docstring of loss.py.
+        reduction: 'batchmean' (the divergence: the sum divided by the size of the first dimension), 'mean' (over all
+            elements, which is not the divergence and causes a warning), 'sum' or 'none'.
+        log_target: whether the target holds log-probabilities. If True, the terms are `eᵗ (t - x)`.
 
     Returns:
         (), or the common shape for 'none', in the input's dtype.
 
     Raises:
-        ValueError: shapes that do not broadcast; another reduction.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the shapes do not broadcast, or `reduction` is unknown.
+        TypeError: if an array is not floating, or the dtypes differ.
 
     Example:
         >>> kl_div(jnp.log(jnp.array([[0.5, 0.5]])), jnp.array([[1.0, 0.0]]), reduction="batchmean").round(4)
@@ -201,7 +201,8 @@ def kl_div(
     whole = checks.reduction_name(where, named, size_average, reduce)
     if reduction == "mean" and size_average is None and reduce is None:
         warnings.warn(
-            f"{where}: reduction='mean' divides by the number of elements, which is no divergence; write 'batchmean'.",
+            f"{where}: reduction='mean' divides by the number of elements, which does not give the divergence. "
+            "Use reduction='batchmean'.",
             stacklevel=2,
         )
     input, target = checks.floating(where, "input", input), checks.floating(where, "target", target)
@@ -226,25 +227,26 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`eˣ - t x`: -log of a Poisson distribution with rate eˣ at the count t, without its constant.
+    """`eˣ - t x`: the negative log-likelihood of a count t under a Poisson distribution of rate eˣ, up to a constant.
 
     Args:
         input: any shape, floating: logarithms of rates, or rates.
-        target: broadcasts with the input; counts, integers or of the input's dtype.
-        log_input: whether the input holds logarithms; else the loss is `x - t log(x + eps)`.
-        full: adds Stirling's `t log t - t + log(2πt) / 2` for counts above 1.
-        size_average, reduce: see the head of loss.py.
-        eps: keeps log(x) finite at 0.
+        target: broadcasts with the input; counts, integer or of the input's dtype.
+        log_input: whether the input holds logarithms of rates. If False, the loss is `x - t log(x + eps)`.
+        full: if True, the constant is added for counts above 1, by Stirling's approximation
+            `t log t - t + log(2πt) / 2`.
+        size_average, reduce: deprecated; see the docstring of loss.py.
+        eps: added to x to avoid log(0).
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
         (), or the common shape for 'none', in the input's dtype.
 
     Raises:
-        ValueError: shapes that do not broadcast; another reduction.
-        TypeError: an input of integers, or floating dtypes that differ.
+        ValueError: if the shapes do not broadcast, or `reduction` is unknown.
+        TypeError: if the input is not floating, or a floating target has another dtype.
 
-    Differs from torch: with `full` the gradient of a target of 0 is a number, not NaN.
+    Differs from torch: with `full`, the gradient with respect to a target of 0 is not NaN.
 
     Example:
         >>> poisson_nll_loss(jnp.zeros(2), jnp.array([1, 4]))
@@ -274,26 +276,26 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`(log v + (x - t)² / v) / 2` with `v = max(var, eps)`: -log of a normal distribution, without its constant.
+    """`(log v + (x - t)² / v) / 2` with `v = max(var, eps)`: the Gaussian negative log-likelihood, up to a constant.
 
-    The gradient passes through the maximum as if it were not there, as in torch: it is huge where `var` is tiny.
+    The gradient ignores the maximum, as in torch, so it is huge where `var` is tiny.
 
     Args:
-        input: any shape, floating: means.
-        target: broadcasts with the input; samples.
-        var: variances, at least 0: of the input's shape, or with one dimension of size 1 in place of the input's, or
-            without the last dimension; or one number.
-        full: adds the constant `log(2π) / 2`.
-        eps: the least variance.
+        input: means, any shape, floating.
+        target: samples, floating; broadcasts with the input.
+        var: variances, at least 0. Either one number, or an array of the input's shape. One dimension of the array may
+            have size 1, or its last dimension may be missing.
+        full: if True, the constant `log(2π) / 2` is added.
+        eps: lower bound on the variance.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
         (), or the common shape for 'none', in the input's dtype.
 
     Raises:
-        ValueError: shapes that do not fit; another reduction; a negative variance where it is known (under `jit` such a
-            loss is NaN).
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the shapes do not match, `reduction` is unknown, or a variance is negative (under `jit` its loss
+            is NaN instead).
+        TypeError: if an array is not floating, or the dtypes differ.
 
     Example:
         >>> gaussian_nll_loss(jnp.array([1.0, 3.0]), jnp.zeros(2), jnp.array([1.0, 1.0]))
@@ -311,7 +313,7 @@ def gaussian_nll_loss(
     broadcast(where, input=input, target=target)
     if checks.known(var) and np.any(np.asarray(var) < 0):
         raise ValueError(
-            f"{where}: var has a negative entry; expected 0 or more, got {np.asarray(var).min()}. Square it."
+            f"{where}: var has a negative entry; expected at least 0, got {np.asarray(var).min()}. Pass variances."
         )
     dtype = checks.wide_dtype(input)
     x, t, v = input.astype(dtype), target.astype(dtype), _aligned(where, var, input.shape).astype(dtype)
@@ -326,25 +328,25 @@ def gaussian_nll_loss(
 def _weighted(
     where: str, losses: jax.Array, weight: jax.Array | None, input: jax.Array
 ) -> tuple[jax.Array, jax.Array | None]:
-    """(the terms times their weights, the sum of the weights), or (the terms, None) without weights."""
+    """Return the terms times their weights and the sum of the weights, or the terms and None without weights."""
     if weight is None:
         return losses, None
-    checks.shape_of(where, "weight", weight, input.shape, "It holds one weight for each number of the input.")
+    checks.shape_of(where, "weight", weight, input.shape, "It holds one weight per input entry.")
     weight = weight.astype(losses.dtype)
     return losses * weight, weight.sum()
 
 
 def _bowl(size: jax.Array, edge: float) -> jax.Array:
-    """`size² / 2` up to `edge`, then a line; `size` is not negative."""
+    """Return `size² / 2` below `edge` and a straight line above it; `size` is not negative."""
     if math.isinf(edge):
         return 0.5 * size * size
     inside = size < edge
-    near = jnp.where(inside, size, 0)  # the other branch's gradient would be inf · 0 for an infinite size
+    near = jnp.where(inside, size, 0)  # avoids inf · 0 in the gradient for an infinite size
     return jnp.where(inside, 0.5 * near * near, edge * (size - 0.5 * edge))
 
 
 def _aligned(where: str, var: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """`var` with as many dimensions as `shape`, where it fits as torch wants it to."""
+    """Return `var` with the rank of `shape`, or raise a ValueError if torch would not accept its shape."""
     if var.shape == shape:
         return var
     if var.shape == shape[:-1]:
@@ -353,6 +355,6 @@ def _aligned(where: str, var: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     if var.ndim != len(shape) or odd != [1]:
         raise ValueError(
             f"{where}: var has the wrong shape; expected {shape}, {shape[:-1]}, or {shape} with one dimension of size "
-            f"1, got {var.shape}. It holds a variance for each number, or one for all of a dimension."
+            f"1, got {var.shape}. It holds one variance per entry, or one for all entries of a dimension."
         )
     return var

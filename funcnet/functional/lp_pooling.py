@@ -1,4 +1,4 @@
-"""Power-average pooling: the p-norm of every window. Letters: `B batch, C channel, S spatial sizes, K kernel sizes`."""
+"""Power-average pooling: `(Σ x^p)^(1/p)` per window. Letters: `B batch, C channel, S spatial sizes, K kernel sizes`."""
 
 import math
 
@@ -15,23 +15,23 @@ __all__ = ["lp_pool1d", "lp_pool2d", "lp_pool3d"]
 def lp_pool1d(
     input: jax.Array, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> jax.Array:
-    """`(Σ x^p)^(1/p)` over every window of one spatial dimension: x, not |x|, so p = 1 is the sum.
+    """`(Σ x^p)^(1/p)` over every window of one spatial dimension. It uses x, not |x|, so p = 1 gives the sum.
 
     Args:
         input: (B, C, S) or (C, S), floating.
-        norm_type: p. Infinity takes the largest |x| of the window, -infinity the smallest.
-        kernel_size: of the window.
-        stride: between windows; None or () is the kernel's size.
-        ceil_mode: whether a last window may overhang on the right; its sum is then scaled up to a whole window's, by
-            `K / (entries it holds)`.
+        norm_type: p. With inf, the result is the largest |x| of the window, and with -inf the smallest.
+        kernel_size: size of the window.
+        stride: distance between windows; None or () means `kernel_size`.
+        ceil_mode: if True, a last window that overhangs on the right is included. Its sum is multiplied by
+            `K / (number of its entries)`.
 
     Returns:
-        (B, C, S') or (C, S'), as `avg_pool1d`. A negative sum has a root only where `1/p` is whole, as in torch; where
-        the sum is 0 the gradient is 0.
+        (B, C, S') or (C, S'), as `avg_pool1d`. Where the sum is negative, the result is NaN unless `1/p` is an integer,
+        as in torch. Where the sum is 0, the gradient is 0.
 
     Raises:
-        ValueError: ranks or sizes that do not fit; p = 0.
-        TypeError: an input of integers; sizes that are none.
+        ValueError: if the rank of the input is wrong, a size is invalid, or p is 0.
+        TypeError: if the input is not floating, or a size is not an integer.
 
     Example:
         >>> lp_pool1d(jnp.array([[3.0, 4.0, 0.0, 2.0]]), 2, 2)
@@ -45,7 +45,7 @@ def lp_pool1d(
 def lp_pool2d(
     input: jax.Array, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> jax.Array:
-    """`lp_pool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are one number or (height, width).
+    """`lp_pool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are an int or (height, width).
 
     Example:
         >>> lp_pool2d(jnp.ones((1, 4, 4)), 2, 2)[0]
@@ -60,7 +60,7 @@ def lp_pool2d(
 def lp_pool3d(
     input: jax.Array, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> jax.Array:
-    """`lp_pool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are one number or three.
+    """`lp_pool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are an int or a tuple of three.
 
     Example:
         >>> lp_pool3d(jnp.ones((1, 2, 2, 2)), 3, 2).ravel()
@@ -76,7 +76,7 @@ def _lp_pool(
 ) -> jax.Array:
     input = windows.planes(where, input, ndim)
     if norm_type == 0:
-        raise ValueError(f"{where}: norm_type is zero; expected a p whose root 1/p exists, got 0.")
+        raise ValueError(f"{where}: norm_type is zero; expected another number, because 1/p must exist, got 0.")
     if math.isinf(norm_type):
         sign = 1 if norm_type > 0 else -1
         size = input * jnp.sign(input)  # |x|, with torch's derivative at 0: 0
@@ -85,5 +85,5 @@ def _lp_pool(
     p = float(norm_type)
     mean = avg_pool(where, ndim, x**p, kernel, stride, 0, ceil, True, None)
     total = mean * math.prod(checks.as_tuple(where, "kernel_size", kernel, ndim))
-    none = total == 0  # its root has no finite slope: torch's gradient there is 0
+    none = total == 0  # the root has an infinite slope at 0, where torch's gradient is 0
     return jnp.where(none, 0, jnp.where(none, 1, total) ** (1 / p)).astype(input.dtype)

@@ -1,7 +1,7 @@
-"""Multi-head attention from vectors to vectors, with all of torch's masks.
+"""Multi-head attention including its input and output projections, with all of torch's masks.
 
 Letters: `B batch, H heads, L queries, S keys, E width of a head, D = H·E width, Dk, Dv widths of key and value`.
-The sequence comes first and the batch second, as in torch; inside, heads are (B, H, L or S, E).
+The sequence is the first dimension and the batch the second, as in torch. Internally, heads are (B, H, L or S, E).
 """
 
 import functools
@@ -58,44 +58,49 @@ def multi_head_attention_forward(
     *,
     rng: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Projects query, key and value, attends in each head separately, and projects the concatenated results.
+    """Project query, key and value, attend in each head separately, and project the concatenated heads.
 
     `y = concat(head_1, …, head_H) W_outᵀ + b_out`, `head_h = softmax(q_h k_hᵀ / √E + masks) v_h`.
 
     Args:
         query: (L, B, D), or (L, D) without a batch; floating.
-        key, value: (S, B, Dk) and (S, B, Dv), or (S, Dk) and (S, Dv). Dk = Dv = D with one packed weight.
+        key, value: (S, B, Dk) and (S, B, Dv), or (S, Dk) and (S, Dv). Dk = Dv = D if `in_proj_weight` is used.
         embed_dim_to_check: D.
         num_heads: H, which divides D.
-        in_proj_weight: (3D, D), the matrices of query, key and value; None with separate ones.
+        in_proj_weight: (3D, D), the stacked projection matrices of query, key and value. None if they are given
+            separately.
         in_proj_bias: (3D,), or None.
-        bias_k, bias_v: one more key and value after the others: (1, 1, D) or (D,), both or neither.
-        add_zero_attn: whether to add one more key and value, of zeros.
-        dropout_p: the probability with which a weight is zeroed, in training.
+        bias_k, bias_v: one more key and value, appended to the sequence: (1, 1, D) or (D,). Give both or neither.
+        add_zero_attn: whether to append one more key and value of zeros.
+        dropout_p: probability with which an attention weight is set to 0 in training.
         out_proj_weight, out_proj_bias: (D, D), and (D,) or None.
-        training: whether there is dropout.
-        key_padding_mask: (B, S), or (S,) without a batch. Booleans: True is hidden. Floats are added to the scores.
-        need_weights: whether to return the weights too.
-        attn_mask: (L, S), or (B·H, L, S); without a batch (H, L, S). Booleans: True is hidden. Floats are added.
-        use_separate_proj_weight: whether the three matrices are given separately, as the next arguments.
+        training: whether to apply dropout.
+        key_padding_mask: (B, S), or (S,) without a batch. A boolean mask hides the keys that are True. A floating mask
+            is added to the scores.
+        need_weights: whether to return the attention weights too.
+        attn_mask: (L, S) or (B·H, L, S); (H, L, S) without a batch. A boolean mask hides the pairs that are True. A
+            floating mask is added to the scores.
+        use_separate_proj_weight: whether the projection matrices are given separately, as the next three arguments.
         q_proj_weight, k_proj_weight, v_proj_weight: (D, D), (D, Dk), (D, Dv).
         static_k, static_v: heads (B·H, S, E) that replace the projected key or value.
-        average_attn_weights: whether the weights are averaged over the heads.
-        is_causal: states that `attn_mask` is the causal mask. If neither the weights nor a padding mask need the mask
-            itself, it is not read, and query i attends to the keys up to i.
-        rng: a key; needed in training if 0 < dropout_p < 1.
+        average_attn_weights: whether to average the returned weights over the heads.
+        is_causal: states that `attn_mask` is the causal mask. Without `need_weights` and `key_padding_mask`, the mask
+            is then not read, and query i attends to keys 0 to i.
+        rng: a random key, required in training if 0 < dropout_p < 1.
 
     Returns:
-        (y, weights): (L, B, D), or (L, D), in the query's dtype; and (B, L, S) weights after dropout, (B, H, L, S)
-        if not averaged, without B if there is no batch; None unless needed. S includes the added keys.
-        A query that may attend to nothing gives NaN with `need_weights` and 0 without, before the last projection, as
-        in torch.
+        (y, weights). y is (L, B, D), or (L, D) without a batch, in the query's dtype. weights is None unless
+        `need_weights`; otherwise (B, L, S) after dropout, or (B, H, L, S) if not averaged, without B if there is no
+        batch. S includes the appended keys. If all keys of a query are hidden, its attention output before the last
+        projection is NaN with `need_weights` and 0 without, as in torch.
 
     Raises:
-        ValueError: shapes that do not fit, missing matrices, `is_causal` without a mask, `dropout_p` without `rng`.
-        TypeError: integers, dtypes that differ (with `need_weights` the masks' too), masks of integers.
+        ValueError: if the shapes do not match, a matrix is missing, `is_causal` is given without `attn_mask`, or
+            `rng` is required but None.
+        TypeError: if an array is not floating, a mask is of an integer dtype, or the dtypes differ (with `need_weights`
+            those of the masks too).
 
-    Differs from torch: a padding mask and an attention mask of different kinds give no warning.
+    Differs from torch: there is no warning if one mask is boolean and the other floating.
 
     Example:
         >>> x, w = jnp.ones((3, 1, 2)), jnp.ones((6, 2))
@@ -139,8 +144,8 @@ def multi_head_attention_forward(
 
 
 def map_arrays(function: Callable[[jax.Array], jax.Array], *arrays: jax.Array) -> list[jax.Array]:
-    """Applies `function` to each array; an array given twice stays one array, which `in_projection_packed` multiplies
-    once."""
+    """Apply `function` to each array. An array given twice stays one array, so that `in_projection_packed` multiplies
+    it once."""
     images = {i: function(a) for i, a in {id(a): a for a in arrays}.items()}
     return [images[id(a)] for a in arrays]
 
@@ -155,18 +160,18 @@ def _check(
     attn_mask: jax.Array | None,
     is_causal: bool,
 ) -> bool:
-    """Whether there is a batch; ValueError for ranks and sizes that do not fit each other."""
+    """Return whether there is a batch. Raise a ValueError if ranks or sizes do not match."""
     given = [jnp.ndim(x) for x in (query, key, value)]
     if given not in ([3, 3, 3], [2, 2, 2]):
         raise ValueError(
-            f"{_WHERE}: the ranks do not fit; expected query, key and value of 3 dimensions each (length, batch, "
+            f"{_WHERE}: the ranks do not match; expected query, key and value of 3 dimensions each (length, batch, "
             f"width), or of 2 without the batch, got {given}."
         )
     batched = given[0] == 3
     if key_padding_mask is not None and jnp.ndim(key_padding_mask) != given[0] - 1:
         raise ValueError(
             f"{_WHERE}: key_padding_mask has the wrong rank; expected {'(batch, keys)' if batched else '(keys,)'}, got "
-            f"{jnp.shape(key_padding_mask)}. It says of every key whether it is hidden."
+            f"{jnp.shape(key_padding_mask)}. It marks each key as hidden or visible."
         )
     if attn_mask is not None and jnp.ndim(attn_mask) not in (2, 3):
         raise ValueError(
@@ -175,19 +180,19 @@ def _check(
         )
     if query.shape[-1] != width or num_heads < 1 or width % num_heads:
         raise ValueError(
-            f"{_WHERE}: the width does not fit; expected {width}, a multiple of {num_heads} heads, got query "
+            f"{_WHERE}: the width does not match; expected {width}, a multiple of {num_heads} heads, got query "
             f"{query.shape}. Correct the query, embed_dim or num_heads."
         )
     if key.shape[:-1] != value.shape[:-1] or key.shape[1:-1] != query.shape[1:-1]:
         raise ValueError(
-            f"{_WHERE}: query, key and value do not fit each other; expected one batch size, and key and value of one "
-            f"length, got {query.shape}, {key.shape} and {value.shape}. Inputs with the batch first need "
-            "batch_first=True in the module."
+            f"{_WHERE}: query, key and value do not match; expected equal batch sizes, and key and value of equal "
+            f"length, got {query.shape}, {key.shape} and {value.shape}. If the batch comes first, set batch_first=True "
+            "in the module."
         )
     if is_causal and attn_mask is None:
         raise ValueError(
-            f"{_WHERE}: is_causal says what attn_mask is; expected a mask beside it, got None. "
-            "nn.Transformer.generate_square_subsequent_mask(L) makes one."
+            f"{_WHERE}: is_causal=True requires attn_mask; expected the causal mask, got None. "
+            "Make one with nn.Transformer.generate_square_subsequent_mask(L)."
         )
     return batched
 
@@ -195,21 +200,21 @@ def _check(
 def _given(name: str, weight: jax.Array | None) -> jax.Array:
     if weight is None:
         raise ValueError(
-            f"{_WHERE}: {name} is missing; expected an array, got None. in_proj_weight holds all three matrices, "
-            "use_separate_proj_weight=True asks for q_proj_weight, k_proj_weight and v_proj_weight."
+            f"{_WHERE}: {name} is missing; expected an array, got None. Pass in_proj_weight with all three "
+            "matrices, or with use_separate_proj_weight=True pass q_proj_weight, k_proj_weight and v_proj_weight."
         )
     return weight
 
 
 def _static(name: str, static: jax.Array | None, projected: jax.Array, query: jax.Array) -> jax.Array:
-    """The static heads if given, else the projected ones: (B, H, S, E)."""
+    """Return the static heads if given, otherwise the projected heads: (B, H, S, E)."""
     if static is None:
         return projected
     batch, heads, _, width = query.shape
     if static.ndim != 3 or static.shape[0] != batch * heads or static.shape[2] != width:
         raise ValueError(
             f"{_WHERE}: {name} has the wrong shape; expected {(batch * heads, 'S', width)}, got {static.shape}. "
-            "It holds the heads of every example: (batch · heads, keys, width of a head)."
+            "Its shape is (batch · heads, keys, width of a head)."
         )
     return static.reshape(batch, heads, *static.shape[1:])
 
@@ -222,10 +227,10 @@ def _more_keys(
     add_zero_attn: bool,
     static: bool,
 ) -> tuple[jax.Array, jax.Array]:
-    """Keys and values, followed by the learned ones and the zeros."""
+    """Return the keys and values with the learned ones and the zeros appended."""
     if (bias_k is None) != (bias_v is None) or (bias_k is not None and static):
         raise ValueError(
-            f"{_WHERE}: bias_k and bias_v come together and without static keys; expected both or neither, got "
+            f"{_WHERE}: bias_k and bias_v require each other and exclude static keys; expected both or neither, got "
             f"bias_k {'None' if bias_k is None else bias_k.shape}, bias_v {'None' if bias_v is None else bias_v.shape}"
             f"{' with static keys or values' if static else ''}."
         )
@@ -243,7 +248,8 @@ def _more_keys(
 def _merged(
     attn_mask: jax.Array | None, key_padding_mask: jax.Array | None, query: jax.Array, keys: int, more: int
 ) -> jax.Array | None:
-    """What the masks add to the scores, (B or 1, H or 1, L or 1, S); 0 for the `more` keys at the end."""
+    """Return the sum of the masks as added to the scores, (B or 1, H or 1, L or 1, S). It is 0 for the `more` appended
+    keys."""
     batch, heads, length, _ = query.shape
     bias = None
     if attn_mask is not None:

@@ -1,8 +1,8 @@
-"""Normalisation within an example: layer, RMS, group and local response normalisation, and vectors of norm 1.
+"""Normalisation within an example: layer, RMS, group and local response normalisation, and division by the norm.
 
 Letters: `B batch, C channel, G groups, S spatial dimensions`.
 
-Statistics are taken in at least float32, the variance from differences to the mean; eps is inside the root.
+Statistics are computed in at least float32, with the variance from differences to the mean. eps is inside the root.
 """
 
 import functools
@@ -28,21 +28,22 @@ def layer_norm(
     bias: jax.Array | None = None,
     eps: float = 1e-5,
 ) -> jax.Array:
-    """Normalises over the last dimensions: `y = (x - mean) / sqrt(var + eps) · weight + bias`, var the biased one.
+    """Normalise over the last dimensions: `y = (x - mean) / sqrt(var + eps) · weight + bias`, var being biased.
 
     Args:
         input: (*, *normalized_shape), floating.
-        normalized_shape: the sizes of the dimensions to normalise over.
-        weight: normalized_shape; None is 1. May be wider than the input (float32 beside bfloat16).
-        bias: normalized_shape; None is 0.
+        normalized_shape: sizes of the last dimensions, over which the input is normalised.
+        weight: array of shape normalized_shape; None is 1. Its dtype may be wider than the input's (float32 for a
+            bfloat16 input).
+        bias: array of shape normalized_shape; None is 0.
         eps: added to the variance.
 
     Returns:
-        As the input.
+        An array of the input's shape and dtype.
 
     Raises:
-        ValueError: the input does not end in normalized_shape, or weight or bias is not of it.
-        TypeError: integers.
+        ValueError: if the input does not end in normalized_shape, or weight or bias has another shape.
+        TypeError: if the input is not floating.
 
     Example:
         >>> layer_norm(jnp.array([1.0, 3.0]), (2,), eps=0.0)
@@ -62,20 +63,20 @@ def rms_norm(
     weight: jax.Array | None = None,
     eps: float | None = None,
 ) -> jax.Array:
-    """Divides by the root of the mean square over the last dimensions: `y = x / sqrt(mean(x²) + eps) · weight`.
+    """Divide by the root mean square over the last dimensions: `y = x / sqrt(mean(x²) + eps) · weight`.
 
     Args:
         input: (*, *normalized_shape), floating.
-        normalized_shape: the sizes of the dimensions to normalise over.
-        weight: normalized_shape; None is 1.
-        eps: added to the mean square; None is the machine epsilon of the dtype computed in (float32 for bfloat16).
+        normalized_shape: sizes of the last dimensions, over which the input is normalised.
+        weight: array of shape normalized_shape; None is 1.
+        eps: added to the mean square. None is the machine epsilon of the computation's dtype (float32 for bfloat16).
 
     Returns:
-        As the input.
+        An array of the input's shape and dtype.
 
     Raises:
-        ValueError: the input does not end in normalized_shape, or weight is not of it.
-        TypeError: integers.
+        ValueError: if the input does not end in normalized_shape, or weight has another shape.
+        TypeError: if the input is not floating.
 
     Example:
         >>> rms_norm(jnp.array([3.0, 3.0]), (2,))
@@ -97,23 +98,23 @@ def group_norm(
     bias: jax.Array | None = None,
     eps: float = 1e-5,
 ) -> jax.Array:
-    """Normalises groups of channels within an example: `y = (x - mean) / sqrt(var + eps) · weight + bias`.
+    """Normalise groups of channels within an example: `y = (x - mean) / sqrt(var + eps) · weight + bias`.
 
-    Mean and biased variance are those of C / G neighbouring channels and all their spatial positions.
+    The mean and the biased variance are computed over C / G consecutive channels and all spatial positions.
 
     Args:
         input: (B, C, *S), floating.
-        num_groups: G; divides C.
+        num_groups: number of groups, G. Must divide C.
         weight: (C,); None is 1.
         bias: (C,); None is 0.
         eps: added to the variance.
 
     Returns:
-        As the input.
+        An array of the input's shape and dtype.
 
     Raises:
-        ValueError: G does not divide C; shapes that do not fit; one value a group in a batch of one.
-        TypeError: integers.
+        ValueError: if G does not divide C, the shapes do not match, or a batch of one has one value per group.
+        TypeError: if the input is not floating.
 
     Example:
         >>> group_norm(jnp.array([[1.0, 3.0, 5.0, 5.0]]), 2, eps=1e-12)
@@ -129,19 +130,19 @@ def group_norm(
     batch, channels, *spatial = input.shape
     if num_groups < 1 or channels % num_groups:
         raise ValueError(
-            f"F.group_norm: the channels do not divide into groups; expected a multiple of num_groups={num_groups}, "
+            f"F.group_norm: num_groups does not divide the channels; expected a multiple of num_groups={num_groups}, "
             f"got {channels}."
         )
     for name, vector in (("weight", weight), ("bias", bias)):
-        checks.shape_of("F.group_norm", name, vector, (channels,), "It holds one number a channel.")
+        checks.shape_of("F.group_norm", name, vector, (channels,), "It holds one number per channel.")
     if batch * (channels // num_groups) * math.prod(spatial) == 1:
         raise ValueError(
-            f"F.group_norm: one value per group has no variance; expected more than 1 value per channel, "
+            f"F.group_norm: one value per group has no variance; expected more than 1 value per group, "
             f"got {input.shape} in {num_groups} groups. Use fewer groups."
         )
     if input.size == 0:
         return input
-    # Not flattened further: weight and bias then belong to the same loop, in half the time on CPU.
+    # Not flattened further, so that XLA fuses weight and bias into the same loop. This halves the time on CPU.
     grouped = (batch, num_groups, channels // num_groups, math.prod(spatial))
     normal = _standardise(input.astype(checks.wide_dtype(input)).reshape(grouped), (2, 3), eps)
     vectors = (None if v is None else v.reshape(*grouped[1:3], 1) for v in (weight, bias))
@@ -151,21 +152,22 @@ def group_norm(
 def local_response_norm(
     input: jax.Array, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> jax.Array:
-    """Divides every channel by the size of its neighbours: `y = x / (k + alpha · mean(x²))^beta`.
+    """Divide every channel by the magnitude of its neighbours: `y = x / (k + alpha · mean(x²))^beta`.
 
-    The mean is over `size` neighbouring channels, `size // 2` of them before; those that are missing count as zeros.
+    The mean is over `size` neighbouring channels, and `size // 2` of them precede the channel. Missing channels count
+    as zeros.
 
     Args:
         input: (B, C, *S), floating, with at least one spatial dimension.
-        size: the number of channels in the mean.
-        alpha, beta, k: of the formula.
+        size: number of channels in the mean.
+        alpha, beta, k: constants of the formula.
 
     Returns:
-        As the input.
+        An array of the input's shape and dtype.
 
     Raises:
-        ValueError: fewer than 3 dimensions; a size below 1.
-        TypeError: integers; a size that is none.
+        ValueError: if the input has fewer than 3 dimensions, or `size` is less than 1.
+        TypeError: if the input is not floating, or `size` is not an integer.
 
     Example:
         >>> local_response_norm(jnp.ones((1, 2, 1)), 1, alpha=1.0, beta=1.0).ravel()
@@ -186,23 +188,24 @@ def local_response_norm(
 
 
 def cross_map_lrn(input: jax.Array, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> jax.Array:
-    """`local_response_norm` as torch's old `CrossMapLRN2d` counts: `y = x · (k + alpha / size · Σ x²)^-beta`.
+    """`y = x · (k + alpha / size · Σ x²)^-beta`: `local_response_norm` as computed by torch's old `CrossMapLRN2d`.
 
-    With `n = (size + 1) // 2`, the sum over channels is from `c - n + 1` to `c + n - 1`, so over an odd number even
-    where `size` is even; and channel 0 is never left out again, since torch's running sum forgets to subtract it.
+    With `n = (size + 1) // 2`, the sum is over channels `c - n + 1` to `c + n - 1`, an odd number of channels even if
+    `size` is even. Channel 0 stays in the sums of all later channels, because torch's running sum never subtracts it.
 
     Args:
         input: (B, C, H, W), floating.
         size, alpha, beta, k: as in `local_response_norm`.
 
     Returns:
-        As the input.
+        An array of the input's shape and dtype.
 
     Raises:
-        ValueError: another rank; a size below 1.
-        TypeError: integers; a size that is none.
+        ValueError: if the input does not have 4 dimensions, or `size` is less than 1.
+        TypeError: if the input is not floating, or `size` is not an integer.
 
-    Differs from torch: the gradient is the derivative of the value. torch's own is not (its neighbours are shifted).
+    Differs from torch: the gradient is the derivative of the output. torch's gradient is not, because it shifts the
+        neighbours.
 
     Example:
         >>> cross_map_lrn(jnp.ones((1, 3, 1, 1)), 1, alpha=1.0, beta=1.0).ravel()
@@ -225,21 +228,21 @@ def cross_map_lrn(input: jax.Array, size: int, alpha: float = 1e-4, beta: float 
 def normalize(
     input: jax.Array, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, out: None = None
 ) -> jax.Array:
-    """Divides vectors by their p-norm: `y = x / max(‖x‖_p, eps)`.
+    """Divide vectors by their p-norm: `y = x / max(‖x‖_p, eps)`.
 
     Args:
         input: any shape, floating.
-        p: of the norm: any number, ±infinity among them.
-        dim: the dimension that holds the vectors, or several.
-        eps: the least number to divide by.
-        out: has to be None; keeps torch's order of arguments.
+        p: order of the norm. Any number, including ±inf.
+        dim: the dimension or dimensions over which the norm is computed.
+        eps: lower bound on each norm, to avoid division by zero.
+        out: must be None. The argument exists for compatibility with torch.
 
     Returns:
         As the input. The gradient at the zero vector is 1 / eps.
 
     Raises:
-        ValueError: there is no such dimension; an `out`.
-        TypeError: integers.
+        ValueError: if `dim` is out of range, or `out` is not None.
+        TypeError: if the input is not floating.
 
     Example:
         >>> normalize(jnp.array([[3.0, 4.0]])).round(3)
@@ -250,11 +253,11 @@ def normalize(
     where = "F.normalize"
     input = checks.floating(where, "input", input)
     if out is not None:
-        raise ValueError(f"{where}: arrays do not change; expected out=None, got an array. Use what is returned.")
+        raise ValueError(f"{where}: out is not supported, because arrays are immutable; expected None, got an array.")
     ndim = max(input.ndim, 1)  # a scalar is a vector of one entry
     dims = tuple(checks.as_int(where, "dim", d) for d in checks.entries(dim, 1))
     if any(not -ndim <= d < ndim for d in dims):
-        raise ValueError(f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}.")
+        raise ValueError(f"{where}: dim is out of range; expected {-ndim} to {ndim - 1}, got {dim}.")
     x = input.astype(checks.wide_dtype(input)).reshape(input.shape or (1,))
     norm = vector_norm(x, float(p), dims or tuple(range(ndim)))
     return (x / jnp.where(norm < eps, eps, norm)).astype(input.dtype).reshape(input.shape)
@@ -262,8 +265,8 @@ def normalize(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _over_power(x: jax.Array, base: jax.Array, exponent: float) -> jax.Array:
-    """`x / base ** exponent`, with a derivative by `base` that avoids the square of the power, which overflows
-    first."""
+    """Return `x / base ** exponent`. The derivative with respect to `base` avoids the square of the power, which would
+    overflow first."""
     return x / base**exponent
 
 
@@ -276,7 +279,7 @@ def _over_power_jvp(exponent: float, primals: Any, tangents: Any) -> tuple[jax.A
 
 
 def _channel_sums(x: jax.Array, before: int, after: int) -> jax.Array:
-    """The sum over this many channels before, the channel itself, and this many after."""
+    """Return the sum over each channel, the `before` channels before it, and the `after` channels after it."""
     lengths, widths = [1] * x.ndim, [(0, 0)] * x.ndim
     lengths[1], widths[1] = before + 1 + after, (before, after)
     return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, lengths, [1] * x.ndim, widths)
@@ -290,17 +293,17 @@ def _last_dimensions(
     if not shape or input.shape[-len(shape) :] != shape:
         raise ValueError(
             f"{where}: input does not end in normalized_shape; expected (*, {', '.join(map(str, shape))}), "
-            f"got {input.shape}. Name the sizes of the last dimensions, at least one."
+            f"got {input.shape}. Give the size of at least one trailing dimension."
         )
     for name, parameter in parameters.items():
-        checks.shape_of(where, name, parameter, shape, "It has the shape normalized_shape.")
+        checks.shape_of(where, name, parameter, shape, "Its shape is normalized_shape.")
     return input, tuple(range(-len(shape), 0))
 
 
 def _standardise(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
     """`(x - mean) / sqrt(var + eps)`.
 
-    What the mean lost to rounding, 1e-3 near 1e4, is subtracted too. It has no derivative, for it would be 0 otherwise.
+    The rounding error of the mean (1e-3 near 1e4) is subtracted too. Its exact value is 0, so it has no derivative.
     """
     centred = x - x.mean(axes, keepdims=True)
     return _divide(centred - lax.stop_gradient(centred.mean(axes, keepdims=True)), axes, eps)
@@ -318,7 +321,7 @@ def _reciprocal_root(x: jax.Array) -> jax.Array:
 
 @_reciprocal_root.defjvp
 def _reciprocal_root_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """JAX's own rule multiplies root / x first, which float32 takes for 0 from x = 1e25 on."""
+    """JAX's own rule computes root / x first, which underflows to 0 in float32 from x = 1e25 on."""
     root = _reciprocal_root(*primals)
     return root, tangents[0] * (-0.5 / primals[0]) * root
 

@@ -1,4 +1,4 @@
-"""Channels to space and back. Letters: `C channels, H height, W width, r factor`."""
+"""Rearrangement of channels into space and back. Letters: `C channels, H height, W width, r factor`."""
 
 import jax
 import jax.numpy as jnp
@@ -9,18 +9,18 @@ __all__ = ["pixel_shuffle", "pixel_unshuffle"]
 
 
 def pixel_shuffle(input: jax.Array, upscale_factor: int) -> jax.Array:
-    """Spreads channels over space: `y[c, h · r + i, w · r + j] = x[c · r² + i · r + j, h, w]`.
+    """Move r² channels into a block of r × r pixels: `y[c, h · r + i, w · r + j] = x[c · r² + i · r + j, h, w]`.
 
     Args:
         input: (…, C · r², H, W), any dtype.
         upscale_factor: r.
 
     Returns:
-        (…, C, H · r, W · r), the input's dtype.
+        (…, C, H · r, W · r), in the input's dtype.
 
     Raises:
-        ValueError: fewer than three dimensions, a factor below 1, or channels that r² does not divide.
-        TypeError: a factor that is no integer.
+        ValueError: if the input has fewer than three dimensions, r is less than 1, or r² does not divide the channels.
+        TypeError: if the factor is not an integer.
 
     Example:
         >>> pixel_shuffle(jnp.arange(4).reshape(4, 1, 1), 2)
@@ -34,7 +34,7 @@ def pixel_shuffle(input: jax.Array, upscale_factor: int) -> jax.Array:
     *batch, channels, height, width = input.shape
     if channels % (r * r):
         raise ValueError(
-            f"{where}: the channels do not divide by the square of upscale_factor; expected a multiple of {r * r}, "
+            f"{where}: the channels are not divisible by the square of upscale_factor; expected a multiple of {r * r}, "
             f"got {channels} in {input.shape}."
         )
     parts = input.reshape(*batch, channels // (r * r), r, r, height, width)
@@ -43,18 +43,19 @@ def pixel_shuffle(input: jax.Array, upscale_factor: int) -> jax.Array:
 
 
 def pixel_unshuffle(input: jax.Array, downscale_factor: int) -> jax.Array:
-    """The reverse of `pixel_shuffle`: `y[c · r² + i · r + j, h, w] = x[c, h · r + i, w · r + j]`.
+    """Invert `pixel_shuffle`: `y[c · r² + i · r + j, h, w] = x[c, h · r + i, w · r + j]`.
 
     Args:
         input: (…, C, H · r, W · r), any dtype.
         downscale_factor: r.
 
     Returns:
-        (…, C · r², H, W), the input's dtype.
+        (…, C · r², H, W), in the input's dtype.
 
     Raises:
-        ValueError: fewer than three dimensions, a factor below 1, or a height or width that r does not divide.
-        TypeError: a factor that is no integer.
+        ValueError: if the input has fewer than three dimensions, r is less than 1, or r does not divide the height and
+            the width.
+        TypeError: if the factor is not an integer.
 
     Example:
         >>> pixel_unshuffle(jnp.arange(4).reshape(1, 2, 2), 2).ravel()
@@ -67,7 +68,7 @@ def pixel_unshuffle(input: jax.Array, downscale_factor: int) -> jax.Array:
     *batch, channels, height, width = input.shape
     if height % r or width % r:
         raise ValueError(
-            f"{where}: height and width do not divide by downscale_factor; expected multiples of {r}, "
+            f"{where}: height and width are not divisible by downscale_factor; expected multiples of {r}, "
             f"got {(height, width)}. Choose another factor, or pad."
         )
     parts = input.reshape(*batch, channels, height // r, r, width // r, r)

@@ -1,10 +1,12 @@
 """Products of two arrays that are computed in a special form on CPU. The form is chosen when a program is lowered.
 
 `bilinear` is traced as one operation, `bilinear_product`, which holds both forms, because the platform is not known
-while tracing. Its derivatives, transposes and batched versions are such operations too. So every platform's program
-contains only its own form, and a gradient stores only the two arrays. `jax.lax.platform_dependent` chooses at the same
-moment, but its gradient stores what the gradients of all forms need: a `scan` over depthwise convolutions then carries
-43 arrays on every platform instead of 6, and its exported programs hold a conditional for each choice.
+during tracing. Its derivatives, transposes and batched versions are `bilinear_product` operations too. Therefore the
+program for each platform contains only one form, and a gradient stores only the two arrays.
+
+`jax.lax.platform_dependent` also chooses at lowering, but its gradient stores the residuals of all forms. A `scan` over
+depthwise convolutions then carries 43 arrays on every platform instead of 6, and its exported programs contain a
+conditional for each choice.
 """
 
 import functools
@@ -24,7 +26,7 @@ Product = Callable[..., jax.Array]
 
 
 def bilinear(default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settings: Any) -> jax.Array:
-    """`default(a, b, *settings)`, computed on CPU as `cpu(a, b, *settings)`.
+    """Return `default(a, b, *settings)`, computed on CPU as `cpu(a, b, *settings)`.
 
     Args:
         default: a function that is linear in `a` and in `b`. Define it at the top level of a module, not inside a
@@ -34,7 +36,7 @@ def bilinear(default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settin
         *settings: hashable values, not arrays.
 
     Returns:
-        The result, whose shape and dtype have to be the same in both forms.
+        The result. Both forms must return the same shape and dtype.
 
     Example:
         >>> import jax.numpy as jnp
@@ -45,7 +47,7 @@ def bilinear(default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settin
 
 
 def default_program(equation: JaxprEqn) -> ClosedJaxpr | None:
-    """The default form of a `bilinear_product` in a traced program; None for any other operation.
+    """Return the default form of a `bilinear_product` in a traced program, or None for any other operation.
 
     Example:
         >>> import jax.numpy as jnp
@@ -72,7 +74,8 @@ class _Form:
 
 @dataclass(frozen=True)
 class _Transposed:
-    """(the other argument, the cotangent) -> the cotangent of argument `index`, whose type is `aval`."""
+    """A function of the other argument and the cotangent that returns the cotangent of argument `index`, of type
+    `aval`."""
 
     form: Product
     index: int
@@ -107,7 +110,7 @@ def _batch(arrays: Any, axes: Any, *, forms: tuple[Product, ...]) -> tuple[jax.A
 
 
 def _run(a: jax.Array, b: jax.Array, *, forms: tuple[Product, ...]) -> jax.Array:
-    with jax.disable_jit(False):  # the form is chosen when the operation is lowered, in a program of its own if need be
+    with jax.disable_jit(False):  # lowering chooses the form, so compile even if jit is disabled
         return _compiled(a, b, forms=forms)
 
 

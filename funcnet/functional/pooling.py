@@ -1,7 +1,7 @@
 """Max and average pooling in 1, 2 and 3 dimensions. Letters: `B batch, C channel, S spatial sizes, K kernel sizes`.
 
-Windows over several dimensions are processed one dimension at a time: `K1 + K2` steps do the work of `K1 · K2`.
-`windows.py` says where windows lie and which of several equal maxima is chosen.
+Windows over several dimensions are processed one dimension at a time, which takes `K1 + K2` steps instead of `K1 · K2`.
+`windows.py` defines the positions of windows and which of several equal maxima is chosen.
 """
 
 from typing import Any
@@ -26,24 +26,25 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The maximum of every window over one spatial dimension; of equal ones the first has the gradient.
+    """Return the maximum of every window over one spatial dimension. Of equal maxima, the first gets the gradient.
 
     Args:
         input: (B, C, S) or (C, S), floating.
-        kernel_size: of the window.
-        stride: between windows; None or () is the kernel's size.
-        padding: -inf on both sides, at most half the kernel (its taps, without dilation, as in torch).
-        dilation: distance between the window's taps.
-        ceil_mode: whether a last window may overhang on the right (never one that starts in the right padding).
-        return_indices: whether to return where the maxima lie too, as `max_unpool1d` reads it.
+        kernel_size: size of the window.
+        stride: distance between windows; None or () means `kernel_size`.
+        padding: amount of -inf padding on both sides, at most half of `kernel_size` (without dilation, as in torch).
+        dilation: distance between neighbouring entries of a window.
+        ceil_mode: if True, a last window that overhangs on the right is included unless it starts in the right padding.
+        return_indices: whether to return the indices of the maxima too, in the form that `max_unpool1d` takes.
 
     Returns:
-        (B, C, S') or (C, S'), with `S' = (S + 2 · padding - dilation · (K - 1) - 1) // stride + 1`; or (that, indices
-        of the same shape), counted in the flattened plane. NaN wins over numbers, the last one over the others.
+        (B, C, S') or (C, S'), with `S' = (S + 2 · padding - dilation · (K - 1) - 1) // stride + 1` (rounded up with
+        `ceil_mode`). With `return_indices`, a pair of the maxima and their indices in the flattened spatial dimensions.
+        The maximum of a window with NaN is its last NaN.
 
     Raises:
-        ValueError: ranks or sizes that do not fit.
-        TypeError: an input of integers; sizes that are none.
+        ValueError: if the rank of the input is wrong, or a size is invalid.
+        TypeError: if the input is not floating, or a size is not an integer.
 
     Differs from torch: indices are int32 where JAX has no int64 (without x64).
 
@@ -68,7 +69,7 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """`max_pool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are one number or (height, width).
+    """`max_pool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are an int or (height, width).
 
     Example:
         >>> max_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 2)[0]
@@ -90,7 +91,7 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """`max_pool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are one number or three.
+    """`max_pool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are an int or a tuple of three.
 
     Example:
         >>> max_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 2).ravel()
@@ -110,22 +111,23 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> jax.Array:
-    """The mean of every window over one spatial dimension.
+    """Return the mean of every window over one spatial dimension.
 
     Args:
         input: (B, C, S) or (C, S), floating.
-        kernel_size: of the window.
-        stride: between windows; None or () is the kernel's size.
-        padding: zeros on both sides, at most half the kernel.
-        ceil_mode: whether a last window may overhang on the right (never one that starts in the right padding).
-        count_include_pad: whether the divisor counts the padding; what overhangs it is never counted.
+        kernel_size: size of the window.
+        stride: distance between windows; None or () means `kernel_size`.
+        padding: amount of zero padding on both sides, at most half of `kernel_size`.
+        ceil_mode: if True, a last window that overhangs on the right is included unless it starts in the right padding.
+        count_include_pad: whether the divisor counts the padding. Entries beyond the padding are never counted.
 
     Returns:
-        (B, C, S') or (C, S'), with `S' = (S + 2 · padding - K) // stride + 1`. Sums are taken in at least float32.
+        (B, C, S') or (C, S'), with `S' = (S + 2 · padding - K) // stride + 1` (rounded up with `ceil_mode`). Sums are
+        computed in at least float32.
 
     Raises:
-        ValueError: ranks or sizes that do not fit.
-        TypeError: an input of integers; sizes that are none.
+        ValueError: if the rank of the input is wrong, or a size is invalid.
+        TypeError: if the input is not floating, or a size is not an integer.
 
     Example:
         >>> avg_pool1d(jnp.array([[1.0, 3.0, 2.0, 0.0]]), 2)
@@ -146,9 +148,9 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> jax.Array:
-    """`avg_pool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are one number or (height, width).
+    """`avg_pool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are an int or (height, width).
 
-    `divisor_override` divides in place of the window's size; 0 is a ValueError.
+    If `divisor_override` is given, each sum is divided by it instead of the window's size. 0 raises a ValueError.
 
     Example:
         >>> avg_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 2)[0]
@@ -170,7 +172,7 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> jax.Array:
-    """`avg_pool2d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are one number or three.
+    """`avg_pool2d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are an int or a tuple of three.
 
     Example:
         >>> avg_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 2).ravel()
@@ -196,7 +198,7 @@ def max_pool(
     ceil: bool,
     return_indices: bool,
 ) -> Any:
-    """`max_poolnd` for any number of dimensions n; `where` is the name in its errors."""
+    """`max_poolnd` for any number of dimensions n; `where` begins the error messages."""
     input = windows.planes(where, input, ndim)
     along = windows.regular(where, input.shape, ndim, kernel, stride, pad, dilation, ceil)
     y = windows.maximum(input, along)
@@ -214,7 +216,7 @@ def avg_pool(
     include_pad: bool,
     divisor: int | None,
 ) -> jax.Array:
-    """`avg_poolnd` for any number of dimensions n; `where` is the name in its errors."""
+    """`avg_poolnd` for any number of dimensions n; `where` begins the error messages."""
     input = windows.planes(where, input, ndim)
     if divisor == 0:
         raise ValueError(f"{where}: divisor_override is zero; expected another number or None, got 0.")
@@ -223,17 +225,17 @@ def avg_pool(
     for axis, along in enumerate(windows.regular(where, input.shape, ndim, kernel, stride, pad, ceil=ceil), -ndim):
         size = input.shape[axis]
         seen = lax.slice_in_dim(x, 0, size + min(along.overhang(size), 0), axis=axis)
-        # A numpy zero: a traced one hides from lax that this is a sum, and then it has no derivative.
+        # The zero is numpy's. With a traced zero, lax does not recognise a sum, and there is no derivative.
         x = lax.reduce_window(seen, np.zeros((), x.dtype), lax.add, *windows.as_lax(along, x.ndim, axis, size))
         if divisor is None:
             along_axis = jnp.asarray(_counts(along, size, include_pad), x.dtype)
             counts = counts * along_axis.reshape(-1, *(1,) * (-axis - 1))
-    # Divided at the end: thirds of 1, -1 and 0 do not add up to 0, and an absolute value after it would have a slope.
+    # Divided at the end: thirds of 1, -1 and 0 do not sum to exactly 0, so |·| of the result would have a slope.
     return (x / counts).astype(input.dtype)
 
 
 def _counts(along: windows.Windows, size: int, include_pad: bool) -> np.ndarray:
-    """How many entries every window averages, with or without the declared padding, never what overhangs it."""
+    """Return the number of entries that each window averages, with or without padding, never beyond the padding."""
     start = along.starts(-1)
     if include_pad:
         return np.minimum(start + along.kernel, size + along.pad) - start

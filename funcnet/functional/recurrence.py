@@ -1,9 +1,9 @@
 """One direction of one recurrent layer over time. Letters: `T time, B batch, H hidden, P size of h, G gates · H`.
 
-The input's part of the gates is computed first, for all steps at once, so that one matrix product per step is left. The
-derivative is written by hand as a forward rule, which works in both modes and for higher derivatives: the weight's
-tangent is multiplied with all states in one product outside the loop, where automatic differentiation would add up a
-matrix at every backward step. `P` is H unless an LSTM projects its h.
+The input's contribution to the gates is computed first for all steps at once, so that each step needs only one matrix
+product. The derivative is a custom JVP rule, which works in both modes and for higher derivatives. It multiplies the
+weight's tangent with all states in one product outside the loop. Automatic differentiation would add a matrix to the
+weight's gradient at every backward step. `P` is H unless an LSTM projects its h.
 """
 
 import functools
@@ -27,18 +27,18 @@ Weights = tuple[jax.Array | None, ...]
 def recur(
     mode: str, reverse: bool, gates: jax.Array, state: State, weights: Weights, mask: jax.Array | None
 ) -> tuple[jax.Array, State]:
-    """Runs the cell over time.
+    """Run the cell over time.
 
     Args:
         mode: a key of `MODES`.
-        reverse: from the last step to the first.
-        gates: (T, B, G), `x W_ihᵀ` and all biases but the one that a GRU's reset gate multiplies.
-        state: the state before the first step: (h (B, P),), an LSTM's (h, c (B, H)).
-        weights: (w_hh (G, P), None); an LSTM's (w_hh, w_hr (P, H) or None); a GRU's (w_hh, b_hn (H,) or None).
-        mask: (T, B, 1), False where the state passes unchanged; None if nowhere.
+        reverse: if True, run from the last step to the first.
+        gates: (T, B, G), `x W_ihᵀ` plus all biases except the one that a GRU's reset gate multiplies.
+        state: the state before the first step: (h (B, P),), or (h, c (B, H)) for an LSTM.
+        weights: (w_hh (G, P), None); for an LSTM (w_hh, w_hr (P, H) or None), for a GRU (w_hh, b_hn (H,) or None).
+        mask: (T, B, 1), False at steps that leave the state unchanged. None means that there are no such steps.
 
     Returns:
-        (every step's h (T, B, P), the state after the last step).
+        (h of all steps (T, B, P), the state after the last step).
 
     Example:
         >>> h, (last,) = recur("RNN_RELU", False, jnp.ones((3, 1, 1)), (jnp.zeros((1, 1)),), (jnp.eye(1), None), None)
@@ -67,7 +67,7 @@ def _recur_jvp(mode: str, reverse: bool, primals: Any, tangents: Any) -> Any:
 
     def step(d_state: State, xs: Any) -> tuple[State, jax.Array]:
         d_gates, outer, kept, mask = xs
-        # In this form its transpose reads w_hh along its rows; `@ w_hh.T` took twice the time on CPU.
+        # The transpose of this form reads w_hh along its rows. `@ w_hh.T` took twice the time on CPU.
         pushed = lax.dot_general(d_state[0], weights[0], (((1,), (1,)), ((), ())))
         d_gates = d_gates + MODES[mode].into_gates(pushed, kept)
         new = MODES[mode].linear(d_gates, d_state, weights, kept, outer)
@@ -103,7 +103,7 @@ def _filled(tangent: Any, primal: jax.Array) -> jax.Array:
 
 
 def _product(x: jax.Array, matrix: Any) -> jax.Array | None:
-    """`x matrixᵀ`, or None, at no cost, if there is no matrix or it has no tangent."""
+    """Return `x matrixᵀ`, or None without computing anything if `matrix` is None or a symbolic zero."""
     if matrix is None or isinstance(matrix, SymbolicZero):
         return None
     return lax.dot_general(x, matrix, (((x.ndim - 1,), (1,)), ((), ())))
@@ -120,7 +120,7 @@ class _Elman:
         return (self.act(x),), self.slope(x)
 
     def weights_moved(self, before: jax.Array, kept: Any, d_weights: Weights) -> tuple[Any, Any]:
-        """What the weights' tangents add: (to the gates through `h W_hhᵀ`, to h after them)."""
+        """Return what the weights' tangents add to the gates (through `h W_hhᵀ`) and to h (after the gates)."""
         return _product(before, d_weights[0]), None
 
     def into_gates(self, pushed: jax.Array, kept: Any) -> jax.Array:
@@ -131,12 +131,12 @@ class _Elman:
 
 
 class _LSTM:
-    """`c' = σ(f) c + σ(i) tanh(g)`, `h' = σ(o) tanh(c')`, and `W_hr` times that where there is one."""
+    """`c' = σ(f) c + σ(i) tanh(g)` and `h' = σ(o) tanh(c')`, or `h' = W_hr σ(o) tanh(c')` with a projection."""
 
     def step(self, gates: jax.Array, pushed: jax.Array, state: State, weights: Weights) -> tuple[State, Any]:
         before, projection = state[1], weights[1]
         size = before.shape[-1]
-        # σ of all gates, g's too, in one sweep after a barrier: sliced first, XLA's loops on CPU took twice the time.
+        # σ is applied to all gates (including g) at once, after a barrier. Slicing first took twice the time on CPU.
         i, f, _, o = jnp.split(lax.optimization_barrier(lax.logistic(gates + pushed)), 4, -1)
         x = gates[:, 2 * size : 3 * size] + pushed[:, 2 * size : 3 * size]
         g = jnp.tanh(x)

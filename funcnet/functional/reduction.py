@@ -1,4 +1,4 @@
-"""What the losses share: checks of their arguments, and the sum over their terms."""
+"""Code shared by the losses: checks of their arguments, and the reduction of their terms."""
 
 import warnings
 
@@ -20,12 +20,13 @@ __all__ = [
 ]
 
 
-# What torch adds to or clamps at in C++: 1e-12 in single precision, in float64 too.
+# The constant that torch adds or clamps at in C++: 1e-12 in single precision, even for float64.
 EPSILON = 9.999999960041972e-13
 
 
 def reduced(losses: jax.Array, reduction: str, divisor: jax.Array | None = None) -> jax.Array:
-    """The terms ('none'), their sum, or ('mean') their sum over `divisor`: the number of terms unless given."""
+    """Return the terms ('none'), their sum ('sum'), or their sum divided by `divisor` ('mean', by default the number of
+    terms)."""
     if reduction == "none":
         return losses
     total = losses.sum()
@@ -35,7 +36,7 @@ def reduced(losses: jax.Array, reduction: str, divisor: jax.Array | None = None)
 
 
 def broadcast(where: str, **arrays: jax.Array) -> tuple[int, ...]:
-    """The shape to which all broadcast, else ValueError."""
+    """Return the shape to which all arrays broadcast, or raise a ValueError."""
     shapes = [array.shape for array in arrays.values()]
     try:
         return jnp.broadcast_shapes(*shapes)
@@ -43,14 +44,14 @@ def broadcast(where: str, **arrays: jax.Array) -> tuple[int, ...]:
         names = " and ".join(arrays)
         shown = ", ".join(f"{name} {shape}" for name, shape in zip(arrays, shapes, strict=True))
         raise ValueError(
-            f"{where}: {names} do not fit each other; expected shapes that broadcast, got {shown}. Reshape one of them."
+            f"{where}: {names} do not match; expected shapes that broadcast, got {shown}. Reshape one of them."
         ) from None
 
 
 def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(input, target) in the dtype to compute in; torch's warning where their shapes differ.
+    """Return (input, target) in the dtype of the computation. As in torch, warn if their shapes differ.
 
-    Call it from the public function itself: the warning points at that function's caller.
+    Only public functions may call this function directly, because the warning points at the caller's caller.
     """
     input, target = checks.floating(where, "input", input), checks.floating(where, "target", target)
     checks.one_dtype(where, input=input, target=target)
@@ -62,8 +63,8 @@ def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array,
                 f"{where}: target does not fit input; expected {input.shape}, got {target.shape}."
             ) from None
         warnings.warn(
-            f"{where}: target has shape {target.shape}, input {input.shape}: they are broadcast, which is rarely what "
-            "was meant.",
+            f"{where}: target has shape {target.shape} and input {input.shape}. They are broadcast, which is rarely "
+            "intended.",
             stacklevel=3,
         )
     dtype = checks.wide_dtype(input)
@@ -71,7 +72,7 @@ def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array,
 
 
 def labels(where: str, target: jax.Array, input: jax.Array) -> jax.Array:
-    """Labels such as 1 and -1 in the dtype to compute in: they may be integers, or of the input's dtype."""
+    """Return labels such as 1 and -1 in the dtype of the computation. They may be integer or of the input's dtype."""
     target = jnp.asarray(target)
     if not jnp.issubdtype(target.dtype, jnp.integer):
         checks.one_dtype(where, input=input, target=checks.floating(where, "target", target))
@@ -79,7 +80,7 @@ def labels(where: str, target: jax.Array, input: jax.Array) -> jax.Array:
 
 
 def weights(where: str, name: str, weight: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike) -> jax.Array:
-    """`weight` in `dtype`, else ValueError where it does not broadcast to `shape`."""
+    """Return `weight` in `dtype`, or raise a ValueError if it does not broadcast to `shape`."""
     try:
         fits = jnp.broadcast_shapes(weight.shape, shape) == shape
     except ValueError:
@@ -87,28 +88,28 @@ def weights(where: str, name: str, weight: jax.Array, shape: tuple[int, ...], dt
     if not fits:
         raise ValueError(
             f"{where}: {name} does not fit; expected a shape that broadcasts to {shape}, got {weight.shape}. "
-            "It holds a number a term."
+            "It holds one number per term."
         )
     return weight.astype(dtype)
 
 
 def class_weights(where: str, weight: jax.Array | None, input: jax.Array, classes: int) -> jax.Array | None:
-    """(C,) weights in the dtype to compute in: they may have that dtype or, as torch requires, the input's."""
+    """Return (C,) weights in the dtype of the computation. They may have this dtype or, as in torch, the input's."""
     if weight is None:
         return None
     weight = jnp.asarray(weight)
     wide = checks.wide_dtype(input)
-    checks.shape_of(where, "weight", weight, (classes,), "It holds one number a class.")
+    checks.shape_of(where, "weight", weight, (classes,), "It holds one number per class.")
     if weight.dtype != wide:
         checks.one_dtype(where, input=input, weight=weight)
     return weight.astype(wide)
 
 
 def magnitude(x: jax.Array) -> jax.Array:
-    """`|x|`, with torch's derivative 0 at 0 (JAX's is 1)."""
+    """Return `|x|`, with torch's derivative 0 at 0 (JAX's is 1)."""
     return x * jax.lax.stop_gradient(jnp.sign(x))
 
 
 def clamp_at_zero(x: jax.Array) -> jax.Array:
-    """`max(x, 0)` with the derivative of torch's clamp, 1 at 0."""
+    """Return `max(x, 0)` with the derivative of torch's clamp, which is 1 at 0."""
     return jnp.where(x < 0, 0, x)

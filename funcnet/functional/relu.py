@@ -1,7 +1,7 @@
-"""The relu family: the identity above zero, something else below it. At kinks the derivatives are torch's, not JAX's.
+"""The relu family: the identity above zero, another function below it. At kinks the derivatives are torch's, not JAX's.
 
-bfloat16 is computed in float32 and rounded once. `inplace` is accepted as in torch and does nothing, since arrays do
-not change.
+bfloat16 inputs are computed in float32 and rounded once. `inplace` is accepted as in torch and has no effect, because
+arrays are immutable.
 """
 
 import functools
@@ -22,14 +22,14 @@ def relu(input: jax.Array, inplace: bool = False) -> jax.Array:
     """`max(x, 0)`, with derivative 0 at 0.
 
     Args:
-        input: any shape, floating or integers.
+        input: any shape, floating or integer.
         inplace: ignored.
 
     Returns:
-        As the input.
+        An array of the input's shape and dtype.
 
     Raises:
-        TypeError: booleans or complex numbers.
+        TypeError: if the input is boolean or complex.
 
     Example:
         >>> relu(jnp.array([-1.0, 2.0]))
@@ -46,26 +46,26 @@ def _relu(x: jax.Array) -> jax.Array:
     return jnp.maximum(x, 0)
 
 
-_relu.defjvps(lambda dx, y, x: jnp.where(x <= 0, 0, dx))  # so that NaN passes, as the gradient of jax.nn.relu does not
+_relu.defjvps(lambda dx, y, x: jnp.where(x <= 0, 0, dx))  # NaN passes, unlike in jax.nn.relu
 
 
 def threshold(input: jax.Array, threshold: float, value: float, inplace: bool = False) -> jax.Array:
-    """`x` where it is above the threshold, `value` elsewhere; the derivative is 1 and 0.
+    """`x` where it is above the threshold (derivative 1), `value` elsewhere (derivative 0).
 
     Args:
-        input: any shape, floating or integers.
-        threshold: what x must exceed; for integers it is truncated, as `value` is.
-        value: what replaces the other entries.
+        input: any shape, floating or integer.
+        threshold: entries of at most this value are replaced. For integers, `threshold` and `value` are truncated.
+        value: the replacement.
         inplace: ignored.
 
     Returns:
-        As the input.
+        An array of the input's shape and dtype.
 
     Raises:
-        ValueError: a threshold or a value that the input's dtype does not hold.
-        TypeError: booleans or complex numbers.
+        ValueError: if the input's dtype cannot represent `threshold` or `value`.
+        TypeError: if the input is boolean or complex.
 
-    Differs from torch: a value of -1 for a uint8 input is refused; torch takes it as 255.
+    Differs from torch: a value of -1 for a uint8 input is an error. torch treats it as 255.
 
     Example:
         >>> threshold(jnp.array([1.0, 2.0, 3.0]), 2.0, 20.0)
@@ -91,7 +91,7 @@ def _threshold_jvp(threshold, value, primals, tangents):
 
 
 def _passes(x: jax.Array, threshold: float) -> jax.Array:
-    """Not below and not at it, so that NaN passes."""
+    """Return whether x is not at most the threshold. This is True for NaN."""
     wide = x.astype(checks.wide_dtype(x)) if jnp.issubdtype(x.dtype, jnp.floating) else x
     return ~(wide <= jnp.asarray(threshold, wide.dtype))
 
@@ -101,14 +101,14 @@ def leaky_relu(input: jax.Array, negative_slope: float = 0.01, inplace: bool = F
 
     Args:
         input: any shape, floating.
-        negative_slope: any number.
+        negative_slope: slope below zero, any number.
         inplace: ignored.
 
     Returns:
-        As the input.
+        An array of the input's shape and dtype.
 
     Raises:
-        TypeError: integers.
+        TypeError: if the input is not floating.
 
     Example:
         >>> leaky_relu(jnp.array([-2.0, 2.0]), 0.5)
@@ -124,14 +124,16 @@ def prelu(input: jax.Array, weight: jax.Array) -> jax.Array:
 
     Args:
         input: (batch, channels, *) or any shape, floating.
-        weight: one slope for all, () or (1,), or one a channel, (channels,). An input of one dimension has one channel.
+        weight: one slope for all channels, () or (1,), or one slope per channel, (channels,). An input with at most one
+            dimension has one channel.
 
     Returns:
-        As the input.
+        An array of the input's shape and dtype.
 
     Raises:
-        ValueError: weight has more dimensions, or does not have one entry a channel.
-        TypeError: integers, or two dtypes.
+        ValueError: if weight has more than one dimension, or a number of entries other than 1 and the number of
+            channels.
+        TypeError: if the input or weight is not floating, or their dtypes differ.
 
     Example:
         >>> prelu(jnp.array([[-2.0, -2.0, 2.0]]), jnp.array([0.5, 0.25, 0.5]))
@@ -145,7 +147,7 @@ def prelu(input: jax.Array, weight: jax.Array) -> jax.Array:
     if weight.ndim > 1 or (weight.size != 1 and (weight.size != channels or input.ndim == 0)):
         raise ValueError(
             f"F.prelu: weight does not fit the input; expected one slope, or one for each of the {channels} channels "
-            f"in dimension 1, got weight {weight.shape} and input {input.shape}. Correct num_parameters, or the input."
+            f"in dimension 1, got weight {weight.shape} and input {input.shape}. Correct num_parameters or the input."
         )
     slope = weight.reshape(-1, *(1,) * (input.ndim - 2)) if input.ndim > 1 else weight.reshape(())
     wide = checks.wide_dtype(input)
@@ -160,7 +162,7 @@ def _prelu(x: jax.Array, slope: jax.Array) -> jax.Array:
 @_prelu.defjvp
 def _prelu_jvp(primals, tangents):
     (x, slope), (dx, dslope) = primals, tangents
-    # Above zero nothing infinite gets into the slope's derivative; at 0 no second derivative passes, as in torch.
+    # Above zero, an infinite x stays out of the slope's derivative. At 0 the second derivative is 0, as in torch.
     below = jnp.where((x < 0) | jnp.isnan(x), x, 0)
     factor = jnp.where(x > 0, 1, jnp.where(x < 0, slope, jax.lax.stop_gradient(slope)))
     return _prelu(x, slope), factor * dx + below * dslope
@@ -175,22 +177,22 @@ def rrelu(
     *,
     rng: jax.Array | None = None,
 ) -> jax.Array:
-    """`x` above zero, `slope · x` elsewhere: in training each entry draws its slope, otherwise it is their mean.
+    """`x` above zero, `slope · x` elsewhere. In training the slope of each entry is random, otherwise it is constant.
 
     Args:
         input: any shape, floating.
-        lower: the least slope.
-        upper: the largest slope.
-        training: whether slopes are drawn, from U(lower, upper).
+        lower: smallest slope.
+        upper: largest slope.
+        training: if True, slopes are drawn from U(lower, upper). Otherwise the slope is (lower + upper) / 2.
         inplace: ignored.
-        rng: a key; needed in training unless lower equals upper.
+        rng: a random key, required in training unless lower equals upper.
 
     Returns:
-        As the input.
+        An array of the input's shape and dtype.
 
     Raises:
-        ValueError: lower above upper, bounds that are not finite, or no `rng` where one is needed.
-        TypeError: integers.
+        ValueError: if lower exceeds upper, a bound is not finite, or `rng` is required but None.
+        TypeError: if the input is not floating.
 
     Example:
         >>> print(rrelu(jnp.array([-1.0, 2.0]), 0.25, 0.75))
@@ -204,8 +206,7 @@ def rrelu(
     input = checks.floating("F.rrelu", "input", input)
     if not -float("inf") < lower <= upper < float("inf"):
         raise ValueError(
-            f"F.rrelu: the bounds of the slopes are in disorder; expected finite lower <= upper, got {lower} and "
-            f"{upper}. Correct them."
+            f"F.rrelu: the bounds of the slopes are invalid; expected finite lower <= upper, got {lower} and {upper}."
         )
     if not training or lower == upper:
         return _leaky(input, (lower + upper) / 2)
@@ -223,14 +224,14 @@ def elu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Arra
 
     Args:
         input: any shape, floating.
-        alpha: the depth of the lower limit.
+        alpha: scale below zero. The output tends to -alpha.
         inplace: ignored.
 
     Returns:
-        As the input.
+        An array of the input's shape and dtype.
 
     Raises:
-        TypeError: integers.
+        TypeError: if the input is not floating.
 
     Example:
         >>> elu(jnp.array([-100.0, 2.0]), 0.5)
@@ -242,19 +243,19 @@ def elu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Arra
 
 
 def celu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Array:
-    """`max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))`: elu with derivative 1 at 0 for every alpha.
+    """`max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))`: `elu` with derivative 1 at 0 for every alpha.
 
     Args:
         input: any shape, floating.
-        alpha: the depth of the lower limit, not 0.
+        alpha: scale below zero, not 0. For alpha > 0 the output tends to -alpha.
         inplace: ignored.
 
     Returns:
-        As the input.
+        An array of the input's shape and dtype.
 
     Raises:
         ValueError: alpha is 0.
-        TypeError: integers.
+        TypeError: if the input is not floating.
 
     Example:
         >>> celu(jnp.array([-100.0, 2.0]), 0.5)
@@ -263,22 +264,22 @@ def celu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Arr
     Reference: torch.nn.functional.celu; Barron 2017.
     """
     if alpha == 0:
-        raise ValueError("F.celu: x is divided by alpha; expected a number other than 0, got 0. Use F.relu for none.")
+        raise ValueError("F.celu: x is divided by alpha; expected a number other than 0, got 0. Use F.relu instead.")
     return _elu_of("F.celu", input, alpha, 1.0, 1 / alpha)
 
 
 def selu(input: jax.Array, inplace: bool = False) -> jax.Array:
-    """`1.0507 · elu(x, 1.6733)`: keeps mean 0 and variance 1 from layer to layer.
+    """`1.0507 · elu(x, 1.6733)`. The constants preserve mean 0 and variance 1 from layer to layer.
 
     Args:
         input: any shape, floating.
         inplace: ignored.
 
     Returns:
-        As the input.
+        An array of the input's shape and dtype.
 
     Raises:
-        TypeError: integers.
+        TypeError: if the input is not floating.
 
     Example:
         >>> print(selu(jnp.array([-100.0, 1.0])))
@@ -307,5 +308,6 @@ def _elu_jvp(alpha, scale, rate, primals, tangents):
 
 
 def _below(x: jax.Array) -> jax.Array:
-    """x below zero, else 0: exp of it stays finite, and its derivative at 0 is 0, as in torch's second derivative."""
+    """Return x below zero and 0 elsewhere. exp of the result is finite, and its derivative at 0 is 0, as in torch's
+    second derivative."""
     return jnp.where(x < 0, x, 0)

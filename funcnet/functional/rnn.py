@@ -1,8 +1,8 @@
 """Recurrent layers. Letters: `T time, B batch, I input_size, H hidden_size, P size of h, G gates · H`.
 
-These are `torch.rnn_tanh`, `torch.lstm` and their kin, with their argument names; the loop over time is in
-`recurrence.py`, one step by itself in `rnn_cells.py`. P is H unless an LSTM projects its h. Half precision is computed
-in float32 and rounded once at the end.
+These functions are `torch.rnn_tanh`, `torch.rnn_relu`, `torch.lstm` and `torch.gru`, with the same argument names. The
+loop over time is in `recurrence.py`, and single steps are in `rnn_cells.py`. P is H unless an LSTM projects its h. Half
+precision is computed in float32 and rounded once at the end.
 """
 
 from collections.abc import Sequence
@@ -41,30 +41,32 @@ def rnn_tanh(
 
     Args:
         input: (T, B, I), or (B, T, I) with batch_first.
-        hx: (num_layers · directions, B, H), the initial state of every layer and direction, whatever batch_first is.
+        hx: (num_layers · directions, B, H), the initial state of every layer and direction, also with batch_first.
         params: for every layer, forward before reverse: w_ih (G, I), w_hh (G, P), then with `has_biases` b_ih (G,) and
-            b_hh (G,), then for an LSTM with projection w_hr (P, H). I is directions · P above the first layer.
-        has_biases: whether `params` holds biases.
-        num_layers: how many layers; each reads the one below.
-        dropout: the probability with which an entry between two layers is zeroed in training.
-        train: whether `dropout` acts.
-        bidirectional: whether every layer runs over the reversed sequence too; outputs are joined, forward first.
-        batch_first: whether batch comes before time in the input and the output.
-        lengths: (B,) integers, how many steps of each sequence count; None is all. They may be traced, so that batches
-            with different lengths share one compiled program. The forward direction stops at the last step that counts,
-            and the reverse direction starts there. After it the output is 0, and the input there does not matter. A
-            length of 0 returns hx.
-        rng: a key; needed if `train`, 0 < dropout < 1 and several layers.
+            b_hh (G,), then for an LSTM with projection w_hr (P, H). After the first layer, I is directions · P.
+        has_biases: whether `params` contains biases.
+        num_layers: number of layers. Each layer reads the output of the previous layer.
+        dropout: probability with which an entry between two layers is set to 0 in training.
+        train: whether to apply dropout.
+        bidirectional: whether every layer also runs over the reversed sequence. The outputs are concatenated, forward
+            first.
+        batch_first: whether the batch is the first dimension of the input and the output, and time the second.
+        lengths: (B,) integers, the number of valid steps of each sequence; None means all steps. They may be traced, so
+            that batches with different lengths share one compiled program. The forward direction stops at the last
+            valid step, and the reverse direction starts there. After the last valid step, the input is ignored and the
+            output is 0. For a length of 0, the last state is hx.
+        rng: a random key, required if `train` is True, 0 < dropout < 1 and there are several layers.
 
     Returns:
-        (output, h_n): the last layer's h of every step, (T, B, directions · P) or with batch before time; and every
-        layer's and direction's last h, as `hx`.
+        (output, h_n). output is h of the last layer at every step, (T, B, directions · P), or (B, T, directions · P)
+        with batch_first. h_n is the last h of every layer and direction, in the shape of `hx`.
 
     Raises:
-        ValueError: shapes, lengths or counts of params that do not fit; no step at all; no `rng` where one is needed.
-        TypeError: integers, dtypes that differ.
+        ValueError: if the shapes or the number of params do not match, a length is out of range, there are no steps, or
+            `rng` is required but None.
+        TypeError: if an array is not floating, or the dtypes differ.
 
-    Differs from torch: packed sequences come as `lengths` (`nn.utils.rnn` packs and pads).
+    Differs from torch: packed sequences are not accepted; pass `lengths` instead (`nn.utils.rnn` packs and pads).
 
     Example:
         >>> x, h0 = jnp.ones((3, 1, 2)), jnp.zeros((1, 1, 4))
@@ -94,7 +96,7 @@ def rnn_relu(
     lengths: Any = None,
     rng: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """`rnn_tanh` with max(·, 0) in the place of tanh.
+    """`rnn_tanh` with max(·, 0) in place of tanh.
 
     Reference: torch.rnn_relu.
     """
@@ -117,15 +119,15 @@ def lstm(
     lengths: Any = None,
     rng: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Layers of long short-term memory: `lstm_cell` over time.
+    """Layers of long short-term memory (LSTM): `lstm_cell` over time.
 
     Args:
-        hx: (h_0, c_0), of (num_layers · directions, B, P) and (num_layers · directions, B, H).
+        hx: (h_0, c_0), of shapes (num_layers · directions, B, P) and (num_layers · directions, B, H).
         params: G is 4 · H, in the order i, f, g, o.
         input, has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng: as in `rnn_tanh`.
 
     Returns:
-        (output, h_n, c_n): the last layer's h of every step, and the last states, as `hx`.
+        (output, h_n, c_n): h of the last layer at every step, and the last states in the shapes of `hx`.
 
     Raises:
         ValueError, TypeError: as `rnn_tanh`.
@@ -158,7 +160,7 @@ def gru(
     lengths: Any = None,
     rng: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Layers of gated recurrent units: `gru_cell` over time.
+    """Layers of gated recurrent units (GRU): `gru_cell` over time.
 
     Args:
         params: G is 3 · H, in the order r, z, n.
@@ -198,14 +200,14 @@ def _layers(
     lengths: Any,
     rng: Any,
 ) -> tuple[jax.Array, list[jax.Array]]:
-    """(output, the last states), after all checks."""
+    """Check the arguments and return (output, the last states)."""
     input, hx, layers = _checked(where, mode, input, hx, params, has_biases, num_layers, bidirectional, batch_first)
     wide = checks.wide_dtype(input)
     x = (input.swapaxes(0, 1) if batch_first else input).astype(wide)
     states = [h.astype(wide) for h in hx]
     mask = _mask(where, lengths, x)
     if mask is not None:
-        x = jnp.where(mask, x, 0)  # any value there, even NaN, would reach the weights' gradient
+        x = jnp.where(mask, x, 0)  # values in the padding, even NaN, would reach the weights' gradient
     directions, last = 2 if bidirectional else 1, []
     for layer in range(num_layers):
         outs = []
@@ -225,13 +227,13 @@ def _layers(
 
 
 def _gates(mode: str, x: jax.Array, params: Sequence[Any], has_biases: bool) -> tuple[jax.Array, Any]:
-    """The input's part of the gates at all steps, in one product; and the weights that the loop still needs."""
+    """Return the input's contribution to the gates at all steps, and the weights that the loop still needs."""
     w_ih, w_hh, *rest = params
     if mode == "GRU":
         if not has_biases:
             return linear(x, w_ih), (w_hh, None)
         (b_ih, b_hh), at = rest, 2 * w_hh.shape[-1]
-        inside = b_hh[at:]  # what the reset gate multiplies stays in the loop
+        inside = b_hh[at:]  # the reset gate multiplies this bias, so it is added in the loop
         return linear(x, w_ih, b_ih + jnp.concatenate([b_hh[:at], jnp.zeros_like(inside)])), (w_hh, inside)
     bias = rest[0] + rest[1] if has_biases else None
     projection = rest[-1] if len(rest) % 2 else None
@@ -239,18 +241,18 @@ def _gates(mode: str, x: jax.Array, params: Sequence[Any], has_biases: bool) -> 
 
 
 def _mask(where: str, lengths: Any, x: jax.Array) -> jax.Array | None:
-    """(T, B, 1), True for the steps that count; None if all do."""
+    """Return (T, B, 1), True for the valid steps, or None if all steps are valid."""
     if lengths is None:
         return None
     steps, batch = x.shape[:2]
     given, lengths = lengths, checks.integers(where, "lengths", lengths)
-    checks.shape_of(where, "lengths", lengths, (batch,), "There is one for every sequence of the batch.")
+    checks.shape_of(where, "lengths", lengths, (batch,), "It holds one length per sequence of the batch.")
     if not isinstance(given, jax.core.Tracer) and getattr(given, "is_fully_addressable", True):
         known = np.asarray(given)
         if known.size and (known.min() < 0 or known.max() > steps):
             raise ValueError(
                 f"{where}: lengths are out of range; expected 0 to {steps}, the number of steps, got {known.min()} to "
-                f"{known.max()}. Correct them."
+                f"{known.max()}."
             )
         if known.size and known.min() == steps:
             return None
@@ -268,28 +270,29 @@ def _checked(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[jax.Array, list[jax.Array], list[list[Any]]]:
-    """(input, states, the params of every layer and direction)."""
+    """Return (input, states, the params of every layer and direction) after checking them."""
     input = checks.floating(where, "input", input)
     if input.ndim != 3:
         raise ValueError(
-            f"{where}: input has the wrong rank; expected 3 dimensions, time, batch and input_size (batch before time "
-            f"with batch_first), got {input.shape}."
+            f"{where}: input has the wrong rank; expected (time, batch, input_size), or (batch, time, input_size) "
+            f"with batch_first, got {input.shape}."
         )
     steps, batch = (input.shape[1], input.shape[0]) if batch_first else input.shape[:2]
     if steps == 0:
-        raise ValueError(f"{where}: there is no step; expected a sequence of at least 1, got {input.shape}. Drop it.")
+        raise ValueError(f"{where}: the sequence is empty; expected at least 1 step, got {input.shape}.")
     count, directions = num_layers * (2 if bidirectional else 1), 2 if bidirectional else 1
     each, more = divmod(len(params), count)
     bare = 4 if has_biases else 2
     if more or each not in ((bare, bare + 1) if mode == "LSTM" else (bare,)):
         raise ValueError(
-            f"{where}: params do not fit; expected {bare} arrays for each of {num_layers} layers in {directions} "
-            f"directions ({bare + 1} if an LSTM projects), got {len(params)}. List them as torch's all_weights does."
+            f"{where}: params has the wrong length; expected {bare} arrays for each of {num_layers} layers in "
+            f"{directions} directions ({bare + 1} for an LSTM with projection), got {len(params)}. Use the order of "
+            "torch's all_weights."
         )
     layers = [list(params[i * each : (i + 1) * each]) for i in range(count)]
     if layers[0][0].shape[-1] != input.shape[-1]:
         raise ValueError(
-            f"{where}: input does not fit w_ih; expected input_size {layers[0][0].shape[-1]} in the last dimension, "
+            f"{where}: input does not match w_ih; expected input_size {layers[0][0].shape[-1]} in the last dimension, "
             f"got {input.shape}. Check input_size."
         )
     names = ["h_0", "c_0"][: len(hx)]
@@ -299,7 +302,7 @@ def _checked(
     size = layers[0][0].shape[0] // _GATES[mode]
     out = layers[0][-1].shape[0] if each == bare + 1 else size
     for name, h, width in zip(names, hx, (out, size), strict=False):
-        why = "It is (num_layers · directions, batch, size), also with batch_first."
+        why = "Its shape is (num_layers · directions, batch, size), also with batch_first."
         checks.shape_of(where, name, h, (count, batch, width), why)
     for number, layer in enumerate(layers):
         width = input.shape[-1] if number < directions else directions * out

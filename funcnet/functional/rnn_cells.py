@@ -1,7 +1,8 @@
-"""Recurrent cells, one step each. Letters: `B batch, I input_size, H hidden_size`.
+"""Single steps of recurrent cells. Letters: `B batch, I input_size, H hidden_size`.
 
-These are `torch.rnn_tanh_cell`, `torch.lstm_cell` and their kin, with their argument names; over time they are in
-`rnn.py`. Half precision is computed in float32 and rounded once at the end.
+These functions are `torch.rnn_tanh_cell`, `torch.rnn_relu_cell`, `torch.lstm_cell` and `torch.gru_cell`, with the same
+argument names. The functions over a sequence are in `rnn.py`. Half precision is computed in float32 and rounded once at
+the end.
 """
 
 from collections.abc import Sequence
@@ -38,8 +39,8 @@ def rnn_tanh_cell(
         h', (B, H).
 
     Raises:
-        ValueError: shapes that do not fit.
-        TypeError: integers, dtypes that differ.
+        ValueError: if the shapes do not match.
+        TypeError: if an array is not floating, or the dtypes differ.
 
     Example:
         >>> rnn_tanh_cell(jnp.ones((1, 2)), jnp.zeros((1, 3)), jnp.zeros((3, 2)), jnp.zeros((3, 3)))
@@ -58,7 +59,7 @@ def rnn_relu_cell(
     b_ih: jax.Array | None = None,
     b_hh: jax.Array | None = None,
 ) -> jax.Array:
-    """One step of `rnn_tanh_cell` with max(·, 0) in the place of tanh.
+    """One step of `rnn_tanh_cell` with max(·, 0) in place of tanh.
 
     Reference: torch.rnn_relu_cell.
     """
@@ -73,7 +74,7 @@ def lstm_cell(
     b_ih: jax.Array | None = None,
     b_hh: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """One step of long short-term memory.
+    """One step of long short-term memory (LSTM).
 
     `i, f, g, o = x W_ihᵀ + b_ih + h W_hhᵀ + b_hh`; `c' = σ(f) c + σ(i) tanh(g)`; `h' = σ(o) tanh(c')`.
 
@@ -88,8 +89,8 @@ def lstm_cell(
         (h', c'), each (B, H).
 
     Raises:
-        ValueError: shapes that do not fit.
-        TypeError: integers, dtypes that differ; an hx that is no pair.
+        ValueError: if the shapes do not match.
+        TypeError: if an array is not floating, the dtypes differ, or hx is not a pair.
 
     Example:
         >>> zeros = jnp.zeros((1, 1))
@@ -114,7 +115,7 @@ def gru_cell(
     b_ih: jax.Array | None = None,
     b_hh: jax.Array | None = None,
 ) -> jax.Array:
-    """One step of a gated recurrent unit.
+    """One step of a gated recurrent unit (GRU).
 
     `r, z = σ(x W_ihᵀ + b_ih + h W_hhᵀ + b_hh)`; `n = tanh(x W_inᵀ + b_in + r (h W_hnᵀ + b_hn))`;
     `h' = (1 - z) n + z h`.
@@ -130,8 +131,8 @@ def gru_cell(
         h', (B, H).
 
     Raises:
-        ValueError: shapes that do not fit.
-        TypeError: integers, dtypes that differ.
+        ValueError: if the shapes do not match.
+        TypeError: if an array is not floating, or the dtypes differ.
 
     Example:
         >>> gru_cell(jnp.ones((1, 2)), jnp.ones((1, 1)), jnp.zeros((3, 2)), jnp.zeros((3, 1)))
@@ -152,7 +153,8 @@ def _elman_cell(where: str, act: Any, input: Any, hx: Any, *weights: Any) -> jax
 
 
 def _cell(where: str, gates: int, input: Any, hx: list[Any], w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
-    """(the input's part of the gates, the state's part, the states, the dtype of the result); the arrays are wide."""
+    """Return the input's and the state's contributions to the gates, the states (all at least float32), and the result's
+    dtype."""
     input = checks.floating(where, "input", input)
     names = [f"hidden{i}" for i in range(len(hx))]
     hx = [checks.floating(where, name, h) for name, h in zip(names, hx, strict=True)]
@@ -164,11 +166,11 @@ def _cell(where: str, gates: int, input: Any, hx: list[Any], w_ih: Any, w_hh: An
         checks.shape_of(where, name, given[name], shape, f"The cell has {gates} gates of hidden_size {size}.")
     if input.ndim != 2 or input.shape[1] != w_ih.shape[1]:
         raise ValueError(
-            f"{where}: input does not fit w_ih; expected (batch, input_size = {w_ih.shape[1]}), got {input.shape}. "
+            f"{where}: input does not match w_ih; expected (batch, input_size = {w_ih.shape[1]}), got {input.shape}. "
             "Check input_size."
         )
     for name, h in zip(names, hx, strict=True):
-        why = f"It is (batch, hidden_size), of the input's batch size {input.shape[0]}."
+        why = f"Its shape is (batch, hidden_size), with the input's batch size {input.shape[0]}."
         checks.shape_of(where, name, h, (input.shape[0], size), why)
     wide = checks.wide_dtype(input)
     states = [h.astype(wide) for h in hx]
@@ -180,5 +182,5 @@ def _cell(where: str, gates: int, input: Any, hx: list[Any], w_ih: Any, w_hh: An
 def pair(where: str, hx: Any) -> list[Any]:
     if isinstance(hx, (tuple, list)) and len(hx) == 2:
         return list(hx)
-    got = f"{len(hx)} of them" if isinstance(hx, (tuple, list)) else type(hx).__name__
-    raise TypeError(f"{where}: hx is no pair; expected (h, c), got {got}. An LSTM has two states: give both.")
+    got = f"{len(hx)} entries" if isinstance(hx, (tuple, list)) else type(hx).__name__
+    raise TypeError(f"{where}: hx is not a pair; expected (h, c), got {got}. An LSTM requires both states.")

@@ -15,17 +15,19 @@ def softmax(input: jax.Array, dim: int | None = None, _stacklevel: int = 3, dtyp
     """`exp(x) / Σ exp(x)` over one dimension, in at least float32.
 
     Args:
-        input: any shape, floating (or any, with a `dtype`).
-        dim: the dimension whose entries then sum to 1. None is torch's old rule: 0 for 0, 1 or 3 dimensions, else 1.
-        _stacklevel: torch's, ignored.
-        dtype: what to convert the input to first.
+        input: any shape, floating (or any dtype, if `dtype` is given).
+        dim: the dimension along which the result sums to 1. None follows torch's deprecated rule: 0 for inputs of 0, 1
+            or 3 dimensions, otherwise 1.
+        _stacklevel: accepted as in torch, and ignored.
+        dtype: dtype to which the input is cast first.
 
     Returns:
-        As the input, or of `dtype`. A row that is -inf throughout is NaN.
+        An array of the input's shape, in the input's dtype or `dtype`. Where all entries along `dim` are -inf, the
+        result is NaN.
 
     Raises:
-        ValueError: there is no dimension `dim`.
-        TypeError: integers without a `dtype`.
+        ValueError: if `dim` is out of range.
+        TypeError: if the input is not floating and `dtype` is None.
 
     Example:
         >>> softmax(jnp.array([0.0, 0.0]), dim=0)
@@ -40,17 +42,17 @@ def log_softmax(input: jax.Array, dim: int | None = None, _stacklevel: int = 3, 
     """`x - log Σ exp(x)` over one dimension, in at least float32.
 
     Args:
-        input: any shape, floating (or any, with a `dtype`).
-        dim: the dimension whose exponentials then sum to 1; None as in `softmax`.
-        _stacklevel: torch's, ignored.
-        dtype: what to convert the input to first.
+        input: any shape, floating (or any dtype, if `dtype` is given).
+        dim: the dimension along which the exponentials of the result sum to 1; None as in `softmax`.
+        _stacklevel: accepted as in torch, and ignored.
+        dtype: dtype to which the input is cast first.
 
     Returns:
-        As the input, or of `dtype`.
+        An array of the input's shape, in the input's dtype or `dtype`.
 
     Raises:
-        ValueError: there is no dimension `dim`.
-        TypeError: integers without a `dtype`.
+        ValueError: if `dim` is out of range.
+        TypeError: if the input is not floating and `dtype` is None.
 
     Example:
         >>> print(log_softmax(jnp.array([0.0, 0.0]), dim=0))
@@ -65,17 +67,17 @@ def softmin(input: jax.Array, dim: int | None = None, _stacklevel: int = 3, dtyp
     """`exp(-x) / Σ exp(-x)` over one dimension, in at least float32.
 
     Args:
-        input: any shape, floating (or any numbers, with a `dtype`).
-        dim: the dimension whose entries then sum to 1; None as in `softmax`.
-        _stacklevel: torch's, ignored.
-        dtype: what to convert the negated input to first.
+        input: any shape, floating (or any dtype but bool, if `dtype` is given).
+        dim: the dimension along which the result sums to 1; None as in `softmax`.
+        _stacklevel: accepted as in torch, and ignored.
+        dtype: dtype to which the negated input is cast first.
 
     Returns:
-        As the input, or of `dtype`.
+        An array of the input's shape, in the input's dtype or `dtype`.
 
     Raises:
-        ValueError: there is no dimension `dim`.
-        TypeError: booleans, or integers without a `dtype`.
+        ValueError: if `dim` is out of range.
+        TypeError: if the input is boolean, or is not floating and `dtype` is None.
 
     Example:
         >>> print(softmin(jnp.array([0.0, 0.0, 100.0]), dim=0))
@@ -95,22 +97,22 @@ def gumbel_softmax(
     *,
     rng: jax.Array | None = None,
 ) -> jax.Array:
-    """`softmax((logits + g) / tau)` with g drawn from the Gumbel distribution: a differentiable draw of a category.
+    """`softmax((logits + g) / tau)` with g from the Gumbel distribution: a differentiable sample of a category.
 
     Args:
-        logits: any shape, floating: log-probabilities, up to a constant.
-        tau: the temperature; the lower, the nearer to one-hot.
-        hard: whether to return the one-hot draw itself, with the gradient of the soft one (straight through).
-        eps: torch's, without effect.
-        dim: the dimension whose entries then sum to 1.
-        rng: a key.
+        logits: any shape, floating: log-probabilities up to a constant.
+        tau: temperature. A lower temperature gives results closer to one-hot.
+        hard: if True, return a one-hot sample with the gradient of the soft sample (straight-through).
+        eps: accepted as in torch, and ignored.
+        dim: the dimension along which the result sums to 1.
+        rng: a random key.
 
     Returns:
-        As the logits.
+        An array of the shape and dtype of the logits.
 
     Raises:
-        ValueError: there is no dimension `dim`, or no `rng`.
-        TypeError: integers.
+        ValueError: if `dim` is out of range, or `rng` is None.
+        TypeError: if the input is not floating.
 
     Example:
         >>> draw = gumbel_softmax(jnp.array([[0.0, 90.0], [90.0, 0.0]]), hard=True, rng=jax.random.key(0))
@@ -123,7 +125,7 @@ def gumbel_softmax(
     logits = checks.floating("F.gumbel_softmax", "logits", logits)
     rng = checks.key("F.gumbel_softmax", rng)
     if eps != 1e-10:
-        warnings.warn("F.gumbel_softmax: eps has no effect; leave it out.", DeprecationWarning, 2)
+        warnings.warn("F.gumbel_softmax: eps has no effect. Omit it.", DeprecationWarning, 2)
     wide = logits.astype(checks.wide_dtype(logits))
     noise = jax.random.gumbel(rng, wide.shape, wide.dtype)
     soft = _softmax("F.gumbel_softmax", jax.nn.softmax, (wide + noise) / tau, dim, None)
@@ -141,7 +143,7 @@ def _softmax(where: str, function: Any, input: jax.Array, dim: int | None, dtype
         dim = 0 if input.ndim in (0, 1, 3) else 1
     ndim = max(input.ndim, 1)
     if not -ndim <= dim < ndim:
-        raise ValueError(f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}.")
+        raise ValueError(f"{where}: dim is out of range; expected {-ndim} to {ndim - 1}, got {dim}.")
     if input.size == 0:
         return input
     x = input.astype(checks.wide_dtype(input))

@@ -1,11 +1,12 @@
-"""Lookups in tables of vectors: `embedding`, `embedding_bag`, `embedding_renorm`, and `one_hot`.
+"""Lookups in embedding tables: `embedding`, `embedding_bag`, `embedding_renorm`, and `one_hot`.
 
 Letters: `V num_embeddings, D embedding_dim, N ids, B bags`. The gradient of a lookup is a scatter-add into the table,
-summed in at least float32: in bfloat16 a sum of ones ends at 256.
+computed in at least float32, because in bfloat16 a sum of ones stops growing at 256.
 
-An id outside [0, V) is an error where the ids are known. Under `jit` they are not known: there every lookup and scatter
-replaces such an id with V, a row that does not exist. It reads NaN (in a table of integers, the least or largest of
-them), has no gradient, counts for nothing and changes no row; -1 is not the last row.
+An id outside [0, V) is an error if the ids are known. Under `jit` they are not known, and every lookup and scatter
+replaces such an id with V, a row that does not exist. A lookup of this row gives NaN (in an integer table, the dtype's
+smallest or largest value). The row has no gradient, is not counted, and no row of the table changes. An id of -1 does
+not mean the last row.
 """
 
 import functools
@@ -30,26 +31,26 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> jax.Array:
-    """The rows of a table: `y[…] = weight[ids[…]]`.
+    """Look up rows of a table: `y[…] = weight[ids[…]]`.
 
     Args:
         input: ids of any shape, integers in [0, V).
         weight: (V, D).
-        padding_idx: a row whose gradient is zero (-1 is the last); it is looked up like the others.
-        max_norm: rows with a larger norm are read as if scaled down to it, as by `embedding_renorm`.
-        norm_type: the p of that norm.
-        scale_grad_by_freq: whether a row's gradient is divided by how often its id occurs in `input`.
-        sparse: torch's, ignored: gradients are dense.
+        padding_idx: index of a row whose gradient is zero (-1 is the last row). Lookups return the row as usual.
+        max_norm: rows with a larger norm are returned scaled down to this norm, as by `embedding_renorm`.
+        norm_type: order p of the norm.
+        scale_grad_by_freq: whether to divide a row's gradient by the number of times its id occurs in `input`.
+        sparse: accepted as in torch, and ignored. Gradients are dense.
 
     Returns:
         (*ids.shape, D) in the weight's dtype.
 
     Raises:
-        ValueError: weight is not (V, D), `padding_idx` outside it, or an id out of range where the ids are known
-            (under `jit` they are not: there the row read is NaN, and no row of the table has a gradient from it).
-        TypeError: ids that are not integers.
+        ValueError: if weight is not (V, D), `padding_idx` is out of range, or an id is out of range (under `jit` the
+            result for such an id is NaN instead, and it contributes no gradient).
+        TypeError: if the ids are not of an integer dtype.
 
-    Differs from torch: with `max_norm` the table itself does not change; call `embedding_renorm` before the step.
+    Differs from torch: `max_norm` does not change the table itself. Call `embedding_renorm` before the step.
 
     Example:
         >>> embedding(jnp.array([2, 0]), jnp.arange(6.0).reshape(3, 2))
@@ -77,32 +78,35 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> jax.Array:
-    """The sum, mean or largest entries of a table's rows, bag by bag.
+    """Compute the sum, mean or maximum of a table's rows for each bag of ids.
 
     Args:
-        input: (B, N), one bag per row; or (N,), the bags one after the other. Integers in [0, V).
+        input: (B, N), one bag per row; or (N,), all bags concatenated. Integers in [0, V).
         weight: (V, D), floating.
-        offsets: (B,), where each bag of (N,) ids starts: the first at 0, never decreasing. None with (B, N).
+        offsets: (B,), the positions in (N,) ids at which bags start. The first is 0, and they must not decrease. None
+            for ids (B, N).
         max_norm, norm_type: as in `embedding`.
-        scale_grad_by_freq: whether a row's gradient is divided by how often its id occurs in `input`; not with 'max'.
-        mode: 'sum', 'mean' or 'max'. Of equal entries the first of the bag is the largest, and has the gradient.
-        sparse: torch's, ignored: gradients are dense. Refused with 'max', as in torch.
-        per_sample_weights: factors of the rows, of the input's shape and the weight's dtype; only with 'sum'.
-        include_last_offset: whether `offsets` is (B + 1,), its last entry the end of the last bag.
-        padding_idx: an id that counts for nothing, in values and gradients (-1 is the last row's).
+        scale_grad_by_freq: whether to divide a row's gradient by the number of times its id occurs in `input`. Not
+            supported with 'max'.
+        mode: 'sum', 'mean' or 'max'. Of equal maxima, the first of the bag gets the gradient.
+        sparse: accepted as in torch, and ignored, because gradients are dense. An error with 'max', as in torch.
+        per_sample_weights: factors of the rows, of the input's shape and the weight's dtype. Only with 'sum'.
+        include_last_offset: if True, `offsets` is (B + 1,), and its last entry is the end of the last bag.
+        padding_idx: an id that is ignored in values and gradients (-1 is the last row).
 
     Returns:
-        (B, D) in the weight's dtype; sums are taken in at least float32. A bag without ids, or of padding alone, is 0.
+        (B, D) in the weight's dtype. Sums are computed in at least float32. A bag that is empty or contains only
+        padding gives 0.
 
     Raises:
-        ValueError: shapes that do not fit, an unknown mode or what it does not have, `padding_idx` outside the table;
-            where they are known (not under `jit`), an id out of range or offsets that fall or leave the input.
-        TypeError: ids or offsets that are not integers, a table that is not floating, dtypes that differ.
+        ValueError: if the shapes do not match, `mode` is unknown or does not support an argument, or `padding_idx` is
+            out of range. Outside `jit`, also if an id is out of range, or the offsets decrease or exceed the input.
+        TypeError: if ids or offsets are not of an integer dtype, the table is not floating, or the dtypes differ.
 
-    Differs from torch: with `max_norm` the table itself does not change; call `embedding_renorm` before the step.
-        Ids after the last offset that `include_last_offset` gives belong to no bag in any mode (torch's 'mean' divides
-        by their count too, and its 'max' takes them), rows of no columns are bags of 0, NaN is the largest entry, and
-        `scale_grad_by_freq` counts the id itself (torch's bags, on CPU, count another one).
+    Differs from torch: `max_norm` does not change the table itself. Call `embedding_renorm` before the step.
+        Ids after the last offset of `include_last_offset` belong to no bag in any mode. (In torch, 'mean' counts them
+        in its divisor, and 'max' includes them.) Rows of a (B, 0) input are bags with result 0. NaN is the maximum of
+        its bag. `scale_grad_by_freq` counts the id itself. (torch's bags count another id on CPU.)
 
     Example:
         >>> table = jnp.arange(6.0).reshape(3, 2)
@@ -132,22 +136,23 @@ def embedding_bag(
 
 
 def embedding_renorm(weight: jax.Array, ids: jax.Array, max_norm: float, norm_type: float = 2.0) -> jax.Array:
-    """The table, with the rows of `ids` scaled down to `max_norm`, as torch's lookup does in place.
+    """Return the table with the rows of `ids` scaled down to `max_norm`, as torch's lookup does in place.
 
-    `row · max_norm / (‖row‖ + 1e-7)` where `‖row‖ > max_norm`. Call it before the step and keep its result.
+    A row with `‖row‖ > max_norm` becomes `row · max_norm / (‖row‖ + 1e-7)`. Call this function before the step and keep
+    its result.
 
     Args:
         weight: (V, D).
         ids: any shape, integers in [0, V).
-        max_norm: the largest norm.
-        norm_type: the p of the norm.
+        max_norm: upper bound on the norm of a row.
+        norm_type: order p of the norm.
 
     Returns:
-        (V, D): the new table. No gradient flows through it, as in torch.
+        The new table, (V, D). No gradient flows through it, as in torch.
 
     Raises:
-        ValueError: weight is not (V, D), or an id out of range where the ids are known (under `jit`: nothing changes).
-        TypeError: ids that are not integers.
+        ValueError: if weight is not (V, D), or an id is out of range (under `jit` such an id is ignored instead).
+        TypeError: if the ids are not of an integer dtype.
 
     Example:
         >>> print(embedding_renorm(jnp.array([[3.0, 4.0], [3.0, 4.0]]), jnp.array([1]), max_norm=1.0))
@@ -162,19 +167,19 @@ def embedding_renorm(weight: jax.Array, ids: jax.Array, max_norm: float, norm_ty
 
 
 def one_hot(tensor: jax.Array, num_classes: int = -1) -> jax.Array:
-    """`y[…, c] = 1` where `c` is the id, else 0.
+    """Return one-hot vectors of ids: `y[…, c] = 1` where `c` is the id, and 0 elsewhere.
 
     Args:
         tensor: ids of any shape, integers in [0, num_classes).
-        num_classes: C; -1 is the largest id plus 1, where the ids are known (not under `jit`).
+        num_classes: number of classes, C. -1 means the largest id plus 1, which is not available under `jit`.
 
     Returns:
         (*ids.shape, C), int32 (int64 under x64).
 
     Raises:
-        ValueError: ids out of range where they are known (under `jit` they are not: there such an id is a row of
-            zeros); `num_classes=-1` under `jit` or without ids.
-        TypeError: ids that are not integers.
+        ValueError: if an id is out of range (under `jit` such an id gives zeros instead), or `num_classes` is -1 under
+            `jit` or without ids.
+        TypeError: if the ids are not of an integer dtype.
 
     Example:
         >>> one_hot(jnp.array([1, 0]), 3)
@@ -187,8 +192,8 @@ def one_hot(tensor: jax.Array, num_classes: int = -1) -> jax.Array:
     if num_classes == -1:
         if not checks.known(ids):
             raise ValueError(
-                "F.one_hot: the number of classes cannot be read off; expected num_classes, got -1 with ids that are "
-                "traced, on other hosts too or none at all. Pass num_classes."
+                "F.one_hot: the number of classes cannot be determined; expected num_classes, got -1 with ids that are "
+                "traced, partly on other hosts, or empty. Pass num_classes."
             )
         num_classes = int(np.asarray(ids).max()) + 1
     checks.ids_in_range("F.one_hot", "tensor", ids, num_classes)
@@ -203,12 +208,12 @@ def _padding_row(where: str, padding_idx: int | None, weight: jax.Array) -> int 
 
 
 def _row_numbers(where: str, ids: jax.Array, weight: jax.Array) -> jax.Array:
-    """The ids, with V in place of every one that is out of range."""
+    """Return the ids with V in place of every id that is out of range."""
     ids = checks.integers(where, "ids", ids)
     if weight.ndim != 2:
         raise ValueError(
             f"{where}: weight has the wrong rank; expected (num_embeddings, embedding_dim), got {weight.shape}. "
-            "The table comes second, after the ids."
+            "Pass the ids first and the table second."
         )
     size = weight.shape[0]
     checks.ids_in_range(where, "ids", ids, size)
@@ -224,7 +229,8 @@ def _rows(
     padding_idx: int | None = None,
     by_frequency: bool = False,
 ) -> jax.Array:
-    """The rows, renormalised; their derivative is that of the plain lookup, by torch's two factors."""
+    """Return the renormalised rows. The derivative is that of the lookup without `max_norm`, with torch's scaling by
+    frequency and its zero for padding."""
     rows = weight.at[ids].get(mode="fill")
     return rows if max_norm is None else _renormalise(rows, max_norm, norm_type)
 
@@ -254,7 +260,7 @@ def _renormalise(rows: jax.Array, max_norm: float, norm_type: float) -> jax.Arra
 
 
 class _Rectangle:
-    """Bags of equal length, the rows of (B, N, …)."""
+    """Bags of equal length: the rows of (B, N, …)."""
 
     def sum(self, x: jax.Array) -> jax.Array:
         return x.sum(1)
@@ -266,12 +272,12 @@ class _Rectangle:
         return x.min(1, initial=x.shape[1])
 
     def spread(self, x: jax.Array) -> jax.Array:
-        """Each bag's value, repeated for each of its ids."""
+        """Repeat the value of each bag for all of its ids."""
         return x[:, None]
 
 
 class _Ragged:
-    """`count` bags that follow each other in (N, …). `bag` is each id's bag; `count` means none."""
+    """`count` bags, concatenated in (N, …). `bag` holds the bag of each id, or `count` for an id in no bag."""
 
     def __init__(self, bag: jax.Array, count: int):
         self.bag, self.count = bag, count
@@ -296,21 +302,22 @@ def _bags(where: str, ids: jax.Array, offsets: jax.Array | None, include_last_of
         return _Rectangle()
     if ids.ndim != 1 or offsets is None or jnp.ndim(offsets) != 1:
         raise ValueError(
-            f"{where}: input and offsets do not fit; expected ids (bags, ids) alone, or (ids,) with offsets (bags,), "
-            f"got {ids.shape} and {'None' if offsets is None else jnp.shape(offsets)}. Offsets say where bags start."
+            f"{where}: input and offsets do not match; expected ids (bags, ids) without offsets, or ids (ids,) with "
+            f"offsets (bags,), got {ids.shape} and {'None' if offsets is None else jnp.shape(offsets)}. Offsets are "
+            "the positions in input at which bags start."
         )
     offsets = checks.integers(where, "offsets", offsets)
     if include_last_offset and not len(offsets):
         raise ValueError(
-            f"{where}: include_last_offset needs the end of the last bag; expected offsets (bags + 1,), got (0,). "
+            f"{where}: include_last_offset requires the end of the last bag; expected offsets (bags + 1,), got (0,). "
             "Append the number of ids."
         )
     if checks.known(offsets):
         looked_at = np.asarray(offsets)
         if looked_at[0] != 0 or (np.diff(looked_at) < 0).any() or looked_at[-1] > len(ids):
             raise ValueError(
-                f"{where}: offsets leave the input or fall; expected 0 first, none less than the one before, none "
-                f"above {len(ids)}, got {looked_at}. They are the places in input where bags start."
+                f"{where}: offsets are out of range or not in increasing order; expected numbers from 0 to {len(ids)}, "
+                f"beginning with 0, got {looked_at}. Offsets are the positions in input at which bags start."
             )
     count = len(offsets) - include_last_offset
     bag = jnp.searchsorted(offsets, jnp.arange(len(ids), dtype=offsets.dtype), side="right") - 1
@@ -324,22 +331,22 @@ def _check_mode(
         raise ValueError(f"{where}: mode is unknown; expected 'sum', 'mean' or 'max', got {mode!r}.")
     if mode == "max" and scaled_or_sparse:
         raise ValueError(
-            f"{where}: mode 'max' has neither scale_grad_by_freq nor sparse; expected both False, got one True. "
-            "Leave it out, or choose 'sum' or 'mean'."
+            f"{where}: mode 'max' supports neither scale_grad_by_freq nor sparse; expected both False, got one True. "
+            "Omit it, or use mode 'sum' or 'mean'."
         )
     if factors is None:
         return
     if mode != "sum":
         raise ValueError(
-            f"{where}: per_sample_weights are factors of a sum; expected mode='sum' with them, got {mode!r}. "
-            "Leave them out, or choose 'sum'."
+            f"{where}: per_sample_weights requires mode='sum'; expected 'sum', got {mode!r}. "
+            "Omit per_sample_weights, or use mode='sum'."
         )
-    checks.shape_of(where, "per_sample_weights", factors, ids.shape, "There is one factor an id.")
+    checks.shape_of(where, "per_sample_weights", factors, ids.shape, "It holds one factor per id.")
     checks.one_dtype(where, weight=weight, per_sample_weights=factors)
 
 
 def _first_largest(bags: _Rectangle | _Ragged, rows: jax.Array, counted: jax.Array) -> jax.Array:
-    """For every entry of the rows, whether its bag's maximum of that column is taken from it."""
+    """Return, for every entry of the rows, whether it is the first maximum of its bag in its column."""
     rows = jax.lax.stop_gradient(jnp.where(counted[..., None], rows, -jnp.inf))
     largest = bags.spread(bags.max(rows))
     hit = ((rows == largest) | jnp.isnan(rows)) & counted[..., None]

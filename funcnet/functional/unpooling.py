@@ -1,4 +1,4 @@
-"""Max unpooling: maxima back to where they came from. Letters: `B batch, C channel, S spatial sizes`."""
+"""Max unpooling: maxima are put back to their positions. Letters: `B batch, C channel, S spatial sizes`."""
 
 import functools
 import math
@@ -22,25 +22,25 @@ def max_unpool1d(
     padding: Ints = 0,
     output_size: Sequence[int] | None = None,
 ) -> jax.Array:
-    """Puts every maximum back where `max_pool1d(…, return_indices=True)` found it, among zeros.
+    """Put every maximum back where `max_pool1d(…, return_indices=True)` found it, and fill the other entries with 0.
 
     Args:
         input: (B, C, S) or (C, S), floating.
-        indices: integers of the input's shape, flat in the plane of the result.
-        kernel_size: of the pooling undone.
-        stride: likewise; None is the kernel's size.
-        padding: likewise.
-        output_size: S', or a shape that ends in it; None takes `(S - 1) · stride - 2 · padding + kernel_size`.
-            Several sizes pool to one size: any that is less than a stride away from the default is accepted.
+        indices: integers of the input's shape, the positions in the flattened spatial dimensions of the result.
+        kernel_size: kernel size of the max pooling.
+        stride: stride of the max pooling; None means `kernel_size`.
+        padding: padding of the max pooling.
+        output_size: S', or a shape that ends in it. None means `(S - 1) · stride - 2 · padding + kernel_size`. Since
+            several sizes pool to the same size, any size less than a stride away from this default is accepted.
 
     Returns:
-        (B, C, S') or (C, S'). If an index occurs twice, its last entry stays (windows that overlap; on CPU, as in
-        torch), and every one of them has the gradient.
+        (B, C, S') or (C, S'). If an index occurs twice, as with overlapping windows, the last entry is kept (on CPU, as
+        in torch), and the gradient flows to all of its entries.
 
     Raises:
-        ValueError: ranks, shapes or sizes that do not fit; an index outside of the plane (seen only outside of `jit`;
-            within, its entry is dropped).
-        TypeError: an input of integers, indices that are none.
+        ValueError: if the ranks, shapes or sizes do not match, or an index is out of range (under `jit` its entry is
+            dropped instead).
+        TypeError: if the input is not floating, or the indices are not of an integer dtype.
 
     Example:
         >>> y, indices = jnp.array([[3.0, 2.0]]), jnp.array([[1, 2]])
@@ -60,7 +60,7 @@ def max_unpool2d(
     padding: Ints = 0,
     output_size: Sequence[int] | None = None,
 ) -> jax.Array:
-    """`max_unpool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are one number or (height, width).
+    """`max_unpool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are an int or (height, width).
 
     Example:
         >>> max_unpool2d(jnp.array([[[5.0]]]), jnp.array([[[3]]]), 2)
@@ -80,7 +80,7 @@ def max_unpool3d(
     padding: Ints = 0,
     output_size: Sequence[int] | None = None,
 ) -> jax.Array:
-    """`max_unpool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are one number or three.
+    """`max_unpool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are an int or a tuple of three.
 
     Example:
         >>> max_unpool3d(jnp.full((1, 1, 1, 1), 5.0), jnp.full((1, 1, 1, 1), 7), 2).ravel()
@@ -102,7 +102,7 @@ def _max_unpool(
     output_size: Sequence[int] | None,
 ) -> jax.Array:
     input, indices = windows.planes(where, input, ndim), checks.integers(where, "indices", indices)
-    checks.shape_of(where, "indices", indices, input.shape, "Every entry of the input has one.")
+    checks.shape_of(where, "indices", indices, input.shape, "It holds one index per input entry.")
     kernels = checks.as_tuple(where, "kernel_size", kernel, ndim, least=1)
     strides = kernels if stride is None else checks.as_tuple(where, "stride", stride, ndim, least=1)
     pads = checks.as_tuple(where, "padding", pad, ndim)
@@ -128,28 +128,27 @@ def _sizes(
         sizes = given[2:] if len(given) == len(full) + 2 else given
         if len(sizes) != len(full) or any(abs(n - m) >= s for n, m, s in zip(sizes, full, strides, strict=True)):
             raise ValueError(
-                f"{where}: output_size does not fit; expected {len(full)} sizes (or the whole shape) less than a "
-                f"stride {tuple(strides)} away from {tuple(full)}, got {tuple(given)}. Give the shape that was pooled."
+                f"{where}: output_size does not fit; expected {len(full)} sizes (or the full shape) less than a "
+                f"stride {tuple(strides)} away from {tuple(full)}, got {tuple(given)}. Pass the shape that was pooled."
             )
     if min(sizes) < 1:
         raise ValueError(
-            f"{where}: the result would be empty; expected sizes of at least 1, got {tuple(sizes)}. Correct "
-            "kernel_size, stride and padding: they are those of the pooling that is undone."
+            f"{where}: the result would be empty; expected sizes of at least 1, got {tuple(sizes)}. Pass "
+            "the kernel_size, stride and padding of the max pooling."
         )
     return tuple(sizes)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _put(x: jax.Array, places: jax.Array, size: int) -> jax.Array:
-    """(P, size) of zeros and, at `places` (P, N), the entries of x (P, N)."""
+    """Return zeros (P, size) with the entries of x (P, N) at the indices `places` (P, N)."""
     planes = jnp.arange(x.shape[0], dtype=places.dtype)[:, None]
     return jnp.zeros((x.shape[0], size), x.dtype).at[planes, places].set(x, mode="drop", wrap_negative_indices=False)
 
 
 @_put.defjvp
 def _put_jvp(size: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """torch's backward pass reads every entry's gradient, even those of overwritten entries: the transpose of
-    adding."""
+    """As in torch's backward pass, overwritten entries get a gradient too. This is the derivative of adding."""
     x, places = primals
     dx = tangents[0]
     planes = jnp.arange(x.shape[0], dtype=places.dtype)[:, None]

@@ -1,7 +1,7 @@
-"""Resizing images, as torch does it. Letters: `B batch, C channels, S spatial sizes; n -> m a dimension's sizes`.
+"""Resizing of images as in torch. Letters: `B batch, C channels, S spatial sizes; n -> m sizes of one dimension`.
 
-One dimension is resized after the other. Which pixels an output reads, and with what weights, follows from the shapes:
-numpy computes it, and the arrays only see slices or gathers, so that a NaN stays where it is.
+The dimensions are resized one after the other. The pixels that an output reads and their weights depend only on the
+shapes, so numpy computes them. The arrays are only sliced or gathered, so that a NaN does not spread.
 """
 
 import math
@@ -32,8 +32,8 @@ _RANKS = {
     "bicubic": (2,),
     "lanczos": (2,),
 }
-_PICKING = ("nearest", "nearest-exact", "area")  # these know no align_corners
-_PHASES = 8  # at most so many interleaved outputs are made from slices; with more, a gather is as fast
+_PICKING = ("nearest", "nearest-exact", "area")  # modes without align_corners
+_PHASES = 8  # largest number of interleaved slices; with more, a gather is as fast
 
 
 def interpolate(
@@ -45,35 +45,36 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> jax.Array:
-    """Resizes the spatial dimensions to `size`, or to `scale_factor` times their size, rounded down.
+    """Resize the spatial dimensions to `size`, or to `scale_factor` times their size, rounded down.
 
-    Output j looks at `(j + 0.5) · s - 0.5` in the input, with `s = 1 / scale_factor`, or `n / m` where only sizes are
-    known; 'nearest' at `⌊j · s⌋`.
+    Output pixel j is at the input coordinate `(j + 0.5) · s - 0.5`, or `⌊j · s⌋` for 'nearest'. The scale s is
+    `1 / scale_factor`, or `n / m` if `size` is given.
 
     Args:
         input: (B, C, *S) with one to three spatial dimensions, floating; for 'nearest' and 'nearest-exact' uint8 too.
-        size: one number or one a dimension; this or scale_factor.
-        scale_factor: likewise.
+        size: new size, one number or one per spatial dimension. Give either `size` or `scale_factor`.
+        scale_factor: factor of the sizes, one number or one per spatial dimension.
         mode: 'nearest' (as in OpenCV, shifted by up to a pixel), 'nearest-exact' (as in Pillow), 'linear' for one
             dimension, 'bilinear' and 'bicubic' (a = -0.75) for two, 'trilinear' for three, 'area' (adaptive average
             pooling), and 'lanczos' for two with antialias.
-        align_corners: for the modes that interpolate: whether the centres of the corner pixels stay at the corners;
-            None is False.
-        recompute_scale_factor: whether s comes from the sizes though a scale_factor is given.
-        antialias: of 'bilinear', 'bicubic' (then a = -0.5) and 'lanczos': widens the filter where the image shrinks.
+        align_corners: if True, the corner pixels of the input and the output are aligned at their centres. Only for the
+            modes that interpolate. None is False.
+        recompute_scale_factor: if True, s is computed from the sizes even if `scale_factor` is given.
+        antialias: if True, the filter is widened where the image shrinks. Only for 'bilinear', 'bicubic' (then
+            a = -0.5) and 'lanczos'.
 
     Returns:
-        (B, C, *S'), the input's dtype; computed in at least float32.
+        (B, C, *S'), in the input's dtype. The computation uses at least float32.
 
     Raises:
-        ValueError: neither or both of size and scale_factor; a mode that does not exist or is not for this input;
-            options that the mode lacks; sizes below 1.
-        TypeError: integers where floats are needed; sizes that are none.
+        ValueError: if neither or both of `size` and `scale_factor` are given, the mode is unknown or does not support
+            the input or an option, or a size is less than 1.
+        TypeError: if the input has the wrong dtype, or a size is not an integer.
 
-    Differs from torch: 'bilinear' and 'bicubic' of uint8 are refused: convert, and round the result. 'nearest' follows
-    the formula in every image; torch ignores the scale_factor's fraction in small ones of two dimensions where the size
-    stays or doubles (and 'nearest-exact' in all of them). With antialias, torch (2.13, CPU) repeats the first row where
-    the result is one pixel wide.
+    Differs from torch: 'bilinear' and 'bicubic' do not accept uint8; convert the input, and round the result.
+    'nearest' follows the formula for every image. torch ignores the fraction of scale_factor in small two-dimensional
+    images whose size stays or doubles (for 'nearest-exact' in images of any size). With antialias, torch (2.13, CPU)
+    repeats the first row if the result is one pixel wide.
 
     Example:
         >>> interpolate(jnp.array([[[1.0, 2.0, 3.0]]]), scale_factor=2, mode="linear")
@@ -93,7 +94,7 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> jax.Array:
-    """torch's old name of `interpolate`, with a DeprecationWarning.
+    """Call `interpolate` with a DeprecationWarning. This is torch's old name.
 
     Reference: torch.nn.functional.upsample.
     """
@@ -102,7 +103,7 @@ def upsample(
 
 
 def upsample_nearest(input: jax.Array, size: Sizes = None, scale_factor: Factors = None) -> jax.Array:
-    """torch's old name of `interpolate` with mode 'nearest', with a DeprecationWarning.
+    """Call `interpolate` with mode 'nearest' and a DeprecationWarning. This is torch's old name.
 
     Reference: torch.nn.functional.upsample_nearest.
     """
@@ -111,7 +112,7 @@ def upsample_nearest(input: jax.Array, size: Sizes = None, scale_factor: Factors
 
 
 def upsample_bilinear(input: jax.Array, size: Sizes = None, scale_factor: Factors = None) -> jax.Array:
-    """torch's old name of `interpolate` with mode 'bilinear' and aligned corners, with a DeprecationWarning.
+    """Call `interpolate` with mode 'bilinear', align_corners=True and a DeprecationWarning. This is torch's old name.
 
     Reference: torch.nn.functional.upsample_bilinear.
     """
@@ -120,7 +121,7 @@ def upsample_bilinear(input: jax.Array, size: Sizes = None, scale_factor: Factor
 
 
 def _warn(where: str, instead: str) -> None:
-    warnings.warn(f"{where} is torch's old name; write {instead}.", DeprecationWarning, 3)
+    warnings.warn(f"{where} is deprecated. Use {instead}.", DeprecationWarning, 3)
 
 
 def _interpolate(
@@ -143,7 +144,7 @@ def _interpolate(
         return pool(input, sizes)
     if min(sizes) < 1 or 0 in input.shape[1:]:
         raise ValueError(
-            f"{where}: there is nothing to resize or nothing left; expected channels and sizes of at least 1, got "
+            f"{where}: the input or the result is empty; expected channels and sizes of at least 1, got "
             f"{input.shape} and the new sizes {sizes}. Check size and scale_factor."
         )
     if mode.startswith("nearest"):
@@ -157,7 +158,7 @@ def _interpolate(
     for axis, (m, factor) in enumerate(zip(sizes, factors, strict=True), 2):
         n = x.shape[axis]
         if n == m and (antialias or mode != "bicubic"):
-            continue  # whatever the factor says
+            continue  # regardless of the factor
         if antialias:
             first, weights = _smooth(n, m, factor, bool(align_corners), mode)
         else:
@@ -169,49 +170,49 @@ def _interpolate(
 def _check_options(where: str, input: jax.Array, mode: str, align_corners: bool | None, antialias: bool) -> None:
     if mode in _PICKING and align_corners is not None:
         raise ValueError(
-            f"{where}: align_corners is for the modes that interpolate; expected None with mode={mode!r}, "
+            f"{where}: align_corners requires a mode that interpolates; expected None with mode={mode!r}, "
             f"got {align_corners}."
         )
     if mode not in _RANKS:
         raise ValueError(f"{where}: mode is unknown; expected one of {tuple(_RANKS)}, got {mode!r}.")
     if input.ndim - 2 not in _RANKS[mode]:
         raise ValueError(
-            f"{where}: mode {mode!r} is not for this input; expected (batch, channel, *spatial) with "
-            f"{' or '.join(map(str, _RANKS[mode]))} spatial dimensions, got {input.shape}. Linear is 'linear' for one, "
-            "'bilinear' for two and 'trilinear' for three; add a batch dimension where there is none."
+            f"{where}: mode {mode!r} does not support this input; expected (batch, channel, *spatial) with "
+            f"{' or '.join(map(str, _RANKS[mode]))} spatial dimensions, got {input.shape}. Use 'linear' for one, "
+            "'bilinear' for two and 'trilinear' for three of them, and add a batch dimension if it is missing."
         )
     if antialias and mode not in ("bilinear", "bicubic", "lanczos"):
         raise ValueError(
-            f"{where}: antialias is for 'bilinear', 'bicubic' and 'lanczos'; expected False with mode={mode!r}, "
+            f"{where}: antialias requires mode 'bilinear', 'bicubic' or 'lanczos'; expected False with mode={mode!r}, "
             f"got {antialias}."
         )
     if mode == "lanczos" and (align_corners or not antialias):
         raise ValueError(
-            f"{where}: mode 'lanczos' needs antialias and knows no align_corners; expected antialias=True, "
-            f"got antialias={antialias}, align_corners={align_corners}. Set them so."
+            f"{where}: mode 'lanczos' requires antialias and does not support align_corners; expected antialias=True, "
+            f"align_corners=None, got antialias={antialias}, align_corners={align_corners}."
         )
 
 
 def _targets(
     where: str, input: jax.Array, size: Sizes, scale_factor: Factors, recompute: bool | None
 ) -> tuple[tuple[int, ...], tuple[float | None, ...]]:
-    """The new sizes, and the scale factors that the coordinates follow, None where the sizes say them."""
+    """Return the new sizes and the scale factors of the coordinates. A factor is None if the sizes determine it."""
     rank = input.ndim - 2
     if (size is None) == (scale_factor is None):
         raise ValueError(
-            f"{where}: the new size is not clear; expected one of size and scale_factor, got size={size} and "
+            f"{where}: the new size is ambiguous or missing; expected either size or scale_factor, got size={size} and "
             f"scale_factor={scale_factor}."
         )
     given: Any = checks.entries(scale_factor if size is None else size, rank)
     if len(given) != rank:
         raise ValueError(
             f"{where}: {'scale_factor' if size is None else 'size'} has the wrong length; expected one number or "
-            f"{rank}, got {given}. Give one for every spatial dimension of {input.shape}."
+            f"{rank}, got {given}. Give one per spatial dimension of {input.shape}."
         )
     if size is not None:
         if recompute:
             raise ValueError(
-                f"{where}: recompute_scale_factor has no meaning with a size; expected None, got {recompute}."
+                f"{where}: recompute_scale_factor cannot be combined with size; expected None, got {recompute}."
             )
         return tuple(checks.as_int(where, "size", n) for n in given), (None,) * rank
     factors = tuple(_number(where, f) for f in given)
@@ -225,15 +226,15 @@ def _number(where: str, factor: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{where}: scale_factor is no finite number; expected one, got {factor!r}.")
+        raise ValueError(f"{where}: scale_factor is invalid; expected a finite number, got {factor!r}.")
     return number
 
 
-# ------------------------------------------------------------------------ of every output: the first pixel, the weights
+# ------------------------------------------------------------------- the first input pixel and the weights per output
 
 
 def _nearest(n: int, m: int, factor: float | None, exact: bool, double: bool) -> np.ndarray:
-    """⌊j · s⌋, or ⌊(j + 0.5) · s⌋, rounded like torch, finally to float32: here one rounding decides about a pixel."""
+    """Return ⌊j · s⌋, or ⌊(j + 0.5) · s⌋ if `exact`. The rounding must be torch's, because it can change the pixel."""
     kind: Any = np.float64 if double else np.float32
     scale = kind(1 / factor) if factor is not None and factor > 0 else kind(n) / kind(m)
     at = (np.arange(m).astype(kind) + kind(0.5 if exact else 0)) * scale
@@ -247,14 +248,14 @@ def _scale(n: int, m: int, factor: float | None, align_corners: bool) -> float:
 
 
 def _between(n: int, m: int, factor: float | None, align_corners: bool, cubic: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Two linear weights or four cubic ones; the first pixel may lie before the image, where its edge is meant."""
+    """Return the first pixel and the two linear or four cubic weights. A pixel before the image stands for its edge."""
     scale, steps = _scale(n, m, factor, align_corners), np.arange(m)
-    if not align_corners and abs(scale * m - n) < 1e-9 * n:  # a ratio: exact in integers, so that it repeats exactly
+    if not align_corners and abs(scale * m - n) < 1e-9 * n:  # a ratio of integers, computed exactly so that it repeats
         first, rest = np.divmod((2 * steps + 1) * n - m, 2 * m)
         t = rest / (2 * m)
     else:
         at = steps * scale if align_corners else (steps + 0.5) * scale - 0.5
-        # At twice the size the corners' weights are 1 and 0 either way: this way the first pixels repeat.
+        # At twice the size, the weights at the corners are 1 and 0 in both forms. In this form the first pixels repeat.
         first = (steps - 1) // 2 if align_corners and m == 2 * n else np.floor(at).astype(np.int64)
         t = at - first
     if not cubic:
@@ -264,7 +265,7 @@ def _between(n: int, m: int, factor: float | None, align_corners: bool, cubic: b
 
 
 def _smooth(n: int, m: int, factor: float | None, align_corners: bool, mode: str) -> tuple[np.ndarray, np.ndarray]:
-    """Pillow's weights: a filter as wide as an output pixel, cut off at the image's edges and of sum 1."""
+    """Return Pillow's weights: a filter scaled to the output pixel, truncated at the image's edges, with sum 1."""
     scale = _scale(n, m, factor, align_corners)
     reach, shape = _FILTERS[mode]
     wide = max(scale, 1.0)
@@ -293,7 +294,7 @@ _FILTERS: dict[str, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {
 
 
 def _resample(x: jax.Array, axis: int, first: np.ndarray, weights: np.ndarray | None) -> jax.Array:
-    """`y[j] = Σ_k weights[j, k] · x[first[j] + k]` along an axis; without weights `x[first[j]]`."""
+    """Return `y[j] = Σ_k weights[j, k] · x[first[j] + k]` along an axis, or `x[first[j]]` without weights."""
     n, m = x.shape[axis], len(first)
     phases = m // math.gcd(n, m)
     step = n * phases // m
@@ -311,8 +312,8 @@ def _resample(x: jax.Array, axis: int, first: np.ndarray, weights: np.ndarray | 
 def _by_phases(
     x: jax.Array, axis: int, first: np.ndarray, weights: np.ndarray | None, phases: int, step: int
 ) -> jax.Array:
-    """For reads that repeat with a period, in steps of `step`: one slice per phase, interleaved. Slices have fast
-    gradients; those of gathers are scatters, which XLA runs one by one on CPU."""
+    """Resample with one strided slice per phase, interleaved, for first pixels that repeat with a period of `step`.
+    Slices have fast gradients. The gradients of gathers are scatters, which XLA runs one by one on CPU."""
     n, taps, count = x.shape[axis], 1 if weights is None else weights.shape[1], len(first) // phases
     edges = [(0, 0)] * x.ndim
     edges[axis] = (max(-int(first.min()), 0), max(int(first.max()) + taps - n, 0))
@@ -330,7 +331,7 @@ def _by_phases(
 
 
 def _along(weights: np.ndarray, x: jax.Array, axis: int) -> jax.Array:
-    """The weights along an axis of x; one number where they are the same."""
+    """Return the weights along an axis of x, or one number if they are all equal."""
     if np.all(weights == weights[0]):
         return jnp.asarray(weights[0], x.dtype)
     return jnp.asarray(weights, x.dtype).reshape(-1, *(1,) * (x.ndim - 1 - axis))

@@ -1,4 +1,4 @@
-"""The p-norm over some dimensions, with torch's derivatives where it has a kink: 0 at the origin."""
+"""The p-norm over some dimensions. At kinks the derivatives are torch's, and 0 at the origin."""
 
 import functools
 import math
@@ -12,18 +12,18 @@ __all__ = ["norm_slope", "vector_norm"]
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2, 3))
 def vector_norm(x: jax.Array, p: float, axes: int | tuple[int, ...], share: bool = True) -> jax.Array:
-    """`(Σ |x|^p)^(1/p)`; the largest |x| for infinity, the smallest for -infinity, how many are not 0 for p = 0.
+    """`(Σ |x|^p)^(1/p)`; the largest |x| for p = inf, the smallest for p = -inf, the number of nonzero x for p = 0.
 
     Args:
         x: any shape, float32 or wider.
-        p: any number.
-        axes: the dimensions to sum over; they keep size 1.
-        share: for p = ±infinity, whether equal extreme entries share the gradient evenly; otherwise each of them has
-            all of it.
+        p: order of the norm, any number.
+        axes: the dimensions to reduce, kept with size 1.
+        share: for p = ±inf, whether equal extreme entries share the gradient evenly. If False, each of them gets the
+            full gradient.
 
     Returns:
-        As x, with sizes 1 at `axes`. Where the norm is 0 its gradient is 0. For p other than ±infinity, 0, 1 and 2 it
-        neither overflows nor vanishes on the way, as torch's does.
+        An array of the dtype of x, with size 1 at `axes`. Where the norm is 0, its gradient is 0. For p other than
+        ±inf, 0, 1 and 2, intermediate results neither overflow nor underflow, unlike in torch.
 
     >>> vector_norm(jnp.array([3.0, 4.0]), 2.0, 0)
     Array([5.], dtype=float32)
@@ -33,7 +33,7 @@ def vector_norm(x: jax.Array, p: float, axes: int | tuple[int, ...], share: bool
     size = jnp.abs(x)
     if math.isinf(p):
         extreme = size.max(axes, keepdims=True) if p > 0 else size.min(axes, keepdims=True)
-        # XLA's reductions to a float32 maximum forget NaN on CPU (seen in JAX 0.10.2, in arrays of some thousand).
+        # On CPU, XLA's float32 maximum loses NaN (seen in JAX 0.10.2, in arrays of a few thousand entries).
         return jnp.where(jnp.isnan(x).any(axes, keepdims=True), jnp.nan, extreme)
     if p == 0:
         return (x != 0).sum(axes, keepdims=True, dtype=x.dtype)
@@ -41,7 +41,7 @@ def vector_norm(x: jax.Array, p: float, axes: int | tuple[int, ...], share: bool
         return size.sum(axes, keepdims=True)
     if p == 2:
         return jnp.sqrt((x * x).sum(axes, keepdims=True))
-    # Of the entry that counts most, whose own power is then 1: fourth powers of 1e-12 are 0 in float32.
+    # Entries are divided by the dominant entry, so that its power is 1. Fourth powers of 1e-12 are 0 in float32.
     unit = size.max(axes, keepdims=True, initial=0) if p > 0 else size.min(axes, keepdims=True, initial=jnp.inf)
     unit = jnp.where((unit == 0) | jnp.isinf(unit), 1, unit)
     return unit * ((size / unit) ** p).sum(axes, keepdims=True) ** (1 / p)
@@ -55,7 +55,7 @@ def _vector_norm_jvp(p: float, axes: Any, share: bool, primals: Any, tangents: A
 
 
 def norm_slope(x: jax.Array, norm: jax.Array, p: float, axes: int | tuple[int, ...], share: bool = True) -> jax.Array:
-    """The derivative of `norm = vector_norm(x, p, axes, share)` by each entry of x."""
+    """Return the derivative of `norm = vector_norm(x, p, axes, share)` with respect to each entry of x."""
     sign = jnp.sign(x)
     if p == 0:
         return jnp.zeros_like(x)
@@ -65,7 +65,7 @@ def norm_slope(x: jax.Array, norm: jax.Array, p: float, axes: int | tuple[int, .
         extreme = (jnp.abs(x) == norm) | jnp.isnan(x)
         count = extreme.sum(axes, keepdims=True, dtype=x.dtype) if share else 1
         return jnp.where(extreme, sign / count, 0)
-    reciprocal = jnp.where(norm == 0, 0, 1 / jnp.where(norm == 0, 1, norm))  # one division a vector, not an entry
+    reciprocal = jnp.where(norm == 0, 0, 1 / jnp.where(norm == 0, 1, norm))  # one division per vector, not per entry
     if p == 2:
         return x * reciprocal
     nonzero = jnp.where(x == 0, 1, x * sign)

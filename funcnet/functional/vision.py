@@ -1,7 +1,7 @@
-"""Sampling images at points of a grid, as in torch/nn/functional.py.
+"""Sampling of images at the points of a grid, as in torch/nn/functional.py.
 
-Letters: `B batch, C channels, D depth, H height, W width; d, h, w the grid's sizes, P = d · h · w its points`.
-Coordinates are of [-1, 1] over the image, x (the width) first.
+Letters: `B batch, C channels, D depth, H height, W width; d, h, w sizes of the grid, P = d · h · w its points`.
+Coordinates range from -1 to 1 over the image, with x (along the width) first.
 """
 
 import itertools
@@ -24,26 +24,28 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> jax.Array:
-    """The image's values at the grid's points, interpolated between pixels.
+    """Return the image's values at the grid's points, interpolated between pixels.
 
     Args:
         input: (B, C, H, W) or (B, C, D, H, W), floating.
-        grid: (B, h, w, 2) or (B, d, h, w, 3), the input's dtype: (x, y) or (x, y, z) of every point, -1 and 1 being
-            the image's borders.
-        mode: 'bilinear' (of all three dimensions in a volume), 'nearest' (halves go to the even pixel; no gradient
-            for the grid) or 'bicubic' (images only; a = -0.75).
-        padding_mode: what a point outside sees: 'zeros', the 'border', or the image's 'reflection'.
-        align_corners: whether -1 and 1 are the centres of the outermost pixels, not their outer edges; None is False.
+        grid: (B, h, w, 2) or (B, d, h, w, 3), of the input's dtype: the coordinates (x, y) or (x, y, z) of every point.
+            The borders of the image are at -1 and 1.
+        mode: 'bilinear' (trilinear for volumes), 'nearest' (halves are rounded to the even pixel; the grid has no
+            gradient) or 'bicubic' (only for images; a = -0.75).
+        padding_mode: value at points outside the image: 'zeros', the nearest 'border' pixel, or the 'reflection' of the
+            image.
+        align_corners: if True, -1 and 1 are the centres of the outermost pixels, otherwise their outer edges. None is
+            False.
 
     Returns:
-        (B, C, h, w) or (B, C, d, h, w), the input's dtype; computed in at least float32.
+        (B, C, h, w) or (B, C, d, h, w), in the input's dtype. The computation uses at least float32.
 
     Raises:
-        ValueError: ranks or batches that differ, a mode that does not exist, an image without pixels.
-        TypeError: integers, or dtypes that differ.
+        ValueError: if the ranks or batch sizes differ, a mode is unknown, or the image is empty.
+        TypeError: if an array is not floating, or the dtypes differ.
 
-    Differs from torch: None for align_corners is not warned about; a coordinate that is NaN gives NaN in volumes too,
-    where torch reads it as outside.
+    Differs from torch: align_corners=None gives no warning. A NaN coordinate gives NaN in volumes too, where torch
+    treats the point as outside.
 
     Example:
         >>> image = jnp.array([[[[1.0, 2.0], [3.0, 4.0]]]])
@@ -55,18 +57,18 @@ def grid_sample(
     input, grid = _check_sample(input, grid, mode, padding_mode)
     sizes = input.shape[2:]
     points = grid.astype(checks.wide_dtype(grid)).reshape(grid.shape[0], math.prod(grid.shape[1:-1]), len(sizes))
-    # From (x, y, z) to the order of the axes, in pixels.
+    # Reorder (x, y, z) to the order of the axes, in pixels.
     at = [_pixels(points[..., -1 - axis], n, bool(align_corners)) for axis, n in enumerate(sizes)]
     if mode != "bicubic":
         at = [_inside(x, n, padding_mode, bool(align_corners)) for x, n in zip(at, sizes, strict=True)]
     per_axis = [_TAPS[mode](x) for x in at]
-    if mode == "bicubic":  # its taps are whole pixels: those outside are reflected or clipped one by one
+    if mode == "bicubic":  # the pixels outside are reflected or clipped one by one
         per_axis = [
             [(_inside(i, n, padding_mode, bool(align_corners)), w) for i, w in taps]
             for taps, n in zip(per_axis, sizes, strict=True)
         ]
     batch, channels, count = input.shape[0], input.shape[1], math.prod(sizes)
-    # A row a pixel: gathers of whole rows, and their scatters in the gradient, are twice as fast on CPU.
+    # One row per pixel: gathers of rows, and the scatters in their gradient, are twice as fast on CPU.
     rows = jnp.moveaxis(input, 1, -1).reshape(batch * count, channels)
     images = jnp.arange(batch, dtype=jnp.int32)[:, None] * count
     total = jnp.zeros((batch, points.shape[1], channels), points.dtype)
@@ -83,21 +85,22 @@ def grid_sample(
 
 
 def affine_grid(theta: jax.Array, size: Sequence[int], align_corners: bool | None = None) -> jax.Array:
-    """The grid that samples an image through an affine map: `grid[b, h, w] = theta[b] · (x_w, y_h, 1)`.
+    """Return the grid that samples an image through an affine map: `grid[b, h, w] = theta[b] · (x_w, y_h, 1)`.
 
     Args:
         theta: (B, 2, 3) for images or (B, 3, 4) for volumes, floating.
-        size: (B, C, H, W) or (B, C, D, H, W), the shape that `grid_sample` is to return.
+        size: (B, C, H, W) or (B, C, D, H, W), the desired shape of the result of `grid_sample`.
         align_corners: as in `grid_sample`; None is False.
 
     Returns:
-        (B, H, W, 2) or (B, D, H, W, 3), theta's dtype; computed in at least float32. A dimension of one pixel is at 0.
+        (B, H, W, 2) or (B, D, H, W, 3), in theta's dtype. The computation uses at least float32. In a dimension of one
+        pixel, the coordinate before the map is 0.
 
     Raises:
-        ValueError: a size of another length or below 1, a theta of another shape.
-        TypeError: a theta of integers; sizes that are none.
+        ValueError: if `size` has the wrong length or an entry less than 1, or theta has the wrong shape.
+        TypeError: if theta is not floating, or a size is not an integer.
 
-    Differs from torch: None for align_corners, and a dimension of one pixel, are not warned about.
+    Differs from torch: align_corners=None and dimensions of one pixel give no warning.
 
     Example:
         >>> affine_grid(jnp.array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.5]]]), (1, 1, 1, 2))
@@ -113,9 +116,9 @@ def affine_grid(theta: jax.Array, size: Sequence[int], align_corners: bool | Non
     if rank not in (2, 3) or min(sizes) < 1:
         raise ValueError(
             f"{where}: size does not fit; expected (batch, channel, height, width) or (batch, channel, depth, height, "
-            f"width), all at least 1, got {sizes}. Give the shape of what grid_sample is to return."
+            f"width), all at least 1, got {sizes}. Pass the desired shape of grid_sample's result."
         )
-    why = f"It holds one affine map an image, for the size {sizes}."
+    why = f"It holds one affine map per image, for the size {sizes}."
     checks.shape_of(where, "theta", theta, (sizes[0], rank, rank + 1), why)
     wide = theta.astype(checks.wide_dtype(theta))[(slice(None), *(None,) * rank)]  # (B, 1, …, 1, rank, rank + 1)
     out = wide[..., rank]
@@ -139,30 +142,31 @@ def _check_sample(input: jax.Array, grid: jax.Array, mode: str, padding_mode: st
     if input.ndim not in (4, 5) or 0 in input.shape[2:]:
         raise ValueError(
             f"{where}: input has the wrong shape; expected (batch, channel, height, width) or (batch, channel, depth, "
-            f"height, width), no spatial one of size 0, got {input.shape}."
+            f"height, width) without empty spatial dimensions, got {input.shape}."
         )
     rank = input.ndim - 2
     if grid.ndim != input.ndim or grid.shape[0] != input.shape[0] or grid.shape[-1] != rank:
         raise ValueError(
-            f"{where}: grid does not fit the input {input.shape}; expected ({input.shape[0]}, *{rank} sizes, {rank}), "
-            f"got {grid.shape}. It holds {rank} coordinates a point, x first, and has the input's batch."
+            f"{where}: grid does not match input {input.shape}; expected ({input.shape[0]}, *{rank} sizes, {rank}), "
+            f"got {grid.shape}. It has the input's batch size and {rank} coordinates per point, x first."
         )
     if mode == "bicubic" and rank == 3:
         raise ValueError(
-            f"{where}: mode 'bicubic' is for images; expected an input of 4 dimensions, got {input.shape}. "
-            "Use 'bilinear', which is trilinear there."
+            f"{where}: mode 'bicubic' supports only images; expected an input of 4 dimensions, got {input.shape}. "
+            "Use 'bilinear', which is trilinear for volumes."
         )
     return input, grid
 
 
 def _pixels(x: jax.Array, size: int, align_corners: bool) -> jax.Array:
-    """From [-1, 1] to pixels: the centres of the outermost ones, or their outer edges half a pixel further."""
+    """Convert [-1, 1] to pixels. The ends are the centres of the outermost pixels if `align_corners`, otherwise their
+    outer edges."""
     return (x + 1) / 2 * (size - 1) if align_corners else ((x + 1) * size - 1) / 2
 
 
 def _inside(x: jax.Array, size: int, padding_mode: str, align_corners: bool) -> jax.Array:
-    """Where a point outside reads; a NaN reads the first pixel. At the border the gradient is 0 already, as in
-    torch."""
+    """Return the coordinate that is read for each point. Without zero padding, NaN becomes 0. At the border the
+    gradient is 0, as in torch."""
     if padding_mode == "zeros":
         return x
     if padding_mode == "reflection":
@@ -177,7 +181,7 @@ def _inside(x: jax.Array, size: int, padding_mode: str, align_corners: bool) -> 
     return jnp.where((x > 0) & (x < size - 1), x, jnp.clip(lax.stop_gradient(x), 0, size - 1))
 
 
-# Of a coordinate in pixels, the pixels that count and their weights; no weight is a weight of one.
+# Each function returns the pixels that contribute at a coordinate, with their weights. None is a weight of 1.
 
 
 def _nearest(x: jax.Array) -> list[tuple[jax.Array, jax.Array | None]]:

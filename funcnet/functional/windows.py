@@ -1,10 +1,11 @@
-"""What the max poolings share: the positions of windows, the first maximum in each, and reading entries by index.
+"""Code shared by the max poolings: positions of windows, the first maximum of each window, and reads by index.
 
-Letters: `S spatial sizes, K kernel sizes`. A *tap* is an entry of a window, counted from the window's first.
+Letters: `S spatial sizes, K kernel sizes`. A *tap* is an entry of a window, numbered from its first entry. A *plane* is
+the spatial dimensions of one channel.
 
-An index is flat in its plane: `(h · W + w)` in two dimensions, as torch counts. Of equal maxima the first in reading
-order is chosen. NaN wins over all numbers, the last one over the others, and padding is never chosen. Dimensions are
-processed one after the other, the last first, which keeps that order and does the work of `K1 + K2` taps in place of
+An index is a position in the flattened plane, `h · W + w` in two dimensions, as in torch. Of equal maxima the first in
+row-major order is chosen. NaN is larger than all numbers, the last NaN is chosen, and padding is never chosen.
+Dimensions are processed one after the other, the last first. This keeps the order and reads `K1 + K2` taps instead of
 `K1 · K2`.
 """
 
@@ -23,13 +24,13 @@ from funcnet.functional.checks import Ints
 
 __all__ = ["Bins", "Starts", "Windows", "as_index", "as_lax", "first_maxima", "maximum", "pick", "planes", "regular"]
 
-UNROLLED = 16  # taps that are written out one by one; more are a loop, so that compile time does not grow
+UNROLLED = 16  # largest number of taps to unroll; more taps use a loop, to limit the compile time
 
 
 class Windows(NamedTuple):
-    """Regular windows along one axis: window i starts at `i · stride - pad`; its taps are `dilation` apart."""
+    """Regular windows along one axis. Window i starts at `i · stride - pad`, and its taps are `dilation` apart."""
 
-    size: int  # how many windows
+    size: int  # number of windows
     kernel: int
     stride: int
     pad: int
@@ -39,11 +40,11 @@ class Windows(NamedTuple):
         return _along(np.arange(self.size) * self.stride - self.pad, axis)
 
     def overhang(self, size: int) -> int:
-        """How far the last window reaches beyond `size` entries; negative when some are never read."""
+        """Return how far the last window extends beyond `size` entries. It is negative if it ends before them."""
         return (self.size - 1) * self.stride + self.dilation * (self.kernel - 1) + 1 - self.pad - size
 
     def tap(self, x: jax.Array, axis: int, tap: Any) -> jax.Array:
-        """The tap-th entry of every window of the padded x."""
+        """Return the tap-th entry of every window of the padded x."""
         start, length = tap * self.dilation, (self.size - 1) * self.stride + 1
         if isinstance(tap, int):
             return lax.slice_in_dim(x, start, start + length, self.stride, axis)
@@ -51,9 +52,9 @@ class Windows(NamedTuple):
 
 
 class Bins(NamedTuple):
-    """Windows of uneven sizes along one axis: bin i runs from `first[i]` to `ends[i]`.
+    """Windows of different sizes along one axis. Bin i is the range from `first[i]` to `ends[i]`.
 
-    All are read as if they were as long as the longest; shorter ones repeat their last entry.
+    All bins are read with the length of the longest, and shorter bins repeat their last entry.
     """
 
     first: tuple[int, ...]
@@ -73,9 +74,9 @@ class Bins(NamedTuple):
 
 
 class Starts(NamedTuple):
-    """Windows of one size that start anywhere along one axis, in every plane elsewhere.
+    """Windows of one size at arbitrary positions along one axis, different in every plane.
 
-    `first` holds the positions, with the planes' leading dimensions and rank: (B, C, 1, size) along a width.
+    `first` holds the positions and broadcasts over the other spatial dimensions: (B, C, 1, size) along the width.
     """
 
     first: jax.Array
@@ -90,11 +91,11 @@ class Starts(NamedTuple):
 
 
 def planes(where: str, input: Any, ndim: int) -> jax.Array:
-    """`input` as a floating jax.Array of (B, C, *S) or (C, *S); only B may be 0."""
+    """Return `input` as a floating jax.Array of (B, C, *S) or (C, *S). Only B may be 0."""
     input = checks.spatial(where, input, ndim, empty=False)
     if input.shape[-ndim - 1] == 0:
         raise ValueError(
-            f"{where}: there are no channels; expected at least 1, got {input.shape}. Only the batch may be empty."
+            f"{where}: input has no channels; expected at least 1, got {input.shape}. Only the batch may be empty."
         )
     return input
 
@@ -109,7 +110,7 @@ def regular(
     dilation: Ints = 1,
     ceil: bool = False,
 ) -> tuple[Windows, ...]:
-    """The windows along each of the last `ndim` dimensions of `shape`, or ValueError."""
+    """Return the windows along each of the last `ndim` dimensions of `shape`, or raise a ValueError."""
     kernels = checks.as_tuple(where, "kernel_size", kernel, ndim, least=1)
     strides = kernels
     if stride is not None and np.size(stride):
@@ -119,7 +120,7 @@ def regular(
     if min(pads) < 0 or any(2 * p > k for p, k in zip(pads, kernels, strict=True)):
         raise ValueError(
             f"{where}: padding is too large or negative; expected at most half the kernel {kernels}, got {pads}. "
-            "torch counts the kernel without its dilation: use F.pad for more."
+            "As in torch, dilation is not counted. Use F.pad for more padding."
         )
     out = []
     for size, k, s, p, d in zip(shape[-ndim:], kernels, strides, pads, dilations, strict=True):
@@ -137,7 +138,8 @@ def regular(
 
 
 def as_lax(along: Windows, ndim: int, axis: int, size: int) -> tuple[list[Any], ...]:
-    """What `lax.reduce_window` takes after its function: lengths, steps, padding, (no) base dilation, dilation."""
+    """Return the arguments of `lax.reduce_window` after the function: window sizes, strides, padding, base dilation
+    (none) and window dilation."""
     lengths, steps, gaps, widths = [1] * ndim, [1] * ndim, [1] * ndim, [(0, 0)] * ndim
     lengths[axis], steps[axis], gaps[axis] = along.kernel, along.stride, along.dilation
     widths[axis] = (along.pad, max(along.overhang(size), 0))
@@ -145,7 +147,7 @@ def as_lax(along: Windows, ndim: int, axis: int, size: int) -> tuple[list[Any], 
 
 
 def as_index(places: jax.Array) -> jax.Array:
-    """int64, as in torch, if JAX has it (under x64); else int32."""
+    """Cast to int64, as in torch, or to int32 without x64."""
     return places.astype(jax.dtypes.canonicalize_dtype(jnp.int64))
 
 
@@ -154,11 +156,13 @@ def as_index(places: jax.Array) -> jax.Array:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def maximum(x: jax.Array, windows: tuple[Windows, ...]) -> jax.Array:
-    """The maximum of every window over the last dimensions; the gradient goes to the entry `first_maxima` names.
+    """Return the maximum of every window over the last dimensions. The gradient goes to the entry that `first_maxima`
+    returns.
 
-    Windows that overlap use XLA's own operation: at 3 x 3, stride 2, it takes a fifth of the time of shifted slices on
-    CPU (but its derivative is too slow there). For other windows slices are faster, and XLA would turn them into a
-    plain reduction, whose float32 maximum on CPU loses NaN (seen in JAX 0.10.2, in arrays of some thousand entries).
+    Overlapping windows use `lax.reduce_window`, which at 3 x 3 and stride 2 takes a fifth of the time of shifted slices
+    on CPU. (Its derivative is too slow on CPU.) For other windows, slices are faster. XLA would also turn
+    `reduce_window` into a plain reduction, whose float32 maximum on CPU loses NaN (seen in JAX 0.10.2, in arrays of a
+    few thousand entries).
     """
     for axis in range(-1, -len(windows) - 1, -1):
         along = windows[axis]
@@ -172,8 +176,8 @@ def maximum(x: jax.Array, windows: tuple[Windows, ...]) -> jax.Array:
 
 @maximum.defjvp
 def _maximum_jvp(windows: tuple[Windows, ...], primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    # On CPU a scatter writes an entry at a time, and slices differentiated by JAX pass over everything once a tap: for
-    # 8 · 64 · 56 · 56, 3.7 ms against 19 at 3 x 3 and 18 against 9 at 5 x 5; more taps make slices slower still.
+    # On CPU, a scatter writes one entry at a time, and JAX's derivative of slices passes over the array once per tap.
+    # For 8 · 64 · 56 · 56, slices take 3.7 ms and the scatter 19 at 3 x 3, and 18 and 9 at 5 x 5.
     if all(along.kernel <= 3 for along in windows):
         return jax.jvp(lambda x: _by_slices(x, windows), primals, tangents)
     (x,), (dx,) = primals, tangents
@@ -182,7 +186,7 @@ def _maximum_jvp(windows: tuple[Windows, ...], primals: Any, tangents: Any) -> t
     for axis, along in enumerate(windows, -len(windows)):
         taps = along.starts(axis)[..., None] + along.dilation * np.arange(along.kernel)
         empty = ~((taps >= 0) & (taps < x.shape[axis])).any(-1)
-        if empty.any():  # with a wide dilation a window may lie in the padding throughout
+        if empty.any():  # with a large dilation, a window may lie entirely in the padding
             dy = jnp.where(empty, 0, dy)
     return y, dy
 
@@ -196,7 +200,7 @@ def _by_slices(x: jax.Array, windows: tuple[Windows, ...]) -> jax.Array:
 def _first_along(
     x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along: Windows | Bins | Starts
 ) -> tuple[jax.Array, ...]:
-    """(maximum, tap, taps along the dimensions done) of every window along one dimension."""
+    """Return (maximum, tap, taps along the dimensions already processed) of every window along one dimension."""
     if isinstance(along, Windows) and along.kernel > UNROLLED and _tiles(along):
         return _first_of_tiles(x, chosen, axis, along)
     if isinstance(along, Bins) and len(along.first) < along.kernel <= UNROLLED:
@@ -205,10 +209,11 @@ def _first_along(
 
 
 def first_maxima(x: jax.Array, windows: Sequence[Windows | Bins | Starts]) -> tuple[jax.Array, jax.Array]:
-    """(maximum, its first index in the flattened plane) of every window: as x, and int32. Differentiable."""
+    """Return the maximum of every window, in the dtype of x, and its first index in the flattened plane, int32. The
+    maximum is differentiable."""
     sizes, ndim = x.shape[-len(windows) :], len(windows)
     top = lax.stop_gradient(x)
-    chosen: tuple[jax.Array, ...] = ()  # the taps along the dimensions done
+    chosen: tuple[jax.Array, ...] = ()  # the taps along the dimensions already processed
     for axis in range(-1, -ndim - 1, -1):
         top, *taps = _first_along(top, chosen, axis, windows[axis])
         chosen = tuple(taps)
@@ -224,7 +229,7 @@ def first_maxima(x: jax.Array, windows: Sequence[Windows | Bins | Starts]) -> tu
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _chosen(ndim: int, x: jax.Array, top: jax.Array, places: jax.Array) -> jax.Array:
-    """`top`, the entries of x at `places`, with the derivative of `pick`."""
+    """Return `top`, the entries of x at `places`, with the derivative of `pick`."""
     return top
 
 
@@ -235,8 +240,9 @@ def _chosen_jvp(ndim: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.
 
 
 def pick(x: jax.Array, places: jax.Array, ndim: int) -> jax.Array:
-    """The entries of every plane (the last `ndim` dimensions) at `places`, flat indices that lie within it."""
-    count = math.prod(x.shape[:-ndim])  # all planes as one dimension, which on CPU is faster than two
+    """Return the entries of every plane (the last `ndim` dimensions) at the flat indices `places`, which must be in
+    range."""
+    count = math.prod(x.shape[:-ndim])  # one dimension for all planes, which on CPU is faster than two
     flat = x.reshape(count, math.prod(x.shape[-ndim:]))
     wanted = places.reshape(count, math.prod(places.shape[-ndim:]))
     return jnp.take_along_axis(flat, wanted, 1, mode="promise_in_bounds").reshape(places.shape)
@@ -245,7 +251,7 @@ def pick(x: jax.Array, places: jax.Array, ndim: int) -> jax.Array:
 def _first_of_taps(
     x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along: Windows | Bins | Starts
 ) -> tuple[jax.Array, ...]:
-    """(maximum, tap, taps along earlier dimensions): each tap of all windows is one shifted slice."""
+    """Return (maximum, tap, taps along earlier dimensions). Each tap of all windows is one shifted slice."""
     counter: Any = jnp.uint8 if along.kernel <= 256 else jnp.int32
     if isinstance(along, Windows):
         x, *rest = (_pad(a, axis, along) for a in (x, *chosen))
@@ -254,7 +260,7 @@ def _first_of_taps(
     def step(tap: Any, best: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         other, *others = (along.tap(a, axis, tap) for a in (x, *chosen))
         wins = (other > best[0]) | jnp.isnan(other)
-        if isinstance(along, Windows) and along.pad > 0:  # even -inf wins where all taps so far were padding
+        if isinstance(along, Windows) and along.pad > 0:  # after padding alone, even -inf wins
             wins |= along.starts(axis) + (tap - 1) * along.dilation < 0
         new = (other, jnp.asarray(tap, counter), *others)
         return tuple(jnp.where(wins, a, b) for a, b in zip(new, best, strict=True))
@@ -269,7 +275,7 @@ def _first_of_taps(
 
 
 def _tiles(along: Windows) -> bool:
-    """Whether the windows lie side by side, without padding."""
+    """Return whether the windows are adjacent, without overlap, gaps or padding."""
     return along.dilation == 1 and along.pad == 0 and (along.stride == along.kernel or along.size == 1)
 
 
@@ -279,7 +285,7 @@ def _first_of_tiles(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, alon
 
 
 def _first_of_bins(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along: Bins) -> tuple[jax.Array, ...]:
-    """One bin after the other, if there are fewer bins than taps: a third of the time on CPU, if they are short."""
+    """Process one bin after the other. With few short bins, this takes a third of the time on CPU."""
     found = []
     for start, end in zip(along.first, along.ends, strict=True):
         cut = lambda a, start=start, end=end: lax.slice_in_dim(a, start, end, axis=axis)
@@ -288,7 +294,7 @@ def _first_of_bins(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along
 
 
 def _first(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int) -> tuple[jax.Array, ...]:
-    """(maximum, where it lies, the same entry of `chosen`) over the axis, which goes."""
+    """Return (maximum, its position, the entries of `chosen` at that position) over the axis, which is removed."""
     taps = lax.broadcasted_iota(jnp.int32, x.shape, x.ndim + axis)
     last_nan = jnp.where(jnp.isnan(x), taps, -1).max(axis, keepdims=True)
     top = jnp.where(last_nan < 0, x.max(axis, keepdims=True), jnp.nan)  # see `maximum`
@@ -298,7 +304,7 @@ def _first(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int) -> tuple[jax.
 
 
 def _pad(x: jax.Array, axis: int, along: Windows) -> jax.Array:
-    """x with its windows' padding: -inf, or 0 for taps; padding never wins."""
+    """Return x with the padding of its windows, which never wins: -inf, or 0 for taps."""
     widths = [(0, 0, 0)] * x.ndim
     widths[axis] = (along.pad, along.overhang(x.shape[axis]), 0)
     fill = -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else 0
@@ -306,11 +312,11 @@ def _pad(x: jax.Array, axis: int, along: Windows) -> jax.Array:
 
 
 def _split(x: jax.Array, axis: int, size: int, kernel: int) -> jax.Array:
-    """The axis as two, (size, kernel): the second is at `axis`."""
+    """Split the axis into two, (size, kernel). The second is at `axis`."""
     at = x.ndim + axis
     return x.reshape(*x.shape[:at], size, kernel, *x.shape[at + 1 :])
 
 
 def _along(vector: Any, axis: int) -> Any:
-    """(…, size) with its last dimension moved to `axis` of a plane: (…, size, 1, …)."""
+    """Return (…, size) with its last dimension moved to `axis` of a plane: (…, size, 1, …)."""
     return vector.reshape(*vector.shape, *(1,) * (-axis - 1))
