@@ -69,7 +69,7 @@ def test_brackets_within_brackets_are_no_json(tmp_path):
     file = tmp_path / "config.json"
     file.write_text("[" * 200_000)
     assert read_json(file) is None
-    with pytest.raises(ValueError, match=r"config.json is no JSON; expected an object, got"):
+    with pytest.raises(ValueError, match=r"config.json is not JSON; expected an object, got"):
         BertConfig.load(tmp_path)
 
 

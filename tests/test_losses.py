@@ -71,15 +71,15 @@ def test_labels_that_do_not_fit():
     for call, message in (
         (
             lambda: losses.cross_entropy(LOGITS, ONE[:5]),
-            r"cross_entropy: labels do not fit .* shape \(6,\), got \(5,\)",
+            r"cross_entropy: labels does not match .* shape \(6,\), got \(5,\)",
         ),
-        (lambda: losses.regression(LOGITS, ONE), r"regression: labels do not fit .* shape \(6, 4\), got \(6,\)"),
-        (lambda: losses.multi_label(LOGITS, ONE), r"multi_label: labels do not fit .* shape \(6, 4\), got \(6,\)"),
+        (lambda: losses.regression(LOGITS, ONE), r"regression: labels does not match .* shape \(6, 4\), got \(6,\)"),
+        (lambda: losses.multi_label(LOGITS, ONE), r"multi_label: labels does not match .* shape \(6, 4\), got \(6,\)"),
         (
             lambda: losses.multi_label(LOGITS, SEVERAL, mask=SEVERAL),
-            r"multi_label: mask do not fit .* shape \(6,\), got \(6, 4\)",
+            r"multi_label: mask does not match .* shape \(6,\), got \(6, 4\)",
         ),
-        (lambda: losses.sequence_classification(LOGITS, ONE, "ranking"), "problem_type is not known; .*got 'ranking'"),
+        (lambda: losses.sequence_classification(LOGITS, ONE, "ranking"), "problem_type is unknown; .*got 'ranking'"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -83,7 +83,7 @@ def test_nothing_matches_shows_the_nearest_names():
         tree.select("encodr.0", NAMES, where="freeze")
     with pytest.raises(ValueError, match="none: there are no names here"):
         tree.select("a", [])
-    with pytest.raises(TypeError, match=r"a pattern is a string such as 'encoder\.\*\.weight', got int"):
+    with pytest.raises(TypeError, match=r"expected a pattern such as 'encoder\.\*\.weight', got int"):
         tree.select([3], NAMES)
 
 
@@ -105,13 +105,13 @@ def test_a_stack_is_taken_whole(pattern, expected):
 
 @pytest.mark.parametrize("pattern", ["layer.0", "layer.3.fc", "layer.1*.fc.weight", "**.2.fc", "layer.0.**"])
 def test_single_layers_of_a_stack_are_refused(pattern):
-    with pytest.raises(ValueError, match=r"picks single layers of the stack 'layer\.\*.*' .* net\.unstack\(params\)"):
+    with pytest.raises(ValueError, match=r"selects single layers of the stack 'layer\.\*.*' .* net\.unstack\(params\)"):
         tree.select(pattern, STACKED)
 
 
 def test_single_layers_of_stacks_in_stacks_are_refused():
     for pattern in ("a.0.b.1.weight", "a.*.b.1.weight", "a.0.b.*"):
-        with pytest.raises(ValueError, match="picks single layers"):
+        with pytest.raises(ValueError, match="selects single layers"):
             tree.select(pattern, ["a.*.b.*.weight"])
 
 
@@ -123,7 +123,7 @@ def test_a_name_that_is_simply_wrong_is_not_taken_for_a_layer():
 def test_a_pattern_of_a_shell_is_told_what_is_wild():
     names = ["encoder.layer.0", "encoder.layer.1"]
     for pattern in ("encoder.layer.[0-2]", "encoder.layer.{0,1}", "encoder.layer.?"):
-        said = r"matches nothing\. Nearest names: .*\. Only '\*' and '\*\*' are wild: give several patterns\.$"
+        said = r"matches nothing\. Nearest names: .*\. The only wildcards are '\*' and '\*\*'; pass several patterns\.$"
         with pytest.raises(ValueError, match=said):
             tree.select(pattern, names)
     with pytest.raises(ValueError, match=r"Nearest names: 'encoder\.layer\.1', [^:]*\.$"):
@@ -170,14 +170,14 @@ def test_flatten_and_unflatten_are_inverse_but_for_empty_dicts(values):
 
 @pytest.mark.parametrize("flat", [{"a": 1, "a.b": 2}, {"a.b": 2, "a": 1}, {"a.b": 1, "a.b.c.d": 2}])
 def test_unflatten_refuses_a_leaf_that_is_a_subtree(flat):
-    with pytest.raises(ValueError, match="would be a leaf and a subtree at once"):
+    with pytest.raises(ValueError, match="would be both a leaf and a subtree"):
         tree.unflatten(flat)
 
 
 def test_merge_refuses_a_leaf_that_both_hold():
-    with pytest.raises(ValueError, match=r"both trees hold 'a\.b'"):
+    with pytest.raises(ValueError, match=r"both trees have 'a\.b'"):
         tree.merge({"a": {"b": 1}}, {"a": {"b": 2}})
-    with pytest.raises(ValueError, match="both trees hold 'a'"):
+    with pytest.raises(ValueError, match="both trees have 'a'"):
         tree.merge({"a": {"b": 1}}, {"a": 2})
 
 

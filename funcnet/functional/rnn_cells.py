@@ -153,8 +153,8 @@ def _elman_cell(where: str, act: Any, input: Any, hx: Any, *weights: Any) -> jax
 
 
 def _cell(where: str, gates: int, input: Any, hx: list[Any], w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
-    """Return the input's and the state's contributions to the gates, the states (all at least float32), and the result's
-    dtype."""
+    """Return the input's and the state's contributions to the gates, the states, and the result dtype. The arrays
+    have at least float32."""
     input = checks.floating(where, "input", input)
     names = [f"hidden{i}" for i in range(len(hx))]
     hx = [checks.floating(where, name, h) for name, h in zip(names, hx, strict=True)]
@@ -182,5 +182,5 @@ def _cell(where: str, gates: int, input: Any, hx: list[Any], w_ih: Any, w_hh: An
 def pair(where: str, hx: Any) -> list[Any]:
     if isinstance(hx, (tuple, list)) and len(hx) == 2:
         return list(hx)
-    got = f"{len(hx)} entries" if isinstance(hx, (tuple, list)) else type(hx).__name__
+    got = f"a sequence of length {len(hx)}" if isinstance(hx, (tuple, list)) else type(hx).__name__
     raise TypeError(f"{where}: hx is not a pair; expected (h, c), got {got}. An LSTM requires both states.")

@@ -288,11 +288,11 @@ REFUSALS = [
     (lambda: F.celu(X, 0.0), ValueError, "F.celu: x is divided by alpha; expected a number other than 0, got 0"),
     (lambda: F.softshrink(X, -0.5), ValueError, "F.softshrink: lambd is out of range; expected 0 to .* got -0.5"),
     (lambda: F.softshrink(X, np.nan), ValueError, "F.softshrink: lambd is out of range; expected 0 to .* got nan"),
-    (lambda: F.rrelu(X, 0.3, 0.1), ValueError, "F.rrelu: the bounds of the slopes are in disorder; .* 0.3 and 0.1"),
+    (lambda: F.rrelu(X, 0.3, 0.1), ValueError, "F.rrelu: the bounds of the slopes are invalid; .* 0.3 and 0.1"),
     (
         lambda: F.rrelu(X, -np.inf, 0.1),
         ValueError,
-        "F.rrelu: the bounds of the slopes are in disorder; expected finite",
+        "F.rrelu: the bounds of the slopes are invalid; expected finite",
     ),
     (lambda: F.rrelu(X, training=True), ValueError, "F.rrelu: needs randomness; expected a key, got rng=None"),
     (lambda: F.prelu(X, jnp.ones(2)), ValueError, r"F.prelu: weight does not fit .* 3 channels .* weight \(2,\)"),

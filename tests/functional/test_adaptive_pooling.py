@@ -94,7 +94,7 @@ X = jnp.zeros((1, 3, 5, 5))
         (lambda: F.adaptive_max_pool3d(X, -1), ValueError, "F.adaptive_max_pool3d: output_size is invalid"),
         (lambda: F.adaptive_max_pool1d(X, 1), ValueError, "F.adaptive_max_pool1d: input has the wrong shape"),
         (lambda: F.adaptive_max_pool2d(X[..., :0], 1), ValueError, "no spatial size of 0"),
-        (lambda: F.adaptive_avg_pool2d(X[:, :0], 1), ValueError, "F.adaptive_avg_pool2d: there are no channels"),
+        (lambda: F.adaptive_avg_pool2d(X[:, :0], 1), ValueError, "F.adaptive_avg_pool2d: input has no channels"),
         (lambda: F.adaptive_max_pool2d(X.astype(int), 1), TypeError, "input must hold floating-point numbers"),
     ],
 )

@@ -247,9 +247,13 @@ P, ONE = jnp.zeros((3, 2, 4)), jnp.ones((2, 1), int)
         (
             lambda: F.ctc_loss(P[:0], ONE, (0, 0), (1, 1)),
             ValueError,
-            "log_probs has the wrong shape; .* none of them 0",
+            "log_probs has the wrong shape; .* without empty dimensions",
         ),
-        (lambda: F.ctc_loss(P, ONE, (3, 3), (1, 1), blank=4), ValueError, "blank is no class; expected 0 to 3, got 4"),
+        (
+            lambda: F.ctc_loss(P, ONE, (3, 3), (1, 1), blank=4),
+            ValueError,
+            "blank is out of range; expected 0 to 3, got 4",
+        ),
         (lambda: F.ctc_loss(P, ONE, (3,), (1, 1)), ValueError, r"input_lengths has the wrong shape; expected \(2,\)"),
         (lambda: F.ctc_loss(P, ONE, (3, 3), (1,)), ValueError, r"target_lengths has the wrong shape; expected \(2,\)"),
         (

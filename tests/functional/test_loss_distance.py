@@ -99,15 +99,15 @@ X = jnp.zeros((2, 3))
         (
             lambda: F.cosine_embedding_loss(X, X, X),
             ValueError,
-            r"the ranks do not fit; .* got \(2, 3\), \(2, 3\) and \(2",
+            r"the ranks do not match; .* got \(2, 3\), \(2, 3\) and \(2",
         ),
         (
             lambda: F.cosine_embedding_loss(X[0], X[0], X[0]),
             ValueError,
-            "F.cosine_embedding_loss: the ranks do not fit",
+            "F.cosine_embedding_loss: the ranks do not match",
         ),
-        (lambda: F.cosine_embedding_loss(X, X[:, :2], X[:, 0]), ValueError, "input1 and input2 do not fit each other"),
-        (lambda: F.cosine_embedding_loss(X, X, jnp.ones(3)), ValueError, "inputs and target do not fit each other"),
+        (lambda: F.cosine_embedding_loss(X, X[:, :2], X[:, 0]), ValueError, "input1 and input2 do not match"),
+        (lambda: F.cosine_embedding_loss(X, X, jnp.ones(3)), ValueError, "inputs and target do not match"),
         (lambda: F.cosine_embedding_loss(X, X.astype(jnp.float16), X[:, 0]), TypeError, "the dtypes differ"),
         (lambda: F.triplet_margin_loss(X, X, X, margin=0), ValueError, "F.triplet_margin_loss: margin is not positive"),
         (
@@ -115,7 +115,7 @@ X = jnp.zeros((2, 3))
             ValueError,
             r"differ in rank; .* got anchor \(2, 3\), positive \(3,",
         ),
-        (lambda: F.triplet_margin_loss(X, X[:, :2], X), ValueError, "anchor and positive and negative do not fit each"),
+        (lambda: F.triplet_margin_loss(X, X[:, :2], X), ValueError, "anchor and positive and negative do not match"),
         (
             lambda: F.triplet_margin_with_distance_loss(X, X, X, margin=-1.0),
             ValueError,

@@ -163,13 +163,13 @@ A, IDS = jnp.zeros((2, 3)), jnp.zeros(2, int)
         (
             lambda: F.hinge_embedding_loss(A, A[:, :2]),
             ValueError,
-            "F.hinge_embedding_loss: input and target do not fit",
+            "F.hinge_embedding_loss: input and target do not match",
         ),
-        (lambda: F.margin_ranking_loss(A, A, A[0]), ValueError, "differ in rank; expected one number of dimensions"),
+        (lambda: F.margin_ranking_loss(A, A, A[0]), ValueError, "differ in rank; expected equal numbers of dimensions"),
         (
             lambda: F.margin_ranking_loss(A, A[:, :2], A),
             ValueError,
-            "input1 and input2 and target do not fit each other",
+            "input1 and input2 and target do not match",
         ),
         (lambda: F.margin_ranking_loss(A, A.astype(jnp.bfloat16), A), TypeError, "F.margin_ranking_loss: the dtypes"),
         (
@@ -177,7 +177,7 @@ A, IDS = jnp.zeros((2, 3)), jnp.zeros(2, int)
             ValueError,
             r"target does not fit; .* broadcasts to \(2, 1\), got \(2, 3",
         ),
-        (lambda: F.multilabel_soft_margin_loss(A[0, 0], A[0, 0]), ValueError, "input has no classes; expected"),
+        (lambda: F.multilabel_soft_margin_loss(A[0, 0], A[0, 0]), ValueError, "input has no class dimension; expected"),
         (lambda: F.multilabel_soft_margin_loss(A, A, A[:, 0]), ValueError, "weight does not fit"),
         (lambda: F.multi_margin_loss(A, IDS, p=3), ValueError, "F.multi_margin_loss: p is not supported; .* got 3"),
         (lambda: F.multi_margin_loss(A[None], IDS), ValueError, "F.multi_margin_loss: input has the wrong shape"),

@@ -57,9 +57,13 @@ X = jnp.zeros((1, 3, 5, 5))
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda: F.lp_pool2d(X, 0, 2), ValueError, "F.lp_pool2d: norm_type is zero; expected a p whose root"),
+        (
+            lambda: F.lp_pool2d(X, 0, 2),
+            ValueError,
+            "F.lp_pool2d: norm_type is zero; expected another number, because 1/p must exist",
+        ),
         (lambda: F.lp_pool2d(X, 2, 6), ValueError, "F.lp_pool2d: the window is larger than the padded input"),
-        (lambda: F.lp_pool2d(X[:, :0], 2, 2), ValueError, "F.lp_pool2d: there are no channels"),
+        (lambda: F.lp_pool2d(X[:, :0], 2, 2), ValueError, "F.lp_pool2d: input has no channels"),
         (lambda: F.lp_pool1d(X.astype(int), 2, 2), TypeError, "F.lp_pool1d: input must hold floating-point numbers"),
     ],
 )

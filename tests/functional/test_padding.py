@@ -85,7 +85,7 @@ def test_values_that_the_dtype_does_not_hold(dtype, value):
 def test_taking_away_what_is_not_there(size, pad):
     with pytest.raises(RuntimeError, match="length must be non-negative"):
         T.pad(torch.ones(size), pad)
-    with pytest.raises(ValueError, match=r"F.pad: pad takes away more than there is"):
+    with pytest.raises(ValueError, match=r"F.pad: pad removes more entries than exist"):
         F.pad(jnp.ones(size), pad)
 
 
@@ -116,12 +116,12 @@ def test_hypothesis_pad(data):
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        (((1,),), ValueError, "F.pad: pad does not fit input; expected two numbers a dimension"),
-        ((1,), ValueError, "F.pad: pad does not fit input; expected two numbers a dimension"),
+        (((1,),), ValueError, "F.pad: pad does not fit input; expected two numbers per dimension"),
+        ((1,), ValueError, "F.pad: pad does not fit input; expected two numbers per dimension"),
         (((1, 1, 1, 1, 1, 1, 1, 1),), ValueError, "for at most 3, got"),
         (((1.0, 1),), TypeError, "F.pad: pad is not an integer; expected int, got 1.0"),
         (((1, 1), "mirror"), ValueError, "F.pad: mode is unknown; .* got 'mirror'"),
-        (((1, 1), "reflect", 2.0), ValueError, "value is for constant padding; expected None with mode='reflect'"),
+        (((1, 1), "reflect", 2.0), ValueError, "value requires mode='constant'; expected None with mode='reflect'"),
         (
             ((5, 0), "reflect"),
             ValueError,
@@ -129,9 +129,9 @@ def test_hypothesis_pad(data):
         ),
         (((6, 0), "circular"), ValueError, "too large for mode='circular'; expected at most 5 for a dimension of 5"),
         (((-4, 5), "circular"), ValueError, "too large for mode='circular'; expected at most 1 for a dimension of 1"),
-        (((-4, -4),), ValueError, "F.pad: pad takes away more than there is; expected sizes of at least 0"),
-        (((-3, -2), "replicate"), ValueError, "pad takes away more than there is; expected sizes of at least 1"),
-        (((), "reflect"), ValueError, "F.pad: mode 'reflect' is not for this input and pad; .* got 0 for"),
+        (((-4, -4),), ValueError, "F.pad: pad removes more entries than exist; expected sizes of at least 0"),
+        (((-3, -2), "replicate"), ValueError, "pad removes more entries than exist; expected sizes of at least 1"),
+        (((), "reflect"), ValueError, "F.pad: mode 'reflect' does not support this input and pad; .* got 0 for"),
         (((1, 1, 1, 1, 1, 1), "replicate"), ValueError, "expected 2, 4 or 6 numbers, for all spatial dimensions"),
     ],
 )

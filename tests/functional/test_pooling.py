@@ -310,7 +310,7 @@ X = jnp.zeros((1, 3, 5, 5))
         (
             lambda: F.max_pool2d(X[:, :0], 2),
             ValueError,
-            "F.max_pool2d: there are no channels; expected at least 1, got",
+            "F.max_pool2d: input has no channels; expected at least 1, got",
         ),
         (lambda: F.max_pool2d(X.astype(int), 2), TypeError, "F.max_pool2d: input must hold floating-point numbers"),
     ],

@@ -238,12 +238,16 @@ def cell(x=(2, IN), h=(2, H), w_hh=(H, H), **biases):
 
 REFUSALS = [
     (lambda: call(x=(3, IN)), ValueError, r"F.rnn_tanh: input has the wrong rank; expected 3 dimensions.*got \(3, 3\)"),
-    (lambda: call(x=(0, 2, IN)), ValueError, r"F.rnn_tanh: there is no step; expected a sequence of at least 1"),
-    (lambda: call(x=(3, 2, 5)), ValueError, r"input does not fit w_ih; expected input_size 3 in the last dimension"),
+    (lambda: call(x=(0, 2, IN)), ValueError, r"F.rnn_tanh: the sequence is empty; expected at least 1 step"),
+    (lambda: call(x=(3, 2, 5)), ValueError, r"input does not match w_ih; expected input_size 3 in the last dimension"),
     (lambda: call(h=(1, 3, H)), ValueError, r"h_0 has the wrong shape; expected \(1, 2, 4\), got \(1, 3, 4\)"),
     (lambda: call(h=(2, 2, H)), ValueError, r"h_0 has the wrong shape; expected \(1, 2, 4\), got \(2, 2, 4\)"),
-    (lambda: call(biases=True), ValueError, r"params do not fit; expected 4 arrays for each of 1 layers.*got 2"),
-    (lambda: call(layers=2), ValueError, r"params do not fit; expected 2 arrays for each of 2 layers.*got 2"),
+    (
+        lambda: call(biases=True),
+        ValueError,
+        r"params has the wrong length; expected 4 arrays for each of 1 layers.*got 2",
+    ),
+    (lambda: call(layers=2), ValueError, r"params has the wrong length; expected 2 arrays for each of 2 layers.*got 2"),
     (
         lambda: call(params=[jnp.ones((H, IN)), jnp.ones((H, 3))]),
         ValueError,
@@ -255,12 +259,20 @@ REFUSALS = [
     (lambda: call(lengths=jnp.array([1, 4])), ValueError, r"lengths are out of range; expected 0 to 3.*got 1 to 4"),
     (lambda: call(lengths=[-1, 3]), ValueError, r"lengths are out of range; expected 0 to 3.*got -1 to 3"),
     (lambda: call(lengths=jnp.array([1.0, 2.0])), TypeError, "lengths must hold integers"),
-    (lambda: call("lstm", h=jnp.ones((2, 1, 2, H))), TypeError, r"F.lstm: hx is no pair; expected \(h, c\), got Arr"),
-    (lambda: call("lstm", h=[jnp.ones(1)]), TypeError, r"F.lstm: hx is no pair; expected \(h, c\), got 1 of them"),
+    (
+        lambda: call("lstm", h=jnp.ones((2, 1, 2, H))),
+        TypeError,
+        r"F.lstm: hx is not a pair; expected \(h, c\), got Arr",
+    ),
+    (
+        lambda: call("lstm", h=[jnp.ones(1)]),
+        TypeError,
+        r"F.lstm: hx is not a pair; expected \(h, c\), got a sequence of length 1",
+    ),
     (
         lambda: cell(x=(2, 5)),
         ValueError,
-        r"input does not fit w_ih; expected \(batch, input_size = 3\)",
+        r"input does not match w_ih; expected \(batch, input_size = 3\)",
     ),
     (lambda: cell(x=(3, IN)), ValueError, r"hidden0 has the wrong shape; expected \(3, 4\), got \(2, 4\)"),
     (lambda: cell(h=(2, 5)), ValueError, r"hidden0 has the wrong shape; expected \(2, 4\), got \(2, 5\)"),

@@ -51,7 +51,7 @@ X = jnp.zeros((2, 5, 3))
         ),
         (lambda: F.pixel_shuffle(X, 2.0), TypeError, "F.pixel_shuffle: upscale_factor is not an integer"),
         (lambda: F.pixel_unshuffle(X[0], 1), ValueError, "F.pixel_unshuffle: input has the wrong rank"),
-        (lambda: F.pixel_unshuffle(X, 3), ValueError, r"do not divide by downscale_factor; .* of 3, got \(5, 3\)"),
+        (lambda: F.pixel_unshuffle(X, 3), ValueError, r"are not divisible by downscale_factor; .* of 3, got \(5, 3\)"),
         (lambda: F.pixel_unshuffle(X, -1), ValueError, "downscale_factor is too small; expected at least 1, got -1"),
         (lambda: F.channel_shuffle(X[0], 1), ValueError, "F.channel_shuffle: input has the wrong rank"),
         (lambda: F.channel_shuffle(X, 2), ValueError, "expected a positive divisor of 5, got 2"),

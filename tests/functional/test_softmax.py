@@ -91,13 +91,13 @@ def test_eps_has_no_effect_and_says_so():
 
 def test_refusals():
     for function, name in ((F.softmax, "softmax"), (F.softmin, "softmin"), (F.log_softmax, "log_softmax")):
-        with pytest.raises(ValueError, match=f"F.{name}: there is no such dimension; expected -1 to 0, got 1"):
+        with pytest.raises(ValueError, match=f"F.{name}: dim is out of range; expected -1 to 0, got 1"):
             function(jnp.ones(2), 1)
         with pytest.raises(TypeError, match=f"F.{name}: input must hold floating-point numbers"):
             function(jnp.ones(2, int), 0)
     with pytest.raises(TypeError, match=r"F.softmin: input must hold numbers"):
         F.softmin(jnp.ones(2) > 0, 0, dtype=jnp.float32)
-    with pytest.raises(ValueError, match=r"F.gumbel_softmax: there is no such dimension; expected -1 to 0, got 5"):
+    with pytest.raises(ValueError, match=r"F.gumbel_softmax: dim is out of range; expected -1 to 0, got 5"):
         F.gumbel_softmax(jnp.ones(2), dim=5, rng=KEY)
     with pytest.raises(ValueError, match=r"F.gumbel_softmax: needs randomness; expected a key"):
         F.gumbel_softmax(jnp.ones(2))

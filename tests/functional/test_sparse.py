@@ -142,5 +142,5 @@ def test_refusals():
         F.embedding(jnp.array([0]), weight, padding_idx=5)
     with pytest.raises(ValueError, match=r"F.one_hot: tensor is out of range; expected 0 to 2, got 5 to 5"):
         F.one_hot(jnp.array([5]), 3)
-    with pytest.raises(ValueError, match=r"F.one_hot: the number of classes cannot be read off"):
+    with pytest.raises(ValueError, match=r"F.one_hot: the number of classes cannot be determined"):
         jax.jit(F.one_hot)(jnp.array([1]))

@@ -75,7 +75,7 @@ Y, AT = jnp.ones((1, 3, 2, 2)), jnp.zeros((1, 3, 2, 2), int)
         (lambda: F.max_unpool2d(Y, AT[..., :1], 2), ValueError, "indices has the wrong shape; expected"),
         (lambda: F.max_unpool2d(Y, Y, 2), TypeError, "F.max_unpool2d: indices must hold integers"),
         (lambda: F.max_unpool2d(AT, AT, 2), TypeError, "F.max_unpool2d: input must hold floating-point numbers"),
-        (lambda: F.max_unpool2d(Y[:, :0], AT[:, :0], 2), ValueError, "F.max_unpool2d: there are no channels"),
+        (lambda: F.max_unpool2d(Y[:, :0], AT[:, :0], 2), ValueError, "F.max_unpool2d: input has no channels"),
         (
             lambda: F.max_unpool2d(Y, AT, 2, output_size=(4, 6)),
             ValueError,

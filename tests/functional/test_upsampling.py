@@ -92,7 +92,7 @@ def test_old_names_warn_and_are_torchs():
         lambda lib: lib.upsample_bilinear(x_of(lib, x), scale_factor=2),
     ]
     for call in calls:
-        with pytest.warns(DeprecationWarning, match=r"torch's old name; write F.interpolate") as caught:
+        with pytest.warns(DeprecationWarning, match=r"is deprecated. Use F.interpolate") as caught:
             out = call(F)
         assert caught[0].filename == __file__
         with warnings.catch_warnings():
@@ -126,7 +126,7 @@ def test_hypothesis_interpolate(data):
     try:
         expected = T.interpolate(torch.tensor(x), **options)
     except RuntimeError:
-        with pytest.raises(ValueError, match=r"F.interpolate: there is nothing to resize"):
+        with pytest.raises(ValueError, match=r"F.interpolate: the input or the result is empty"):
             F.interpolate(x, **options)
         return
     assume(not options["antialias"] or expected.shape[-1] > 1)  # torch repeats the first row: see the next test
@@ -148,25 +148,41 @@ X = jnp.zeros((2, 3, 5, 7))
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({}, ValueError, "F.interpolate: the new size is not clear; expected one of size and scale_factor"),
-        ({"size": 3, "scale_factor": 2}, ValueError, "F.interpolate: the new size is not clear"),
+        ({}, ValueError, "F.interpolate: the new size is ambiguous or missing; expected either size or scale_factor"),
+        ({"size": 3, "scale_factor": 2}, ValueError, "F.interpolate: the new size is ambiguous or missing"),
         ({"size": (3,)}, ValueError, r"size has the wrong length; expected one number or 2, got \(3,\)"),
         ({"scale_factor": (2, 2, 2)}, ValueError, "scale_factor has the wrong length; expected one number or 2"),
         ({"size": 3.0}, TypeError, "F.interpolate: size is not an integer; expected int, got 3.0"),
-        ({"size": 0}, ValueError, r"there is nothing to resize or nothing left; .* new sizes \(0, 0\)"),
-        ({"scale_factor": 0.1}, ValueError, "there is nothing to resize or nothing left"),
-        ({"scale_factor": float("nan")}, ValueError, "F.interpolate: scale_factor is no finite number; .* got nan"),
-        ({"scale_factor": (2, "a")}, ValueError, "F.interpolate: scale_factor is no finite number; .* got 'a'"),
-        ({"size": 3, "recompute_scale_factor": True}, ValueError, "recompute_scale_factor has no meaning with a size"),
-        ({"size": 3, "align_corners": False}, ValueError, "align_corners is for the modes that interpolate"),
+        ({"size": 0}, ValueError, r"the input or the result is empty; .* new sizes \(0, 0\)"),
+        ({"scale_factor": 0.1}, ValueError, "the input or the result is empty"),
+        (
+            {"scale_factor": float("nan")},
+            ValueError,
+            "F.interpolate: scale_factor is invalid; expected a finite number, got nan",
+        ),
+        (
+            {"scale_factor": (2, "a")},
+            ValueError,
+            "F.interpolate: scale_factor is invalid; expected a finite number, got 'a'",
+        ),
+        (
+            {"size": 3, "recompute_scale_factor": True},
+            ValueError,
+            "recompute_scale_factor cannot be combined with size",
+        ),
+        ({"size": 3, "align_corners": False}, ValueError, "align_corners requires a mode that interpolates"),
         ({"size": 3, "mode": "cubic"}, ValueError, "F.interpolate: mode is unknown; .* got 'cubic'"),
         (
             {"size": 3, "mode": "linear"},
             ValueError,
-            "mode 'linear' is not for this input; .* with 1 spatial dimensions",
+            "mode 'linear' does not support this input; .* with 1 spatial dimensions",
         ),
-        ({"size": 3, "antialias": True}, ValueError, "antialias is for 'bilinear', 'bicubic' and 'lanczos'"),
-        ({"size": 3, "mode": "lanczos"}, ValueError, "mode 'lanczos' needs antialias and knows no align_corners"),
+        ({"size": 3, "antialias": True}, ValueError, "antialias requires mode 'bilinear', 'bicubic' or 'lanczos'"),
+        (
+            {"size": 3, "mode": "lanczos"},
+            ValueError,
+            "mode 'lanczos' requires antialias and does not support align_corners",
+        ),
     ],
 )
 def test_refusals(options, error, text):
@@ -179,7 +195,7 @@ def test_refusals_of_the_input():
         F.interpolate(X.astype(jnp.uint8), 3, mode="bilinear")
     with pytest.raises(TypeError, match=r"F.interpolate: input must hold floating-point numbers"):
         F.interpolate(X.astype(int), 3)
-    with pytest.raises(ValueError, match="there is nothing to resize"):
+    with pytest.raises(ValueError, match="the input or the result is empty"):
         F.interpolate(X[:, :0], 3)
     with pytest.raises(ValueError, match=r"with 1 or 2 or 3 spatial dimensions, got \(5, 7\)"):
         F.interpolate(X[0, 0], 3)

@@ -179,7 +179,7 @@ def test_single_layers_of_a_stack_are_refused_everywhere():
         lambda: net.apply(params, state, jnp.ones(2), training={"0.2": True}),
         lambda: nn.capture(net, "0.0"),
     ):
-        with pytest.raises(ValueError, match=r"picks single layers of the stack '0\.\*'.*net\.unstack"):
+        with pytest.raises(ValueError, match=r"selects single layers of the stack '0\.\*'.*net\.unstack"):
             attempt()
     for attempt in (
         lambda: net[0][1],

@@ -361,17 +361,17 @@ REFUSALS = [
         ValueError,
         "LSTM: input has the wrong rank; expected 3 dimensions, or 2",
     ),
-    (lambda: call(nn.LSTM(IN, H), ZEROS((2, 1, 5))), ValueError, "input does not fit w_ih; expected input_size 3"),
+    (lambda: call(nn.LSTM(IN, H), ZEROS((2, 1, 5))), ValueError, "input does not match w_ih; expected input_size 3"),
     (lambda: call(nn.GRU(IN, H), ZEROS((2, IN)), ZEROS((1, 1, H))), ValueError, "GRU: h_0 and input differ in rank"),
     (
         lambda: call(nn.LSTM(IN, H), ZEROS((2, 1, IN)), (ZEROS((1, 1, H)), ZEROS((1, H)))),
         ValueError,
         r"LSTM: c_0 and input differ in rank; expected 3 dimensions, got \(1, 4\)",
     ),
-    (lambda: call(nn.LSTM(IN, H), ZEROS((2, 1, IN)), ZEROS((1, 1, H))), TypeError, r"LSTM: hx is no pair"),
+    (lambda: call(nn.LSTM(IN, H), ZEROS((2, 1, IN)), ZEROS((1, 1, H))), TypeError, r"LSTM: hx is not a pair"),
     (lambda: call(nn.GRU(IN, H), ZEROS((2, 1, IN)), ZEROS((1, 2, H))), ValueError, "h_0 has the wrong shape"),
     (lambda: call(nn.GRU(IN, H), packed(), ZEROS((1, 1, H))), ValueError, "h_0 has the wrong shape"),
-    (lambda: call(nn.GRU(IN, H), packed(5)), ValueError, "input does not fit w_ih; expected input_size 3"),
+    (lambda: call(nn.GRU(IN, H), packed(5)), ValueError, "input does not match w_ih; expected input_size 3"),
     (lambda: call(nn.GRU(IN, H), packed(), lengths=[2, 1]), ValueError, "GRU: a packed batch already has lengths"),
     (
         lambda: call(nn.GRU(IN, H), rnn.pack_sequence([np.ones((2, 1, IN), np.float32)])),
@@ -388,7 +388,7 @@ REFUSALS = [
     (
         lambda: call(nn.LSTMCell(IN, H), ZEROS((1, IN)), ZEROS((1, H))),
         TypeError,
-        "LSTMCell: hx is no pair",
+        "LSTMCell: hx is not a pair",
     ),
     (lambda: call(nn.RNNCell(IN, H, nonlinearity="x"), ZEROS(IN)), ValueError, "RNNCell: nonlinearity is unknown"),
 ]

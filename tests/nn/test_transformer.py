@@ -274,7 +274,7 @@ REFUSALS = [
     ("batch size in dimension 1; expected equal ones", ((S, 2, D), (L, 3, D)), {}),
     ("batch size in dimension 0; expected equal ones", ((2, S, D), (3, L, D)), {"batch_first": True}),
     ("the width of src and tgt must be d_model; expected \\(\\*, 4\\), got \\(4, 2, 5\\)", ((S, 2, 5), (L, 2, D)), {}),
-    ("is_causal says what attn_mask is", ((S, 2, D), (L, 2, D)), {"tgt_is_causal": True}),
+    ("is_causal=True requires attn_mask", ((S, 2, D), (L, 2, D)), {"tgt_is_causal": True}),
 ]
 
 

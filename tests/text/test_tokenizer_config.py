@@ -145,5 +145,5 @@ def test_two_added_tokens_of_one_id(directory):
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"])
 def test_a_broken_file_is_named(directory, name):
     (directory / name).write_text("{")
-    with pytest.raises(ValueError, match=rf"{name} is no JSON; expected an object, got "):
+    with pytest.raises(ValueError, match=rf"{name} is not JSON; expected an object, got "):
         load_tokenizer(directory)
