@@ -219,7 +219,7 @@ def divide(tree: Tree, names: Iterable[str], *, where: str = "tree.divide") -> t
     missing = sorted(chosen - flatten(tree).keys())
     if missing:
         shown = ", ".join(map(repr, missing))
-        raise ValueError(f"{where}: the tree does not contain {shown}; expected a tree with all of `names`.")
+        raise ValueError(f"{where}: the tree has no {shown}; expected a tree that contains all given names.")
 
     def keep(node: Tree, wanted: bool, prefix: str = "") -> Tree:
         return {

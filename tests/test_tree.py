@@ -81,7 +81,7 @@ def test_nothing_matches_shows_the_nearest_names():
         ValueError, match=r"freeze: pattern 'encodr\.0' matches nothing\. Nearest names: .*'encoder\.0'"
     ):
         tree.select("encodr.0", NAMES, where="freeze")
-    with pytest.raises(ValueError, match="none: there are no names here"):
+    with pytest.raises(ValueError, match="none, because there are no names"):
         tree.select("a", [])
     with pytest.raises(TypeError, match=r"expected a pattern such as 'encoder\.\*\.weight', got int"):
         tree.select([3], NAMES)

@@ -237,7 +237,11 @@ def cell(x=(2, IN), h=(2, H), w_hh=(H, H), **biases):
 
 
 REFUSALS = [
-    (lambda: call(x=(3, IN)), ValueError, r"F.rnn_tanh: input has the wrong rank; expected 3 dimensions.*got \(3, 3\)"),
+    (
+        lambda: call(x=(3, IN)),
+        ValueError,
+        r"F.rnn_tanh: input has the wrong rank; expected \(time, batch, input_size\).*got \(3, 3\)",
+    ),
     (lambda: call(x=(0, 2, IN)), ValueError, r"F.rnn_tanh: the sequence is empty; expected at least 1 step"),
     (lambda: call(x=(3, 2, 5)), ValueError, r"input does not match w_ih; expected input_size 3 in the last dimension"),
     (lambda: call(h=(1, 3, H)), ValueError, r"h_0 has the wrong shape; expected \(1, 2, 4\), got \(1, 3, 4\)"),
