@@ -115,7 +115,7 @@ def multi_label(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = N
 def sequence_classification(
     logits: jax.Array, labels: jax.Array, problem_type: str | None = None, mask: jax.Array | None = None
 ) -> LossSum:
-    """The loss that `problem_type` names.
+    """Return the loss for a `problem_type`.
 
     Args:
         logits: (B, C).
@@ -153,9 +153,9 @@ def question_answering(
     end_positions: jax.Array,
     mask: jax.Array | None = None,
 ) -> tuple[LossSum, LossSum]:
-    """Cross-entropy of the answer's start and of its end, each as half its sum and its own number.
+    """Return the cross-entropy of the answer's start and of its end. Each has half its sum and its own number.
 
-    The loss is the sum of the two means.
+    The total loss is the sum of the two means.
 
     Args:
         start_logits, end_logits: (B, T).

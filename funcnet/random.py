@@ -1,8 +1,8 @@
 """Random keys derived from names, and dropout masks.
 
 A key is the result of `jax.random.key`. The key of every leaf and layer depends on its dotted name, so adding a layer
-does not change the others. Every entry of a dropout mask depends on the key and the entry's position. Under `jit`, the
-mask is therefore the same whether one device or several shards compute it.
+does not change the others. Every entry of a dropout mask depends on the key and the entry's position. Under `jit`, a
+mask is therefore the same whether a single device computes it or each device computes its own shard.
 """
 
 import zlib

@@ -217,7 +217,7 @@ def from_record(kind: type[Settings], record: Mapping[str, Any], **given: Any) -
 
     Args:
         kind: the dataclass of the command.
-        record: the result of `recorded`. Settings that are not in a record of an older release get their defaults.
+        record: the result of `recorded`. Settings that are missing, as in a record of an older release, get defaults.
         **given: {name: value} for settings that are not in the record.
 
     Returns:

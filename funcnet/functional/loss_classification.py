@@ -29,7 +29,7 @@ def cross_entropy(
     """`-w_t · log softmax(x)_t` for a target class t, or `-Σ_c w_c t_c log softmax(x)_c` for target probabilities t.
 
     'mean' divides the sum of the losses by `Σ w_t` over the targets that are not ignored (by B · S for probabilities).
-    With smoothing ε, each loss becomes `(1 - ε) · loss + ε / C · Σ_c -w_c log softmax(x)_c`. The divisor is the same.
+    With smoothing ε, each loss becomes `(1 - ε) · loss + ε / C · Σ_c -w_c log softmax(x)_c`, with the same divisor.
 
     Args:
         input: (B, C, *S) or (C,), logits, floating.
@@ -173,7 +173,7 @@ def binary_cross_entropy(
     input, target = checks.floating(where, "input", input), checks.floating(where, "target", target)
     checks.one_dtype(where, input=input, target=target)
     reduction = checks.reduction_name(where, reduction, size_average, reduce)
-    checks.shape_of(where, "target", target, input.shape, "It has the input's shape; broadcast it yourself.")
+    checks.shape_of(where, "target", target, input.shape, "Broadcast the target to the input's shape.")
     checks.in_unit_interval(where, "input", input)
     checks.in_unit_interval(where, "target", target)
     dtype = checks.wide_dtype(input)
@@ -220,7 +220,7 @@ def binary_cross_entropy_with_logits(
     input, target = checks.floating(where, "input", input), checks.floating(where, "target", target)
     checks.one_dtype(where, input=input, target=target)
     reduction = checks.reduction_name(where, reduction, size_average, reduce)
-    checks.shape_of(where, "target", target, input.shape, "It has the input's shape; broadcast it yourself.")
+    checks.shape_of(where, "target", target, input.shape, "Broadcast the target to the input's shape.")
     dtype = checks.wide_dtype(input)
     x, t = input.astype(dtype), target.astype(dtype)
     positive = jax.nn.softplus(-x)  # -log σ(x)

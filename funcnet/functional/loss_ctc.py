@@ -32,8 +32,8 @@ def ctc_loss(
 ) -> jax.Array:
     """`-log Σ p(alignment)` over all alignments that give the target after repeats and blanks are removed.
 
-    The gradient is torch's: `exp(log_probs)` minus the probability that a frame is aligned to the class. It is the
-    correct gradient if `log_probs` is the output of `log_softmax`.
+    The gradient is torch's: `exp(log_probs)` minus the probability that a frame is aligned to the class. This
+    gradient is correct if `log_probs` is the output of `log_softmax`.
 
     Args:
         log_probs: (T, B, C) or (T, C), log-probabilities, floating.
@@ -45,7 +45,7 @@ def ctc_loss(
         blank: class id of the blank.
         reduction: 'mean' (of each loss divided by its target's length, at least 1), 'sum' or 'none'.
         zero_infinity: if True, infinite losses (targets that do not fit into their frames) and their gradients are set
-            to 0. Otherwise such a gradient is NaN.
+            to 0. If False, the gradient of an infinite loss is NaN.
 
     Returns:
         (), or (B,) for 'none', in the dtype of `log_probs`. The computation uses at least float32.
@@ -77,7 +77,7 @@ def ctc_loss(
     length, batch, classes = scores.shape
     if not 0 <= checks.as_int(where, "blank", blank) < classes:
         raise ValueError(
-            f"{where}: blank is out of range; expected 0 to {classes - 1}, got {blank}. Give log_probs a class for it."
+            f"{where}: blank is out of range; expected 0 to {classes - 1}, got {blank}. The blank is a class too."
         )
     frames = _lengths(where, "input_lengths", input_lengths, batch, length)
     ids, counts, fits = _padded(where, checks.integers(where, "targets", targets), target_lengths, batch, blank)
@@ -91,7 +91,7 @@ def ctc_loss(
 
 
 def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.Array:
-    """Return (B,) integers. They are checked to be in [0, most] if their values are known."""
+    """Return (B,) integers, checked to be in [0, most] if their values are known."""
     lengths = checks.integers(where, name, lengths).astype(jnp.int32)
     if lengths.shape != (batch,) and (batch != 1 or lengths.shape != ()):
         raise ValueError(
@@ -237,7 +237,7 @@ def _at_end(walks: Walks, counts: jax.Array) -> jax.Array:
 def _forward(
     walks: Walks, time: jax.Array, emitted: Walks, ids: jax.Array, frames: jax.Array
 ) -> tuple[Walks, jax.Array]:
-    """Return the walks after the next frame and the logarithm that was factored out. Finished examples stay as is."""
+    """Return the walks after the next frame and the logarithm that was factored out. Finished examples do not move."""
     blanks, labels = walks
     skipping = jnp.where(ids != _shifted(ids, 1, -1), _shifted(labels, 1), -jnp.inf)
     on_blanks = emitted[0] + _log_sum(blanks, jnp.pad(labels, ((0, 0), (1, 0)), constant_values=-jnp.inf))

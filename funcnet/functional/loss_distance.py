@@ -84,7 +84,7 @@ def triplet_margin_loss(
 
     Args:
         anchor, positive, negative: (*, D), floating, of the same rank and with shapes that broadcast.
-        margin: by at least this much, the negative should be farther from the anchor than the positive; positive.
+        margin: smallest `d(a, n) - d(a, p)` at which the loss is 0. Must be positive.
         p: order of the norm.
         eps: added to every difference.
         swap: if True, `d(a, n)` is replaced by the smaller of `d(a, n)` and `d(p, n)`.
@@ -133,7 +133,7 @@ def triplet_margin_with_distance_loss(
         (), or the distance's shape for 'none', in the inputs' dtype.
 
     Raises:
-        ValueError, TypeError: as `triplet_margin_loss`.
+        ValueError, TypeError: as in `triplet_margin_loss`.
 
     Example:
         >>> city = lambda x, y: jnp.abs(x - y).sum(-1)

@@ -283,8 +283,8 @@ def gaussian_nll_loss(
     Args:
         input: means, any shape, floating.
         target: samples, floating; broadcasts with the input.
-        var: variances, at least 0. Either one number, or an array of the input's shape. One dimension of the array may
-            have size 1, or its last dimension may be missing.
+        var: variances, at least 0. Either one number, or an array of the input's shape. One dimension of such an array
+            may have size 1, or the last dimension may be missing.
         full: if True, the constant `log(2π) / 2` is added.
         eps: lower bound on the variance.
         reduction: 'mean', 'sum' or 'none'.
@@ -355,6 +355,6 @@ def _aligned(where: str, var: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     if var.ndim != len(shape) or odd != [1]:
         raise ValueError(
             f"{where}: var has the wrong shape; expected {shape}, {shape[:-1]}, or {shape} with one dimension of size "
-            f"1, got {var.shape}. It holds one variance per entry, or one for all entries of a dimension."
+            f"1, got {var.shape}. It holds one variance per entry, or one for all entries along a dimension."
         )
     return var

@@ -15,14 +15,14 @@ __all__ = ["lp_pool1d", "lp_pool2d", "lp_pool3d"]
 def lp_pool1d(
     input: jax.Array, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> jax.Array:
-    """`(Σ x^p)^(1/p)` over every window of one spatial dimension. It uses x, not |x|, so p = 1 gives the sum.
+    """`(Σ x^p)^(1/p)` over every window of one spatial dimension. The powers are of x, not |x|, so p = 1 gives the sum.
 
     Args:
         input: (B, C, S) or (C, S), floating.
         norm_type: p. With inf, the result is the largest |x| of the window, and with -inf the smallest.
         kernel_size: size of the window.
         stride: distance between windows; None or () means `kernel_size`.
-        ceil_mode: if True, a last window that overhangs on the right is included. Its sum is multiplied by
+        ceil_mode: if True, a last window that overhangs on the right is included, and its sum is multiplied by
             `K / (number of its entries)`.
 
     Returns:

@@ -67,8 +67,8 @@ def multi_head_attention_forward(
         key, value: (S, B, Dk) and (S, B, Dv), or (S, Dk) and (S, Dv). Dk = Dv = D if `in_proj_weight` is used.
         embed_dim_to_check: D.
         num_heads: H, which divides D.
-        in_proj_weight: (3D, D), the stacked projection matrices of query, key and value. None if they are given
-            separately.
+        in_proj_weight: (3D, D), the stacked projection matrices of query, key and value. None if the matrices are
+            given separately.
         in_proj_bias: (3D,), or None.
         bias_k, bias_v: one more key and value, appended to the sequence: (1, 1, D) or (D,). Give both or neither.
         add_zero_attn: whether to append one more key and value of zeros.

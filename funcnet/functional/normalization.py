@@ -204,8 +204,7 @@ def cross_map_lrn(input: jax.Array, size: int, alpha: float = 1e-4, beta: float 
         ValueError: if the input does not have 4 dimensions, or `size` is less than 1.
         TypeError: if the input is not floating, or `size` is not an integer.
 
-    Differs from torch: the gradient is the derivative of the output. torch's gradient is not, because it shifts the
-        neighbours.
+    Differs from torch: the gradient is the derivative of the output, whereas torch's gradient uses shifted neighbours.
 
     Example:
         >>> cross_map_lrn(jnp.ones((1, 3, 1, 1)), 1, alpha=1.0, beta=1.0).ravel()
@@ -303,7 +302,8 @@ def _last_dimensions(
 def _standardise(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
     """`(x - mean) / sqrt(var + eps)`.
 
-    The rounding error of the mean (1e-3 near 1e4) is subtracted too. Its exact value is 0, so it has no derivative.
+    The rounding error of the mean (1e-3 near 1e4) is subtracted too, without a derivative, because it is exactly 0 in
+    exact arithmetic.
     """
     centred = x - x.mean(axes, keepdims=True)
     return _divide(centred - lax.stop_gradient(centred.mean(axes, keepdims=True)), axes, eps)

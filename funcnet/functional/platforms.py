@@ -30,7 +30,7 @@ def bilinear(default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settin
 
     Args:
         default: a function that is linear in `a` and in `b`. Define it at the top level of a module, not inside a
-            function: compiled programs are cached by its identity.
+            function, because compiled programs are cached by the function's identity.
         cpu: another such function with the same result. JAX transposes it for the gradients.
         a, b: floating arrays.
         *settings: hashable values, not arrays.

@@ -40,7 +40,7 @@ def max_pool1d(
     Returns:
         (B, C, S') or (C, S'), with `S' = (S + 2 · padding - dilation · (K - 1) - 1) // stride + 1` (rounded up with
         `ceil_mode`). With `return_indices`, a pair of the maxima and their indices in the flattened spatial dimensions.
-        The maximum of a window with NaN is its last NaN.
+        If a window contains NaN, its maximum is its last NaN.
 
     Raises:
         ValueError: if the rank of the input is wrong, or a size is invalid.
@@ -150,7 +150,7 @@ def avg_pool2d(
 ) -> jax.Array:
     """`avg_pool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are an int or (height, width).
 
-    If `divisor_override` is given, each sum is divided by it instead of the window's size. 0 raises a ValueError.
+    If `divisor_override` is given, each sum is divided by it instead of the window's size. It must not be 0.
 
     Example:
         >>> avg_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 2)[0]

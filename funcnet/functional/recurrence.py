@@ -1,9 +1,9 @@
 """One direction of one recurrent layer over time. Letters: `T time, B batch, H hidden, P size of h, G gates · H`.
 
 The input's contribution to the gates is computed first for all steps at once, so that each step needs only one matrix
-product. The derivative is a custom JVP rule, which works in both modes and for higher derivatives. It multiplies the
-weight's tangent with all states in one product outside the loop. Automatic differentiation would add a matrix to the
-weight's gradient at every backward step. `P` is H unless an LSTM projects its h.
+product. The derivative is a custom JVP rule, which works in forward and reverse mode and for higher derivatives. The
+rule multiplies the weight's tangent with all states in one product outside the loop. Automatic differentiation would
+add a matrix to the weight's gradient at every backward step. `P` is H unless an LSTM projects its h.
 """
 
 import functools
@@ -35,7 +35,7 @@ def recur(
         gates: (T, B, G), `x W_ihᵀ` plus all biases except the one that a GRU's reset gate multiplies.
         state: the state before the first step: (h (B, P),), or (h, c (B, H)) for an LSTM.
         weights: (w_hh (G, P), None); for an LSTM (w_hh, w_hr (P, H) or None), for a GRU (w_hh, b_hn (H,) or None).
-        mask: (T, B, 1), False at steps that leave the state unchanged. None means that there are no such steps.
+        mask: (T, B, 1), False at steps that leave the state unchanged. None means that all steps update the state.
 
     Returns:
         (h of all steps (T, B, P), the state after the last step).

@@ -72,7 +72,7 @@ def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array,
 
 
 def labels(where: str, target: jax.Array, input: jax.Array) -> jax.Array:
-    """Return labels such as 1 and -1 in the dtype of the computation. They may be integer or of the input's dtype."""
+    """Cast labels such as 1 and -1 to the dtype of the computation. Floating labels must have the input's dtype."""
     target = jnp.asarray(target)
     if not jnp.issubdtype(target.dtype, jnp.integer):
         checks.one_dtype(where, input=input, target=checks.floating(where, "target", target))
@@ -94,7 +94,7 @@ def weights(where: str, name: str, weight: jax.Array, shape: tuple[int, ...], dt
 
 
 def class_weights(where: str, weight: jax.Array | None, input: jax.Array, classes: int) -> jax.Array | None:
-    """Return (C,) weights in the dtype of the computation. They may have this dtype or, as in torch, the input's."""
+    """Cast (C,) weights to the dtype of the computation. They must have this dtype or, as in torch, the input's."""
     if weight is None:
         return None
     weight = jnp.asarray(weight)

@@ -91,7 +91,7 @@ def _threshold_jvp(threshold, value, primals, tangents):
 
 
 def _passes(x: jax.Array, threshold: float) -> jax.Array:
-    """Return whether x is not at most the threshold. This is True for NaN."""
+    """Return whether each entry exceeds the threshold or is NaN."""
     wide = x.astype(checks.wide_dtype(x)) if jnp.issubdtype(x.dtype, jnp.floating) else x
     return ~(wide <= jnp.asarray(threshold, wide.dtype))
 
@@ -254,7 +254,7 @@ def celu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Arr
         An array of the input's shape and dtype.
 
     Raises:
-        ValueError: alpha is 0.
+        ValueError: if alpha is 0.
         TypeError: if the input is not floating.
 
     Example:

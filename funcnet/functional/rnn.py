@@ -51,10 +51,10 @@ def rnn_tanh(
         bidirectional: whether every layer also runs over the reversed sequence. The outputs are concatenated, forward
             first.
         batch_first: whether the batch is the first dimension of the input and the output, and time the second.
-        lengths: (B,) integers, the number of valid steps of each sequence; None means all steps. They may be traced, so
-            that batches with different lengths share one compiled program. The forward direction stops at the last
-            valid step, and the reverse direction starts there. After the last valid step, the input is ignored and the
-            output is 0. For a length of 0, the last state is hx.
+        lengths: (B,) integers, the number of valid steps of each sequence; None means all steps. `lengths` may be
+            traced, so that batches with different lengths share one compiled program. The forward direction stops at
+            the last valid step, and the reverse direction starts there. After the last valid step, the input is ignored
+            and the output is 0. For a length of 0, the last state is hx.
         rng: a random key, required if `train` is True, 0 < dropout < 1 and there are several layers.
 
     Returns:
@@ -130,7 +130,7 @@ def lstm(
         (output, h_n, c_n): h of the last layer at every step, and the last states in the shapes of `hx`.
 
     Raises:
-        ValueError, TypeError: as `rnn_tanh`.
+        ValueError, TypeError: as in `rnn_tanh`.
 
     Example:
         >>> x, zeros = jnp.ones((3, 1, 2)), jnp.zeros((1, 1, 4))
@@ -170,7 +170,7 @@ def gru(
         (output, h_n), as `rnn_tanh`.
 
     Raises:
-        ValueError, TypeError: as `rnn_tanh`.
+        ValueError, TypeError: as in `rnn_tanh`.
 
     Example:
         >>> x, h0 = jnp.ones((3, 1, 2)), jnp.ones((1, 1, 4))

@@ -5,8 +5,8 @@ computed in at least float32, because in bfloat16 a sum of ones stops growing at
 
 An id outside [0, V) is an error if the ids are known. Under `jit` they are not known, and every lookup and scatter
 replaces such an id with V, a row that does not exist. A lookup of this row gives NaN (in an integer table, the dtype's
-smallest or largest value). The row has no gradient, is not counted, and no row of the table changes. An id of -1 does
-not mean the last row.
+smallest or largest value). Such an id contributes no gradient, is not counted, and changes no row. An id of -1 does not
+mean the last row.
 """
 
 import functools
@@ -83,13 +83,14 @@ def embedding_bag(
     Args:
         input: (B, N), one bag per row; or (N,), all bags concatenated. Integers in [0, V).
         weight: (V, D), floating.
-        offsets: (B,), the positions in (N,) ids at which bags start. The first is 0, and they must not decrease. None
-            for ids (B, N).
+        offsets: (B,), the positions in (N,) ids at which bags start. The first offset must be 0, and offsets must not
+            decrease. None for an input (B, N).
         max_norm, norm_type: as in `embedding`.
         scale_grad_by_freq: whether to divide a row's gradient by the number of times its id occurs in `input`. Not
             supported with 'max'.
         mode: 'sum', 'mean' or 'max'. Of equal maxima, the first of the bag gets the gradient.
-        sparse: accepted as in torch, and ignored, because gradients are dense. An error with 'max', as in torch.
+        sparse: accepted as in torch, and ignored, because gradients are dense. As in torch, True is an error with
+            'max'.
         per_sample_weights: factors of the rows, of the input's shape and the weight's dtype. Only with 'sum'.
         include_last_offset: if True, `offsets` is (B + 1,), and its last entry is the end of the last bag.
         padding_idx: an id that is ignored in values and gradients (-1 is the last row).
@@ -100,13 +101,13 @@ def embedding_bag(
 
     Raises:
         ValueError: if the shapes do not match, `mode` is unknown or does not support an argument, or `padding_idx` is
-            out of range. Outside `jit`, also if an id is out of range, or the offsets decrease or exceed the input.
+            out of range. Outside `jit`, ids and offsets that are out of range and offsets that decrease are errors too.
         TypeError: if ids or offsets are not of an integer dtype, the table is not floating, or the dtypes differ.
 
     Differs from torch: `max_norm` does not change the table itself. Call `embedding_renorm` before the step.
         Ids after the last offset of `include_last_offset` belong to no bag in any mode. (In torch, 'mean' counts them
-        in its divisor, and 'max' includes them.) Rows of a (B, 0) input are bags with result 0. NaN is the maximum of
-        its bag. `scale_grad_by_freq` counts the id itself. (torch's bags count another id on CPU.)
+        in its divisor, and 'max' includes them.) A (B, 0) input gives zeros. The maximum of a bag with NaN is NaN.
+        `scale_grad_by_freq` uses the count of the id itself, whereas torch's bags on CPU use the count of another id.
 
     Example:
         >>> table = jnp.arange(6.0).reshape(3, 2)
@@ -332,7 +333,7 @@ def _check_mode(
     if mode == "max" and scaled_or_sparse:
         raise ValueError(
             f"{where}: mode 'max' supports neither scale_grad_by_freq nor sparse; expected both False, got one True. "
-            "Omit it, or use mode 'sum' or 'mean'."
+            "Omit both, or use mode 'sum' or 'mean'."
         )
     if factors is None:
         return

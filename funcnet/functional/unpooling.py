@@ -148,7 +148,7 @@ def _put(x: jax.Array, places: jax.Array, size: int) -> jax.Array:
 
 @_put.defjvp
 def _put_jvp(size: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """As in torch's backward pass, overwritten entries get a gradient too. This is the derivative of adding."""
+    """As in torch's backward pass, overwritten entries get a gradient too, as if the entries were added."""
     x, places = primals
     dx = tangents[0]
     planes = jnp.arange(x.shape[0], dtype=places.dtype)[:, None]

@@ -94,7 +94,7 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> jax.Array:
-    """Call `interpolate` with a DeprecationWarning. This is torch's old name.
+    """Call `interpolate` with a DeprecationWarning. `upsample` is its old name in torch.
 
     Reference: torch.nn.functional.upsample.
     """
@@ -103,7 +103,7 @@ def upsample(
 
 
 def upsample_nearest(input: jax.Array, size: Sizes = None, scale_factor: Factors = None) -> jax.Array:
-    """Call `interpolate` with mode 'nearest' and a DeprecationWarning. This is torch's old name.
+    """Call `interpolate` with mode 'nearest' and a DeprecationWarning.
 
     Reference: torch.nn.functional.upsample_nearest.
     """
@@ -112,7 +112,7 @@ def upsample_nearest(input: jax.Array, size: Sizes = None, scale_factor: Factors
 
 
 def upsample_bilinear(input: jax.Array, size: Sizes = None, scale_factor: Factors = None) -> jax.Array:
-    """Call `interpolate` with mode 'bilinear', align_corners=True and a DeprecationWarning. This is torch's old name.
+    """Call `interpolate` with mode 'bilinear', align_corners=True and a DeprecationWarning.
 
     Reference: torch.nn.functional.upsample_bilinear.
     """

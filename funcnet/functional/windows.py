@@ -40,7 +40,7 @@ class Windows(NamedTuple):
         return _along(np.arange(self.size) * self.stride - self.pad, axis)
 
     def overhang(self, size: int) -> int:
-        """Return how far the last window extends beyond `size` entries. It is negative if it ends before them."""
+        """Return how far the last window extends beyond `size` entries. Unread entries make it negative."""
         return (self.size - 1) * self.stride + self.dilation * (self.kernel - 1) + 1 - self.pad - size
 
     def tap(self, x: jax.Array, axis: int, tap: Any) -> jax.Array:
