@@ -106,7 +106,7 @@ def embedding_bag(
 
     Differs from torch: `max_norm` does not change the table itself. Call `embedding_renorm` before the step.
         Ids after the last offset of `include_last_offset` belong to no bag in any mode. (In torch, 'mean' counts them
-        in its divisor, and 'max' includes them.) A (B, 0) input gives zeros. Where a bag contains NaN, its maximum is NaN.
+        in its divisor, and 'max' includes them.) A (B, 0) input gives zeros. If a bag contains NaN, its maximum is NaN.
         `scale_grad_by_freq` uses the count of the id itself, whereas torch's bags on CPU use the count of another id.
 
     Example:
