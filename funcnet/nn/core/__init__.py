@@ -1,14 +1,14 @@
-"""The machinery that turns a description into pure functions. The layers are in `funcnet.nn`, one family a file.
+"""The machinery that turns a description into pure functions. The layers are in `funcnet.nn`, one family per file.
 
-- `module`: `Module`, what users derive from: `init`, `apply`, `state_dict`, `summary`.
-- `description`: the base of `Module`: how parts are registered and how the tree is walked.
+- `module`: `Module`, the class that users derive from, with `init`, `apply`, `state_dict` and `summary`.
+- `description`: the base class of `Module`, which registers parts and traverses the tree.
 - `parameter`: the leaves, `Parameter` and `Buffer`, and `Computed`, an attribute that is computed from leaves.
-- `binding`: the copy that `apply` makes, with arrays in place of descriptions, and what it knows of its call.
-- `computed`: how computed attributes start, and how they are put in and taken out.
-- `lazy`: shapes that are inferred from an example.
-- `state_dict`, `state_dict_hooks`: torch's names for the leaves, and back.
-- `hooks`, `capture`, `checked`: looking into a running net.
+- `binding`, `call`: the copy that `apply` makes, with arrays in place of leaves, and the state of that call.
+- `computed`: how computed attributes are initialised, added and removed.
+- `lazy`: shapes that are inferred from an example input.
+- `state_dict`, `state_dict_hooks`: conversion between params and state and the names of torch's state_dict.
+- `hooks`, `capture`, `checked`: inspection of a running net.
 - `snapshot`: how `jax.jit(net.apply)` notices that a description has changed.
-- `display`, `summary`: how a net is shown.
-- `absent`: what torch has and this package does not, and what to use.
+- `display`, `summary`: how a net is displayed.
+- `absent`: the names that torch has and this package lacks, with what to use instead.
 """

@@ -1,40 +1,45 @@
-"""What torch.nn and its Module have and ours lack, why, and what to use: the text of the AttributeErrors."""
+"""The names that torch.nn and its Module have and this package lacks, with the text of their AttributeErrors.
+
+Each text says why the name is absent and what to use instead.
+"""
 
 __all__ = ["ABSENT", "METHODS"]
 
-_QUANTIZED = "funcnet.nn describes floating-point layers alone. Use the plain layer, and quantize its arrays yourself."
-_LAZY = "A description holds no arrays, so every leaf is uninitialized. Use nn.Parameter and nn.Buffer with shape None."
+_QUANTIZED = "funcnet.nn has only floating-point layers. Use the plain layer, and quantize its arrays yourself."
+_LAZY = "A description holds no arrays, so every leaf is uninitialized. Use nn.Parameter or nn.Buffer with shape None."
 
 ABSENT: dict[str, str] = {
-    "Container": "It is an old name in torch. Use nn.Module.",
-    "DataParallel": "A step runs over devices, not a module. Use funcnet.parallel.parallelize.",
-    "parallel": "A step runs over devices, not a module. Use funcnet.parallel.",
+    "Container": "Container is an old name in torch. Use nn.Module.",
+    "DataParallel": "Training steps run on several devices, modules do not. Use funcnet.parallel.parallelize.",
+    "parallel": "Training steps run on several devices, modules do not. Use funcnet.parallel.",
     "UninitializedParameter": _LAZY,
     "UninitializedBuffer": _LAZY,
-    "factory_kwargs": "There are no devices to pass on. Use the argument dtype of each layer.",
-    "common_types": "It names types for TorchScript. Use tuple or int.",
-    "modules": "The classes are in funcnet.nn itself. Use funcnet.nn.Linear or whichever it is.",
-    "grad": "JAX differentiates functions. Use jax.vjp of F.conv2d or whatever it is.",
+    "factory_kwargs": "Layers take no device. Use the argument dtype of each layer.",
+    "common_types": "It contains type aliases for TorchScript. Use tuple or int.",
+    "modules": "The classes are in funcnet.nn itself. Use, for example, funcnet.nn.Linear.",
+    "grad": "JAX differentiates functions. Use, for example, jax.vjp of F.conv2d.",
     "intrinsic": _QUANTIZED,
     "qat": _QUANTIZED,
     "quantizable": _QUANTIZED,
     "quantized": _QUANTIZED,
 }
 
-_MODE = "The mode is an argument. Use net.apply(…, training=True), or a dict from name patterns to booleans{}."
+_MODE = "The mode is an argument of apply.{} Use net.apply(…, training=True), or a dict {{name pattern: bool}}."
 _PLACE = "A description holds no arrays. Use jax.device_put(params, device)."
 _DTYPE = "A description holds no arrays. Use tree.cast(params, jnp.{})."
-_HOOK = "Hooks are an argument. Use hooks = nn.Hooks(), hooks.{}(pattern, fn) and net.apply(…, hooks=hooks)."
-_STATE = "Only a class that has an extra state defines it. Define get_extra_state and set_extra_state."
-_CLASS = "It is an inner switch of torch's. Leave it out."
+_HOOK = "Hooks are an argument of apply. Use hooks = nn.Hooks(), hooks.{}(pattern, fn) and net.apply(…, hooks=hooks)."
+_STATE = "Only classes with extra state have this method. Define get_extra_state and set_extra_state."
+_CLASS = "It is an internal setting of torch. Leave it out."
 
 METHODS: dict[str, str] = {
     "train": _MODE.format(""),
-    "eval": _MODE.format("; eval is the default"),
-    "zero_grad": "jax.grad gives gradients and keeps none. Leave it out.",
+    "eval": _MODE.format(" The default is eval."),
+    "zero_grad": "jax.grad returns gradients and accumulates none. Leave the call out.",
     "compile": "JAX compiles functions. Use jax.jit(net.apply).",
-    "share_memory": "Arrays do not change, so nothing is shared by writing. Leave it out.",
-    **dict.fromkeys(("to", "cpu", "cuda", "ipu", "xpu", "mtia"), _PLACE + " For a dtype: tree.cast(params, dtype)."),
+    "share_memory": "Arrays are immutable, so processes cannot share changes to them. Leave the call out.",
+    **dict.fromkeys(
+        ("to", "cpu", "cuda", "ipu", "xpu", "mtia"), _PLACE + " To change the dtype, use tree.cast(params, dtype)."
+    ),
     "to_empty": _PLACE,
     "type": _DTYPE.format("float16"),
     "half": _DTYPE.format("float16"),

@@ -1,7 +1,7 @@
-"""The bound copy: what `self` is inside `forward`. `apply` makes it, runs it and throws it away.
+"""The bound copy, which is `self` inside `forward`. `apply` makes the copy, runs it and discards it.
 
-A bound copy has a description's attributes with arrays in place of leaves and bound copies in place of children, and a
-frame (`call.Frame`). Children that a transformation runs inside a forward are in `pure.py`.
+A bound copy has the attributes of its description, but with arrays in place of leaves and bound copies in place of
+children. It also has a frame (`call.Frame`). `pure.py` runs children inside transformations that a forward starts.
 """
 
 import copy
@@ -26,26 +26,28 @@ __all__ = ["assign_buffer", "bind", "computing", "put", "read_back", "run", "wri
 
 
 def bind(module: Any, params: Tree, state: Tree, call: Call | None = None) -> Any:
-    """The bound copy of a description and of all beneath it; without a call, to read and write its arrays."""
+    """Return the bound copy of a description and its submodules. Without `call`, it can only read and write arrays."""
     return _Binder(call or Call()).bind(module, params, state, "", ())
 
 
 def run(
     module: Any, params: Tree, state: Tree, args: Any, kwargs: Any, call: Call, method: str | None = None
 ) -> tuple[Any, Tree, Taps]:
-    """The one place where a description becomes a computation: (output, state, what was captured)."""
+    """Run a description, and return (output, state, captured outputs). Every computation of a net starts here."""
     bound = bind(module, params, state, call)
     if method is None:
         out = bound(*args, **kwargs)
     elif callable(getattr(bound, method, None)):
         out = computing(bound, getattr(bound, method), *args, **kwargs)
     else:
-        raise ValueError(f"{type(module).__name__}.apply: there is no method {method!r}. Name one that it defines.")
+        raise ValueError(
+            f"{type(module).__name__}.apply: there is no method {method!r}. Pass a name that the class defines."
+        )
     return out, read_back(bound, state) if call.changed else state, call.captured
 
 
 class _Binder:
-    """Binds own leaves first, then children, so that a shared leaf is read under its first name."""
+    """Binds a module's own leaves first and then its children, so that a shared leaf is read under its first name."""
 
     def __init__(self, call: Call):
         self.call = call
@@ -59,8 +61,8 @@ class _Binder:
             for what, given in (("params", params), ("state", state)):
                 if tree.flatten(given):
                     raise ValueError(
-                        f"{frame.where()}: {what} holds {', '.join(map(repr, given))} under its second name {path!r}. "
-                        "A shared module's arrays live under its first name alone."
+                        f"{frame.where()}: {what} has {', '.join(map(repr, given))} under the module's second name "
+                        f"{path!r}. The arrays of a shared module must be under its first name only."
                     )
             return self.made[id(module)]
         bound = object.__new__(type(module))
@@ -100,8 +102,8 @@ class _Binder:
     def _same_stack(self, frame: Frame, part: Any, stacks: tuple[int, ...]) -> None:
         if self.stacks[id(part)] != stacks:
             raise ValueError(
-                f"{frame.where()}: shares a {type(part).__name__} between the layers of a stack and what is outside "
-                "of it. Tie inside one layer, or use nn.Repeat(…, scan=False)."
+                f"{frame.where()}: a {type(part).__name__} is shared between the layers of a stack and a module "
+                "outside the stack. Share it within one layer only, or use nn.Repeat(…, scan=False)."
             )
 
 
@@ -109,7 +111,7 @@ _CONTAINERS = (list, dict, set, deque)
 
 
 def _copied(value: Any, made: dict[int, Any]) -> Any:
-    """A copy of a plain container and of those inside it; `made` has the copies by the ids of the originals."""
+    """Copy a plain container and the containers in it. `made` maps the id of each original to its copy."""
     if id(value) not in made:
         new = made[id(value)] = copy.copy(value)
         if not isinstance(value, set):
@@ -124,16 +126,17 @@ def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Any, stacks: t
     if name not in given:
         message = f"{frame.where()}: {what} has no {name!r}."
         if homes := owners.homes(leaf):
-            message += f" It is shared and lives under {' or '.join(homes)}: take net.subtree(…) of the child."
+            message += f" It is shared and is stored under {' or '.join(homes)}. Use net.subtree(…) of the child."
         else:
-            message += " Give apply what this module's own init made."
+            message += " Pass the params and state that this module's own init returned."
         raise ValueError(message)
     value = given[name]
     if isinstance(value, np.ndarray):
         value = jnp.asarray(value)
     if leaf.shape is not None and jnp.shape(value) != (*stacks, *leaf.shape):
         raise ValueError(
-            f"{frame.where()}: {what} {name!r}: expected shape {(*stacks, *leaf.shape)}, got {jnp.shape(value)}."
+            f"{frame.where()}: {what} {name!r} has the wrong shape; expected {(*stacks, *leaf.shape)}, got "
+            f"{jnp.shape(value)}."
         )
     if kind is Parameter and not leaf.requires_grad:
         value = jax.lax.stop_gradient(value)
@@ -146,42 +149,42 @@ def _no_others(frame: Frame, given: Tree, kind: type, borrowed: set[str]) -> Non
     beneath = {name for name, _ in children(frame.description)}
     for name, value in given.items():
         if name not in own and name not in beneath:
-            tied = " It is shared and lives under its first name alone." if name in borrowed else ""
-            raise ValueError(f"{frame.where()}: {what} holds {name!r}, which is not a part of it.{tied}")
+            tied = " It is shared and must be under its first name only." if name in borrowed else ""
+            raise ValueError(f"{frame.where()}: {what} has an unexpected entry {name!r}.{tied}")
         if name in beneath and not isinstance(value, dict):
             raise ValueError(f"{frame.where()}: {name!r} is a module; expected a dict, got {type(value).__name__}.")
 
 
 def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
-    """`self.name = value` inside forward: a buffer's new value, in the shape and dtype it has."""
+    """Carry out `self.name = value` inside forward. The buffer keeps its shape and dtype."""
     if name not in dict(leaves(bound, Buffer)):
         raise ValueError(
             f"{frame.where()}: forward assigned to {name!r}, which is not a buffer, so the value would be lost. "
             f"Register it in __init__: self.register_buffer({name!r}, nn.Buffer(shape)), or use a local variable."
         )
-    frame.same_trace(f"an assignment to the buffer {name!r}")
+    frame.same_trace(f"the buffer {name!r} is assigned")
     old, value = vars(bound)[name], jnp.asarray(value)
     if value.shape != old.shape:
         raise ValueError(
-            f"{frame.where()}: the buffer {name!r} keeps its shape; expected {old.shape}, got {value.shape}."
+            f"{frame.where()}: the shape of the buffer {name!r} cannot change; expected {old.shape}, got {value.shape}."
         )
     if jnp.issubdtype(value.dtype, jnp.inexact) and not jnp.issubdtype(old.dtype, jnp.inexact):
         raise ValueError(
-            f"{frame.where()}: the buffer {name!r} keeps its dtype; expected {old.dtype}, got {value.dtype}."
+            f"{frame.where()}: the dtype of the buffer {name!r} cannot change; expected {old.dtype}, got {value.dtype}."
         )
     put(bound, name, value.astype(old.dtype))
     frame.call.changed = True
 
 
 def put(bound: Any, name: str, value: Any) -> None:
-    """Sets the bound module's own leaf `name` to `value`, in all modules that share it."""
+    """Set the bound module's own leaf `name` to `value`, in all modules that share the leaf."""
     frame = frame_of(bound)
     for module, its_name in frame.call.places[id(vars(frame.description)[name])]:
         vars(module)[its_name] = value
 
 
 def computing(bound: Any, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """`run(*args, **kwargs)`, a method of the bound module, with its computed attributes in place, computed once."""
+    """Call `run(*args, **kwargs)`, a method of the bound module. Its computed attributes are computed once, before."""
     own, names = vars(bound), frame_of(bound).computed
     before = {name: own[name] for name in names if name in own}
     try:
@@ -194,7 +197,7 @@ def computing(bound: Any, run: Callable[..., Any], /, *args: Any, **kwargs: Any)
 
 
 def read_back(bound: Any, state: Tree) -> Tree:
-    """`state` with the bound buffers' values, in the same structure."""
+    """Return `state` with the values of the bound buffers, in the same structure."""
     own = dict(leaves(bound, Buffer))
     return {
         name: vars(bound)[name] if name in own else read_back(vars(bound)[name], value) for name, value in state.items()
@@ -202,7 +205,7 @@ def read_back(bound: Any, state: Tree) -> Tree:
 
 
 def write_back(bound: Any, state: Tree) -> None:
-    """Assigns the buffers of a bound module, and of all beneath it, their new values."""
+    """Assign new values to the buffers of a bound module and its submodules."""
     own = dict(leaves(bound, Buffer))
     for name, value in state.items():
         if name in own:

@@ -1,4 +1,4 @@
-"""What one `apply` carries along (`Call`), and what a bound module knows of itself (`Frame`)."""
+"""The state of one `apply` (`Call`), and what a bound module knows about itself (`Frame`)."""
 
 import copy
 import functools
@@ -21,7 +21,7 @@ __all__ = ["Call", "Frame", "Taps", "Training", "call_name", "outermost", "scope
 
 
 def call_name(name: str, count: int) -> str:
-    """The name of a module's call: "name" for the first one, then "name:1", …
+    """Return the name of a module's call: "name" for the first call, then "name:1" and so on.
 
     >>> call_name("fc", 0), call_name("fc", 1)
     ('fc', 'fc:1')
@@ -30,10 +30,10 @@ def call_name(name: str, count: int) -> str:
 
 
 def scope_name(name: str, outer: str) -> str:
-    """The named scope of a module inside that of the module that calls it: the rest of its dotted name.
+    """Return the named scope of a module within the scope of its caller: the rest of its dotted name.
 
-    Scopes nest, so the operations of `encoder.layer.0.attention` are in "encoder/layer.0/attention". A module that is
-    called from elsewhere than above it has its whole name.
+    Scopes nest, so the operations of `encoder.layer.0.attention` are in "encoder/layer.0/attention". If the caller is
+    not an ancestor of the module, the scope is the module's full name.
 
     >>> scope_name("encoder.layer.0", "encoder"), scope_name("embeddings", "decoder")
     ('layer.0', 'embeddings')
@@ -46,18 +46,18 @@ def _trace() -> Any:
 
 
 class Call:
-    """The state of one `apply`; every module that it binds refers to it.
+    """The state of one `apply`. Every module that the call binds refers to it.
 
     Args:
         training: a bool, or {module name: bool}.
-        rng: a key or None.
+        rng: a key, or None.
         hooks: the result of `Hooks.bound`, or None.
-        prefix: the name, in the outermost net, of the module that this call runs.
-        names: {id(description): name} of the outermost net: a module under two names answers to its first.
+        prefix: name, in the outermost net, of the module that this call runs.
+        names: {id(description): name} for the modules of the outermost net. A shared module has its first name.
         capture: names of the modules whose outputs are recorded.
-        taps: {(name, count of the call): what is added to its output}, to differentiate by.
-        counts: {name: how often that captured module was called before}.
-        scope: (name of a module, name of the module that calls it) -> the named scope of its operations.
+        taps: {(name, number of the call): array that is added to the output}. Gradients are taken with respect to taps.
+        counts: {name: number of earlier calls} for the captured modules.
+        scope: function that takes the names of a module and its caller, and returns the module's named scope.
     """
 
     def __init__(
@@ -80,16 +80,16 @@ class Call:
         self.running = prefix  # the name of the module whose forward runs
         self.trace = _trace()
         self.changed = False  # whether a buffer was assigned
-        self.places: dict[int, list[tuple[Any, str]]] = {}  # {id(leaf): the bound modules that hold it, by which name}
+        self.places: dict[int, list[tuple[Any, str]]] = {}  # {id(leaf): [(bound module, the leaf's name)]}
 
     def inner(self, prefix: str, rng: Any, taps: Taps) -> "Call":
-        """The call of a pure run inside this one."""
+        """Return the `Call` of a pure run inside this one."""
         new = Call(self.training, rng, self.hooks, prefix, self.names, self.capture, taps, self.counts, self.scope)
         new.running = self.running
         return new
 
     def run(self, frame: "Frame", forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """`forward(*args, **kwargs)` of a bound module, in a named scope; an error notes the module's name."""
+        """Call `forward(*args, **kwargs)` of a bound module in a named scope. Errors get a note with its name."""
         outer, self.running = self.running, frame.name
         try:
             scope = self.scope(frame.name, outer)
@@ -105,10 +105,10 @@ class Call:
             self.running = outer
 
     def record(self, frame: "Frame", out: Any) -> Any:
-        """Notes a captured module's output, and returns it with its tap added."""
+        """Record the output of a captured module, and return the output with its tap added."""
         if frame.name not in self.capture:
             return out
-        frame.same_trace("its output is captured")
+        frame.same_trace("the output is captured")
         key = frame.name, self.counts.get(frame.name, 0)
         self.counts[frame.name] = key[1] + 1
         if key in self.taps:
@@ -118,7 +118,7 @@ class Call:
 
 
 class Frame:
-    """What a bound module knows of itself: its description, its name, its call."""
+    """What a bound module knows about itself: its description, its name and its call."""
 
     def __init__(self, description: Any, path: str, call: Call):
         self.description, self.path, self.call = description, path, call
@@ -127,7 +127,7 @@ class Frame:
         self.computed: dict[str, Computed] = {}
 
     def slice(self, description: Any, name: str) -> "Frame":
-        """The frame of a slice of this container. It trains as the whole does, and the two draw different keys."""
+        """Return the frame of a slice of this container. The slice has the same mode and draws different keys."""
         if not isinstance(self.call.training, bool):
             self.call.training[name] = self.call.training[self.name]
         part = copy.copy(self)
@@ -135,28 +135,29 @@ class Frame:
         return part
 
     def where(self) -> str:
-        """How errors name the module: "fc (Linear)"."""
+        """Return the name of the module for error messages, such as "fc (Linear)"."""
         return f"{self.name or 'the root'} ({type(self.description).__name__})"
 
     def same_trace(self, what: str) -> None:
-        """Refuses what would leak out of, or repeat in, a transformation that the user's forward started."""
+        """Raise ValueError inside a transformation that the user's forward started, where values leak or repeat."""
         if _trace() != self.call.trace:
             raise ValueError(
                 f"{self.where()}: {what} inside a transformation that its own forward started (lax.scan, vmap, jit, "
-                "jax.checkpoint, …), which would let it out or show each step the same. Use nn.Repeat for a stack "
-                "of layers, nn.remat(layer) in place of jax.checkpoint, leave jit out, or use the child's pure apply: "
-                "`p, s = self.subtree('child')`, then `self.child.apply(p, s, x, rng=key)` with a key for each step."
+                "jax.checkpoint, …). The value would leak out of the transformation, or be the same at every step. Use "
+                "nn.Repeat for a stack of layers, use nn.remat(layer) in place of jax.checkpoint, leave jit out, or "
+                "use the child's pure apply: `p, s = self.subtree('child')`, then `self.child.apply(p, s, x, rng=key)` "
+                "with a key for each step."
             )
 
 
 def outermost(
     net: Any, where: str, inputs: Any, method: str | None, training: Training, rng: Any, hooks: Any, **further: Any
 ) -> Call:
-    """The call of a whole net: patterns become names, and arguments that do not fit are refused.
+    """Return the `Call` of an entire net. Name patterns are resolved, and invalid arguments raise an error.
 
     Args:
         net: a description.
-        where: the function that was called, for errors.
+        where: name of the function that was called, for error messages.
         inputs, method, training, rng, hooks: as in `Module.apply`.
         **further: arguments of `Call`.
     """
@@ -164,28 +165,31 @@ def outermost(
     for argument, position in _hidden_arguments(type(net).forward).items():
         if method is None and position >= len(inputs):
             raise TypeError(
-                f"{where}: forward has an argument {argument!r}, which {where.rpartition('.')[2]} needs for itself; "
-                f"expected it by position, got {len(inputs)} inputs. Give it as input {position + 1}, or rename it."
+                f"{where}: forward has an argument {argument!r}, which is also an argument of "
+                f"{where.rpartition('.')[2]}; expected it by position, got {len(inputs)} inputs. Pass it as input "
+                f"{position + 1}, or rename it."
             )
     paths = {id(module): path for path, module in net.named_modules()}
     names = list(paths.values())
     given = training.values() if isinstance(training, Mapping) else [training]
     if not all(isinstance(value, bool) for value in given):
         raise TypeError(
-            f"{where}: training is static; expected a bool or {{name pattern: bool}}, got {training!r}. Under jit "
-            "close over it: jax.jit(functools.partial(net.apply, training=True))."
+            f"{where}: training must be static; expected a bool or {{name pattern: bool}}, got {training!r}. Under "
+            "jit, close over it: jax.jit(functools.partial(net.apply, training=True))."
         )
     if not isinstance(training, bool):
         training = tree.assign(training, names, False, where=f"{where}(training=…)")
     if hooks is not None:
         if not hasattr(hooks, "bound"):
-            raise TypeError(f"{where}: hooks: expected nn.Hooks or None, got {type(hooks).__name__}.")
+            raise TypeError(
+                f"{where}: hooks has the wrong type; expected nn.Hooks or None, got {type(hooks).__name__}."
+            )
         hooks = hooks.bound(names, where=f"{where}(hooks=…)")
     return Call(training, rng, hooks, names=paths, **further)
 
 
 @functools.cache
 def _hidden_arguments(forward: Callable[..., Any]) -> dict[str, int]:
-    """The arguments of forward that `apply` has too, with their positions: by keyword they would never arrive."""
+    """Return {name: position} for the arguments of forward that `apply` also has and takes when given by keyword."""
     names = list(inspect.signature(forward).parameters)[1:]
     return {name: names.index(name) for name in ("training", "rng", "hooks", "method") if name in names}

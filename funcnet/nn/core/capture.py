@@ -1,4 +1,4 @@
-"""Looking inside a net purely: the outputs of modules by name, and the gradients that reach them."""
+"""Pure functions that return the outputs of modules by name, and the gradients with respect to these outputs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ Run = Callable[..., Any]
 
 
 def _capturing(net: Any, pattern: tree.Patterns, where: str) -> Callable[..., Any]:
-    """(taps, params, state, inputs, kwargs) -> (out, state, captured); the captured by (name, count of the call)."""
+    """Return `run(taps, params, state, inputs, kwargs) -> (out, state, {(name, number of the call): output})`."""
     names = [name for name, _ in net.named_modules()]
     chosen = frozenset(tree.select(pattern, names, covers=False, where=where))
 
@@ -35,8 +35,8 @@ def _by_name(values: Taps, where: str) -> dict[str, Any]:
     for key, value in values.items():
         if call_name(*key) in named:
             raise ValueError(
-                f"{where}: two calls have the name {call_name(*key)!r}: the first call of one module, and a later call "
-                "of another; expected one. Rename the module."
+                f"{where}: two calls have the name {call_name(*key)!r}, the first call of one module and a later call "
+                "of another; expected one call. Rename one of the modules."
             )
         named[call_name(*key)] = value
     return named
@@ -46,18 +46,18 @@ _HOW = {"training": False, "rng": None, "hooks": None}
 
 
 def capture(net: Any, pattern: tree.Patterns) -> Run:
-    """`apply` that also returns the outputs of the modules that `pattern` names.
+    """Return a version of `apply` that also returns the outputs of the modules that `pattern` names.
 
     Args:
         net: a description.
-        pattern: one name pattern or several; they select the modules that they name, not those beneath.
+        pattern: one name pattern or several. They select the modules that they name, but not the submodules.
 
     Returns:
-        ``run(params, state, *inputs, **kwargs) -> (out, state, {name: output})`` with `apply`'s arguments. A module's
-        second call is "name:1"; the layers of a stacked `Repeat` come stacked under their one name.
+        ``run(params, state, *inputs, **kwargs) -> (out, state, {name: output})`` with `apply`'s arguments. The second
+        call of a module is named "name:1". The outputs of the layers of a stacked `Repeat` are stacked under one name.
 
     Raises:
-        ValueError: the pattern names no module (the nearest names are shown), or one layer of a stack.
+        ValueError: if the pattern names no module (the nearest names are shown), or a single layer of a stack.
 
     Example:
         >>> from funcnet import nn
@@ -77,16 +77,16 @@ def capture(net: Any, pattern: tree.Patterns) -> Run:
 
 
 def capture_gradients(net: Any, pattern: tree.Patterns, loss: Callable[[Any], jax.Array]) -> Run:
-    """The gradients of a loss by the outputs of the modules that `pattern` names.
+    """Return a function that computes the gradients of a loss with respect to the outputs of modules.
 
     Args:
         net: a description.
         pattern: as in `capture`.
-        loss: of the net's output, a scalar.
+        loss: function that takes the net's output and returns a scalar.
 
     Returns:
-        ``run(params, state, *inputs, **kwargs) -> (loss, {name: gradient of the output})`` with `apply`'s arguments; a
-        gradient has its output's structure, None where an array is not floating.
+        ``run(params, state, *inputs, **kwargs) -> (loss, {name: gradient})`` with `apply`'s arguments. A gradient has
+        the structure of the module's output, with None for arrays that are not floating.
 
     Example:
         >>> from funcnet import nn

@@ -1,7 +1,7 @@
-"""A net that reports where it goes wrong, under `jit` too: ids out of range, and the first module that makes a NaN.
+"""Checks that name the first module with an id out of range or a new NaN, also under `jit`.
 
-Compiled code cannot raise: an id out of range reads NaN, a row of attention with everything masked is NaN, and both
-show as a loss of NaN many layers later. Here hooks check every module, and `checkify` carries the result out of the
+Compiled code cannot raise an error. An id out of range reads NaN, and a fully masked row of attention is NaN. Both
+appear as a NaN loss many layers later. Here, hooks check every module, and `checkify` carries the result out of the
 compiled function.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["IndexRange", "checked", "checking_hooks"]
 
 
 class IndexRange(NamedTuple):
-    """The indices among a module's arguments, which must be from 0 to `size` - 1.
+    """The indices among a module's arguments. They must be between 0 and `size` - 1.
 
     A layer that takes indices has a method ``index_range(*inputs) -> IndexRange | None``.
     """
@@ -29,22 +29,22 @@ class IndexRange(NamedTuple):
     what: str  # "ids" or "target"
     indices: Any
     size: int
-    ignored: int | None = None  # an index that may stand there and counts nothing
+    ignored: int | None = None  # an index that is allowed and ignored
 
 
 def checked(net: Any) -> Callable[..., Any]:
-    """`net.apply`, compiled, that raises where it goes wrong. It is slower, and meant for debugging.
+    """Return a compiled `net.apply` that raises an error at the first faulty module. It is slow, and for debugging.
 
     Args:
         net: a description.
 
     Returns:
         ``run(params, state, *inputs, **kwargs) -> (out, state)`` with `apply`'s arguments, except `hooks`. It compiles
-        once for all inputs of one shape; after a change of the description call `checked` again.
+        once per input shape. After a change of the description, call `checked` again.
 
-    Raises (from what is returned):
-        ValueError: a module was given ids or classes out of range, or made NaN of inputs, parameters and buffers
-            without any. The message names the module that comes first.
+    Raises:
+        ValueError: if, in a call of the returned function, a module gets ids or classes out of range, or returns NaN
+            although its inputs, parameters and buffers have none. The message names the first such module.
 
     Example:
         >>> from funcnet import nn
@@ -57,8 +57,8 @@ def checked(net: Any) -> Callable[..., Any]:
         Traceback (most recent call last):
         ValueError: 0 (Embedding): ids out of range; expected 0 to 2, got 0 to 3. Check ...
 
-    To check a train step of your own, give its `net.apply` the hooks and lift the errors out of it:
-    ``error, out = jax.jit(checkify.checkify(step))(…); error.throw()`` with ``hooks=nn.checking_hooks()`` inside.
+    To check your own train step, pass ``hooks=nn.checking_hooks()`` to its `net.apply`, and lift the errors out of it:
+    ``error, out = jax.jit(checkify.checkify(step))(…); error.throw()``.
 
     Reference: https://docs.jax.dev/en/latest/debugging/checkify_guide.html
     """
@@ -102,7 +102,7 @@ _ARRAY = "an array stands here"
 
 
 def checking_hooks() -> Hooks:
-    """Hooks that check every module's ids and outputs; inside `checkify.checkify` alone. See `checked`."""
+    """Return hooks that check the ids and outputs of every module. Use them only inside `checkify.checkify`."""
     hooks = Hooks()
     hooks.register_module_forward_hook(_look, with_kwargs=True)
     return hooks
@@ -119,20 +119,20 @@ def _look(module: Any, args: Any, kwargs: Any, output: Any) -> None:
         checkify.check(
             ~wrong.any(),
             f"{where}: {found.what} out of range; expected 0 to {last}, got {{low}} to {{high}}. "
-            "Check the vocabulary or the number of classes; negative ids do not count from the end.",
+            "Check the vocabulary or the number of classes. Negative ids do not count from the end.",
             low=indices.min(),
             high=indices.max(),
         )
     before = _nan((args, kwargs, values(module)))
     checkify.check(
         before | ~_nan(output),
-        f"{where}: makes NaN of inputs, parameters and buffers that hold none; expected numbers. Check its inputs: "
-        "a row with everything masked, a logarithm or root of a negative number, an overflow before it.",
+        f"{where}: the output has NaN, but the inputs, parameters and buffers have none; expected numbers. Check the "
+        "inputs for a fully masked row, a logarithm or root of a negative number, or an earlier overflow.",
     )
 
 
 def _nan(values: Any) -> jax.Array:
-    """Whether any floating array among the values holds NaN."""
+    """Return whether any floating array among the values has NaN."""
     found = jnp.zeros((), bool)
     for leaf in jax.tree.leaves(values):
         if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact):
@@ -141,7 +141,7 @@ def _nan(values: Any) -> jax.Array:
 
 
 def _index_range(module: Any, args: Any, kwargs: Any) -> IndexRange | None:
-    """What the module says of the indices among its arguments, if it says anything."""
+    """Return the module's `IndexRange` for these arguments, or None if the module defines none."""
     if not hasattr(module, "index_range"):
         return None
     inputs = inspect.signature(module.forward).bind(*args, **kwargs).args  # keyword-only ones are left out

@@ -1,7 +1,7 @@
-"""How computed attributes (`parameter.Computed`) are put into a net and taken out of it.
+"""How computed attributes (`parameter.Computed`) are added to a net and removed from it.
 
-The leaves get other places, so values are looked up by leaf: a copy of the net is changed, and its params and state
-are built from `{id(leaf): array}`. The given net is not changed.
+Leaves get new names in this process, so their values are looked up by leaf. A copy of the net is changed, and its
+params and state are built from `{id(leaf): array}`. The given net is not changed.
 """
 
 import copy
@@ -24,14 +24,15 @@ __all__ = ["each_layer", "place", "put_in", "take_out"]
 
 
 def place(module: Any, one: Computed) -> None:
-    """Puts a computed attribute into a description, in a place that no part holds."""
+    """Put a computed attribute into a description, under a name that no part has."""
     vars(module)[one.name] = one
 
 
 def each_layer(whole: Any, path: str, run: Callable[[Any, tuple[int, ...]], Any]) -> Any:
-    """`run(bound module, index)` on the module at `path`, once for each layer of the stacks that it is in.
+    """Call `run(bound module, index)` on the module at `path`, once per layer of the stacks that contain it.
 
-    Values that `run` puts into the leaves of the bound module go into `whole`, a bound net; its results are stacked.
+    `whole` is a bound net. It receives the values that `run` puts into the leaves of the bound module. The results of
+    `run` are stacked.
     """
     module = whole.get_submodule(path)
     description = description_of(module)
@@ -55,7 +56,7 @@ def each_layer(whole: Any, path: str, run: Callable[[Any, tuple[int, ...]], Any]
 
 
 def _copied(whole: Any) -> tuple[Any, dict[int, Any]]:
-    """(a copy of the bound net's description, {id of a leaf of the copy: array})."""
+    """Return (a copy of the bound net's description, {id of a leaf of the copy: array})."""
     memo: dict[int, Any] = {}
     net = copy.deepcopy(description_of(whole), memo)
     return net, {id(memo[id(place.leaf)]): place.value for place in walk(whole)}
@@ -69,7 +70,7 @@ def _trees(net: Any, arrays: dict[int, Any]) -> Result:
 
 
 def put_in(net: Any, name: str, params: Tree, state: Tree, change: Callable[[Any, str], None]) -> Result:
-    """(net, params, state) after `change(module, attribute)` on a copy of the net; new leaves have their start."""
+    """Return (net, params, state) after `change(module, attribute)` on a copy, with new leaves initialised."""
     changed, arrays = _copied(binding.bind(net, params, state))
     path, _, attribute = name.rpartition(".")
     change(changed.get_submodule(path), attribute)
@@ -85,11 +86,12 @@ def take_out(
     where: str,
     value: Callable[[Computed, Any], Any] = lambda one, bound: one.value(bound),
 ) -> Result:
-    """(net, params, state) with a leaf in place of the computed attribute `name`: its value in eval, or `value(one,
-    bound)`.
+    """Return (net, params, state) with a leaf in place of the computed attribute `name`.
+
+    The leaf has the value `value(one, bound)`, by default the attribute's value in eval mode.
 
     Raises:
-        ValueError: there is no attribute of that kind.
+        ValueError: if there is no attribute of that kind.
     """
     path, _, attribute = name.rpartition(".")
     one = getattr(net.get_submodule(path), attribute, None)
@@ -101,8 +103,8 @@ def take_out(
             if isinstance(other, kind)
         ]
         raise ValueError(
-            f"{where}: {name!r} is not such a computed attribute; expected one of {found or 'none: there are none'}, "
-            f"got {'nothing' if one is None else type(one).__name__}."
+            f"{where}: {name!r} is not a computed attribute of this kind; expected one of "
+            f"{found or '[] (there are none)'}, got {'nothing' if one is None else type(one).__name__}."
         )
     whole = binding.bind(net, params, state)
     array = each_layer(whole, path, lambda bound, index: value(computed_of(bound)[attribute], bound))

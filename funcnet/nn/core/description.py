@@ -1,7 +1,7 @@
-"""The tree of a description: how parts are registered, and torch's traversals.
+"""The tree of modules and leaves: registration of parts, and torch's methods that traverse the tree.
 
-The `Parameter`s, `Buffer`s and modules among an object's attributes are its parts: its `__dict__` is the registry.
-A name that is None but was registered, or had a part before, stays reserved for that kind of part, as in torch.
+The parts of an object are the `Parameter`s, `Buffer`s and modules among its attributes, so its `__dict__` is the
+registry. If a name was registered or had a part, and is now None, it stays reserved for that kind of part, as in torch.
 """
 
 import difflib
@@ -19,7 +19,7 @@ __all__ = ["Description", "is_torchs"]
 
 
 class Description(Node):
-    """Registration and traversal; `Module` adds what makes it run."""
+    """The base class of `Module`, with registration and traversal. `Module` adds `init`, `apply` and the rest."""
 
     if TYPE_CHECKING:  # a part is a description outside forward and an array (or a callable) in it: any type
 
@@ -42,8 +42,8 @@ class Description(Node):
         if isinstance(value, _TAKES[kind]):
             if name in _TAKEN and not (name == tree.STACKED and getattr(self, "repeats", False)):
                 raise KeyError(
-                    f"{type(self).__name__}: no part may have the name {name!r}, which {_TAKEN[name]}. Choose another "
-                    "name."
+                    f"{type(self).__name__}: a part cannot have the name {name!r}, which {_TAKEN[name]}. Choose "
+                    "another name."
                 )
             if kind is None or not isinstance(value, kind):
                 vars(self).pop(name, None)  # as in torch, a new part comes after the parts before it
@@ -54,16 +54,16 @@ class Description(Node):
         elif kind is None:
             if is_torchs(value):
                 raise TypeError(
-                    f"{type(self).__name__}.{name}: is torch's own {type(value).__name__}; expected a module of "
-                    "funcnet.nn. Change the import."
+                    f"{type(self).__name__}.{name}: the value is a torch module; expected a module of funcnet.nn, got "
+                    f"torch's own {type(value).__name__}. Change the import."
                 )
             object.__setattr__(self, name, value)
         elif value is None:
             vars(self)[name] = None
             reserve(self, name, (kind, persistent))
         else:
-            leaf_advice: dict[type, str] = {Parameter: "Wrap an array in nn.Parameter", Buffer: "Give an array"}
-            advice = leaf_advice.get(kind, "Give a module")
+            leaf_advice: dict[type, str] = {Parameter: "Wrap an array in nn.Parameter", Buffer: "Assign an array"}
+            advice = leaf_advice.get(kind, "Assign a module")
             raise TypeError(
                 f"{type(self).__name__}.{name}: expected a {_label(kind)} or None, got {type(value).__name__}. "
                 f"{advice}, or delete the attribute first."
@@ -72,17 +72,18 @@ class Description(Node):
     def __delattr__(self, name: str) -> None:
         frame = frame_of(self)
         if frame is not None:
-            raise ValueError(f"{frame.where()}: forward deleted {name!r}. A description changes outside forward alone.")
+            raise ValueError(f"{frame.where()}: forward deleted {name!r}. Delete attributes only outside forward.")
         if isinstance(vars(self).get(name), Computed):
             raise ValueError(
-                f"{type(self).__name__}.{name}: is computed from other leaves; expected a part or a plain attribute to "
-                "delete. Remove the computation first: parametrize.remove_parametrizations, prune.remove and the like."
+                f"{type(self).__name__}.{name}: the attribute is computed from other leaves; expected a part or a "
+                "plain attribute to delete. Remove the computation first, for example with "
+                "parametrize.remove_parametrizations or prune.remove."
             )
         object.__delattr__(self, name)
         reserve(self, name, None)
 
     def _slot(self, name: str) -> tuple[type | None, bool]:
-        """(the kind of part that `name` has or is reserved for, whether it is persistent)."""
+        """Return (the kind of part that `name` has or is reserved for, whether that part is persistent)."""
         old = vars(self).get(name)
         for kind in (Parameter, Buffer, Description):
             if isinstance(old, kind):
@@ -90,7 +91,7 @@ class Description(Node):
         return reserved(self).get(name, (None, True))
 
     def __setstate__(self, values: Any) -> None:
-        """What copying and unpickling call: the parts of the copy note that it holds them."""
+        """Restore a copied or unpickled module, and record it as an owner of its parts."""
         values, slots = values if isinstance(values, tuple) else (values, None)
         for name, value in (slots or {}).items():
             object.__setattr__(self, name, value)
@@ -101,11 +102,16 @@ class Description(Node):
 
     def _register(self, name: str, value: Any, kind: type, persistent: bool = True) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"{type(self).__name__}: expected a string as name, got {type(name).__name__}.")
+            raise TypeError(
+                f"{type(self).__name__}: the name has the wrong type; expected a string, got {type(name).__name__}."
+            )
         if "." in name or name == "":
-            raise KeyError(f"{type(self).__name__}: a part's name has no dot and is not empty; got {name!r}.")
+            raise KeyError(
+                f"{type(self).__name__}: the name is invalid; expected a name that has no dot and is not empty, got "
+                f"{name!r}."
+            )
         if hasattr(self, name) and self._slot(name)[0] is not kind:
-            raise KeyError(f"{type(self).__name__}: the attribute {name!r} is taken. Choose another name.")
+            raise KeyError(f"{type(self).__name__}: the attribute {name!r} already exists. Choose another name.")
         if value is not None and not isinstance(value, kind):
             raise TypeError(
                 f"{type(self).__name__}.{name}: expected a {_label(kind)} or None, got {type(value).__name__}."
@@ -115,11 +121,11 @@ class Description(Node):
         setattr(self, name, value)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Adds a parameter; None reserves the name."""
+        """Add a parameter. None reserves the name."""
         self._register(name, param, Parameter)
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
-        """Adds a buffer: an `nn.Buffer`, an array to start from, or None, which reserves the name."""
+        """Add a buffer, given as an `nn.Buffer` or as its initial array. None reserves the name."""
         if hasattr(tensor, "shape") and not isinstance(tensor, (Description, Parameter, Buffer)):
             tensor = Buffer(tensor)
         if isinstance(tensor, Buffer):
@@ -127,17 +133,18 @@ class Description(Node):
         self._register(name, tensor, Buffer, persistent)
 
     def add_module(self, name: str, module: Any) -> None:
-        """Adds a child; None reserves the name."""
+        """Add a child module. None reserves the name."""
         self._register(name, module, Description)
 
     def register_module(self, name: str, module: Any) -> None:
-        """The same as `add_module`."""
+        """Add a child module. This is an alias of `add_module`."""
         self.add_module(name, module)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Marks every parameter beneath as frozen (False) or trained; frozen ones get zero gradients at no cost.
+        """Mark every parameter of the module and its submodules as trainable (True) or frozen (False).
 
-        An optimizer with weight decay still moves them: give it only the trained part, `net.partition(params)[0]`.
+        Frozen parameters get zero gradients at no cost. An optimizer with weight decay still changes them, so give it
+        only the trainable part, `net.partition(params)[0]`.
         """
         for parameter in self.parameters():
             parameter.requires_grad = requires_grad
@@ -146,7 +153,7 @@ class Description(Node):
     # --------------------------------------------------------------------------------------------- walking the tree
 
     def named_children(self) -> Iterator[tuple[str, Any]]:
-        """(name, child), each child once."""
+        """Yield (name, child) for each child. A child with several names appears once."""
         seen: set[int] = set()
         for name, child in children(self):
             if id(child) not in seen:
@@ -154,13 +161,16 @@ class Description(Node):
                 yield name, child
 
     def children(self) -> Iterator[Any]:
-        """The children, each once."""
+        """Return an iterator over the children. Each child appears once."""
         return (child for _, child in self.named_children())
 
     def named_modules(
         self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """(dotted name, module) for this module ("") and all beneath it, parents first; torch's arguments."""
+        """Yield (dotted name, module) for this module (named "") and its submodules, parents first.
+
+        The arguments are the same as in torch.
+        """
         memo = set() if memo is None else memo
         if remove_duplicate and id(self) in memo:
             return
@@ -170,14 +180,14 @@ class Description(Node):
             yield from child.named_modules(memo, join(prefix, name), remove_duplicate)
 
     def modules(self) -> Iterator[Any]:
-        """This module and all beneath it, parents first, each once."""
+        """Return an iterator over this module and its submodules, parents first, each once."""
         return (module for _, module in self.named_modules())
 
     def _named_leaves(self, kind: type, values: Tree | None, prefix: str, recurse: bool, once: bool) -> Iterator[Any]:
         if not isinstance(values, dict | None):
             raise TypeError(
-                f"{type(self).__name__}: params or state come first; expected a dict as `init` gives it, got "
-                f"{type(values).__name__}. Name the others: prefix=…, recurse=…"
+                f"{type(self).__name__}: the first argument must be params or state; expected a dict as `init` "
+                f"returns it, got {type(values).__name__}. Pass the other arguments by keyword: prefix=…, recurse=…."
             )
         flat = None if values is None else tree.flatten(values)
         home: dict[int, str] = {}
@@ -186,55 +196,64 @@ class Description(Node):
                 break
             owner = home.setdefault(id(place.leaf), place.path)
             if flat is not None and owner not in flat:
-                raise ValueError(f"{type(self).__name__}: the tree has no {owner!r}; expected the tree of this net.")
+                raise ValueError(f"{type(self).__name__}: the tree has no {owner!r}; expected a tree of this net.")
             yield join(prefix, place.path), place.value if flat is None else flat[owner]
 
     def named_parameters(
         self, params: Tree | None = None, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """(dotted name, array of `params`) in torch's order; without `params` the descriptions. Ties come once."""
+        """Return an iterator over (dotted name, array of `params`) in torch's order. Tied parameters appear once.
+
+        Without `params`, the values are the descriptions of the parameters.
+        """
         return self._named_leaves(Parameter, params, prefix, recurse, remove_duplicate)
 
     def parameters(self, params: Tree | None = None, recurse: bool = True) -> Iterator[Any]:
-        """The values of `named_parameters`, without the names."""
+        """Return an iterator over the values of `named_parameters`, without the names."""
         return (leaf for _, leaf in self.named_parameters(params, recurse=recurse))
 
     def named_buffers(
         self, state: Tree | None = None, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """(dotted name, array of `state`) in torch's order; without `state` the descriptions."""
+        """Return an iterator over (dotted name, array of `state`) in torch's order.
+
+        Without `state`, the values are the descriptions of the buffers.
+        """
         return self._named_leaves(Buffer, state, prefix, recurse, remove_duplicate)
 
     def buffers(self, state: Tree | None = None, recurse: bool = True) -> Iterator[Any]:
-        """The values of `named_buffers`, without the names."""
+        """Return an iterator over the values of `named_buffers`, without the names."""
         return (leaf for _, leaf in self.named_buffers(state, recurse=recurse))
 
     def get_submodule(self, target: str) -> Any:
-        """The module of that dotted name; "" is this one."""
+        """Return the module with that dotted name. The name "" is this module."""
         module = self
         for segment in target.split(".") if target else []:
             child = vars(module).get(segment)
             if not isinstance(child, Description):
                 names = [name for name, _ in self.named_modules(remove_duplicate=False) if name]
                 near = ", ".join(map(repr, difflib.get_close_matches(target, names, n=3, cutoff=0.3))) or "none"
-                raise AttributeError(f"{type(self).__name__}: no module {target!r}. Nearest names: {near}.")
+                raise AttributeError(f"{type(self).__name__}: there is no module {target!r}. Nearest names: {near}.")
             module = child
         return module
 
     def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
-        """Puts a module at that dotted name; with `strict`, only in place of another module."""
+        """Put a module at that dotted name. With `strict=True`, it must replace a module."""
         where = f"{type(self).__name__}.set_submodule"
         if not target:
             raise ValueError(f"{where}: the target is empty; expected the name of a part, got ''.")
         if not isinstance(module, Description):
-            raise TypeError(f"{where}: expected a Module, got {type(module).__name__}. Wrap it in a module.")
+            raise TypeError(
+                f"{where}: module has the wrong type; expected a Module, got {type(module).__name__}. Wrap it in a "
+                "module."
+            )
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
         old = getattr(parent, name, None)
         if (strict or hasattr(parent, name)) and not isinstance(old, Description):
             raise AttributeError(
-                f"{where}: {target!r} is not a module; expected one to replace, got {type(old).__name__}. Choose "
-                "another name, or delete the attribute first."
+                f"{where}: {target!r} is not a module; expected a module to replace, got {type(old).__name__}. "
+                "Choose another name, or delete the attribute first."
             )
         setattr(parent, name, module)
 
@@ -244,24 +263,26 @@ class Description(Node):
         names = [name for name, _ in leaves(module, kind)]
         if name not in names:
             near = ", ".join(map(repr, difflib.get_close_matches(name, names, n=3, cutoff=0.0))) or "none"
-            raise AttributeError(f"{type(module).__name__}: no {kind.__name__.lower()} {target!r}. It has {near}.")
+            raise AttributeError(
+                f"{type(module).__name__}: there is no {kind.__name__.lower()} {target!r}. Nearest names: {near}."
+            )
         return vars(module)[name]
 
     def get_parameter(self, target: str) -> Any:
-        """The parameter of that dotted name: its description, or its array inside forward."""
+        """Return the parameter with that dotted name: its description, or its array inside forward."""
         return self._get_leaf(target, Parameter)
 
     def get_buffer(self, target: str) -> Any:
-        """The buffer of that dotted name: its description, or its array inside forward."""
+        """Return the buffer with that dotted name: its description, or its array inside forward."""
         return self._get_leaf(target, Buffer)
 
 
 def is_torchs(value: Any) -> bool:
-    """Whether it is a module of torch. torch is not imported for this."""
+    """Return whether the value is a torch module, without importing torch."""
     return any(f"{kind.__module__}.{kind.__name__}" == "torch.nn.modules.module.Module" for kind in type(value).__mro__)
 
 
-# Which values a name takes as its part, by the kind of part that it has or is reserved for, as in torch.
+# The values that can be assigned to a name as a part, for each kind of part that the name has or is reserved for.
 _TAKES: dict[type | None, Any] = {
     None: (Description, Parameter, Buffer),
     Parameter: Parameter,
@@ -269,7 +290,7 @@ _TAKES: dict[type | None, Any] = {
     Description: (Description, Parameter),
 }
 _TAKEN = {
-    tree.STACKED: "stands for the layers of a stack",
+    tree.STACKED: "denotes the layers of a stack",
     "init": "is the method that makes the arrays",
     "apply": "is the method that runs the net",
 }

@@ -1,4 +1,4 @@
-"""How a module is shown: torch's `repr` in a terminal, a collapsible tree in a notebook."""
+"""Displays of a module: torch's `repr` in a terminal, and a collapsible tree in a notebook."""
 
 import html as escape
 import itertools
@@ -21,7 +21,7 @@ def _name(module: Any) -> str:
 
 
 def text(module: Any) -> str:
-    """torch's `repr`: the class, the text of `extra_repr`, then the children, each indented on lines of its own."""
+    """Return torch's `repr`: the class and the text of `extra_repr`, then each child on its own indented lines."""
     extra = module.extra_repr()
     rows = [_indent(f"({label}): {block}") for label, block in _rows(module)]
     if not rows and "\n" not in extra:
@@ -31,7 +31,7 @@ def text(module: Any) -> str:
 
 
 def _rows(module: Any) -> list[tuple[str, str]]:
-    """(label, text) of the children; a list shows equal neighbours as one row, "(0-2): 3 x Linear(…)"."""
+    """Return (label, text) for each child. A list shows equal neighbours as one row, "(0-2): 3 x Linear(…)"."""
     blocks = [(name, "None" if child is None else text(child)) for name, child in slots(module)]
     if not getattr(module, "merges_equal_rows", False):
         return blocks
@@ -45,7 +45,7 @@ def _rows(module: Any) -> list[tuple[str, str]]:
 
 
 def html(module: Any) -> str:
-    """Nested <details>, one per module, with its leaves and their shapes; frozen ones are marked."""
+    """Return nested <details>, one per module, with the leaves and their shapes. Frozen parameters are marked."""
     return f'<div style="font-family:monospace">{_details("", module, True)}</div>'
 
 

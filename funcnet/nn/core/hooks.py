@@ -1,8 +1,8 @@
-"""Hooks: torch's kinds, order and return values, as an argument of `apply` in place of hidden state.
+"""Hooks with the kinds, order and return values of torch. They are an argument of `apply`, not hidden state.
 
-A `Hooks` is a pytree without leaves: give it to a jitted function as an ordinary argument, and a changed set is traced
-again. Hooks run when JAX traces and see tracers, so use `nn.capture` to look at values and hooks to change them.
-Backward hooks are identity functions around a module's inputs and outputs, each with a backward rule of its own.
+A `Hooks` is a pytree without leaves. Pass it to a jitted function as an ordinary argument, and the function is traced
+again when the set changes. Hooks run while JAX traces and see tracers, so use `nn.capture` to look at values and hooks
+to change them. Backward hooks are identity functions around a module's inputs and outputs, with custom backward rules.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ _FORWARD_PRE, _FORWARD, _BACKWARD_PRE, _BACKWARD = "forward pre", "forward", "fu
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Hook:
-    """One registration; it equals itself alone."""
+    """One registered hook. It is equal only to itself."""
 
     kind: str
     pattern: str | None  # None: every module
@@ -38,13 +38,13 @@ class _Hook:
 
 
 class RemovableHandle:
-    """Removes a hook from its set, by `remove()` or at the end of a `with` block."""
+    """A handle that removes a hook from its set, by `remove()` or at the end of a `with` block."""
 
     def __init__(self, hooks: Any, hook: Any):  # `hooks.registered` is a tuple of hooks
         self._hooks, self._hook = hooks, hook
 
     def remove(self) -> None:
-        """Removes the hook; a second call does nothing."""
+        """Remove the hook. A second call does nothing."""
         self._hooks.registered = tuple(h for h in self._hooks.registered if h is not self._hook)
 
     def __enter__(self) -> "RemovableHandle":
@@ -57,23 +57,25 @@ class RemovableHandle:
 class Hooks:
     """A set of hooks for `net.apply(…, hooks=hooks)`.
 
-    A pattern selects the modules that it names, not those beneath them ("" is the root). The hook's first argument
-    is the module: in forward hooks the bound one, whose attributes are arrays; in backward hooks its description.
+    A pattern selects the modules that it names, but not their submodules ("" is the root). The first argument of a
+    hook is the module. Forward hooks get the bound module, whose attributes are arrays. Backward hooks get its
+    description.
 
-    - forward pre: ``fn(module, args)`` may return new args, or one argument; with kwargs ``fn(module, args, kwargs)``
-      may return ``(args, kwargs)``;
+    - forward pre: ``fn(module, args)`` may return new args, or a single argument. With ``with_kwargs=True``,
+      ``fn(module, args, kwargs)`` may return ``(args, kwargs)``;
     - forward: ``fn(module, args, output)`` or ``fn(module, args, kwargs, output)`` may return a new output;
     - full backward pre: ``fn(module, grad_output)`` may return a new grad_output;
     - full backward: ``fn(module, grad_input, grad_output)`` may return a new grad_input.
 
-    grad_input and grad_output are tuples with one entry per positional argument or output; None where it is not a
-    floating array, is not used, or is not differentiated. Global hooks run first, then the order of registration.
+    grad_input and grad_output are tuples with one entry per positional argument or output. An entry is None if the
+    value is not a floating array, is not used, or is not differentiated. Global hooks run first, and then the others in
+    the order of registration.
 
-    Differs from torch: a name pattern selects the modules; a hook that breaks a rule is a ValueError or TypeError.
-    With backward hooks only reverse-mode differentiation works; without them forward mode works too.
+    Differs from torch: a name pattern selects the modules. A hook that breaks a rule raises ValueError or TypeError.
+    With backward hooks, only reverse-mode differentiation works. Without them, forward mode works too.
 
-    Under `jit`, pass it as an argument: ``jax.jit(net.apply)(params, state, x, hooks=hooks)`` is traced again when the
-    set changes. A function that closes over it keeps the set with which it was traced.
+    Under `jit`, pass the hooks as an argument: ``jax.jit(net.apply)(params, state, x, hooks=hooks)`` is traced again
+    when the set changes. A function that closes over the hooks keeps the set with which it was traced.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -95,20 +97,22 @@ class Hooks:
 
     def __hash__(self) -> int:
         raise TypeError(
-            "Hooks: a set of hooks changes, so it cannot be a static argument. Give it to the jitted function as an "
-            "ordinary one: it is a pytree without leaves, and a changed set is traced again."
+            "Hooks: a set of hooks can change, so it cannot be a static argument. Pass it to the jitted function as an "
+            "ordinary argument. It is a pytree without leaves, and the function is traced again when the set changes."
         )
 
     def _add(self, hook: _Hook, prepend: bool = False) -> RemovableHandle:
         if not callable(hook.fn):
-            raise TypeError(f"Hooks: expected a function as {hook.kind} hook, got {type(hook.fn).__name__}.")
+            raise TypeError(
+                f"Hooks: the {hook.kind} hook is not callable; expected a function, got {type(hook.fn).__name__}."
+            )
         self.registered = (hook, *self.registered) if prepend else (*self.registered, hook)
         return RemovableHandle(self, hook)
 
     def register_forward_pre_hook(
         self, pattern: str, fn: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """`fn(module, args)` runs before the forward of the modules that `pattern` names."""
+        """Register `fn(module, args)` to run before the forward of the modules that `pattern` names."""
         return self._add(_Hook(_FORWARD_PRE, pattern, fn, with_kwargs), prepend)
 
     def register_forward_hook(
@@ -120,41 +124,45 @@ class Hooks:
         with_kwargs: bool = False,
         always_call: bool = False,
     ) -> RemovableHandle:
-        """`fn(module, args, output)` runs after the forward; with `always_call` also when it raised."""
+        """Register `fn(module, args, output)` to run after forward, with `always_call` even if forward raises."""
         return self._add(_Hook(_FORWARD, pattern, fn, with_kwargs, always_call), prepend)
 
     def register_full_backward_pre_hook(
         self, pattern: str, fn: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """`fn(module, grad_output)` runs before the module's backward pass."""
+        """Register `fn(module, grad_output)` to run before the backward pass of the modules."""
         return self._add(_Hook(_BACKWARD_PRE, pattern, fn), prepend)
 
     def register_full_backward_hook(
         self, pattern: str, fn: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """`fn(module, grad_input, grad_output)` runs after the module's backward pass."""
+        """Register `fn(module, grad_input, grad_output)` to run after the backward pass of the modules."""
         return self._add(_Hook(_BACKWARD, pattern, fn), prepend)
 
     def register_module_forward_pre_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """`fn(module, args)` runs before the forward of every module, before the module's own hooks."""
+        """Register `fn(module, args)` to run before the forward of every module, before its own hooks."""
         return self._add(_Hook(_FORWARD_PRE, None, fn))
 
     def register_module_forward_hook(
         self, fn: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
-        """`fn(module, args, output)` runs after the forward of every module, before the module's own hooks."""
+        """Register `fn(module, args, output)` to run after the forward of every module, before its own hooks."""
         return self._add(_Hook(_FORWARD, None, fn, with_kwargs, always_call))
 
     def register_module_full_backward_pre_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """`fn(module, grad_output)` runs before the backward pass of every module."""
+        """Register `fn(module, grad_output)` to run before the backward pass of every module."""
         return self._add(_Hook(_BACKWARD_PRE, None, fn))
 
     def register_module_full_backward_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """`fn(module, grad_input, grad_output)` runs after the backward pass of every module."""
+        """Register `fn(module, grad_input, grad_output)` to run after the backward pass of every module."""
         return self._add(_Hook(_BACKWARD, None, fn))
 
     def bound(self, names: Iterable[str], where: str) -> "_BoundHooks":
-        """The hooks of every name. Raises ValueError for a pattern that names no module, or one layer of a stack."""
+        """Return the hooks of each module name.
+
+        Raises:
+            ValueError: if a pattern names no module, or a single layer of a stack.
+        """
         names = list(names)
         everywhere = [hook for hook in self.registered if hook.pattern is None]
         own = {name: list(everywhere) for name in names}
@@ -175,13 +183,13 @@ jax.tree_util.register_pytree_node(Hooks, lambda hooks: ((), hooks.registered), 
 
 
 class _BoundHooks:
-    """A set of hooks resolved to names, as a `Call` carries it."""
+    """The set of hooks of a `Call`, resolved to module names."""
 
     def __init__(self, own: dict[str, list[_Hook]], everywhere: list[_Hook]):
         self.own, self.everywhere = own, everywhere
 
     def run(self, module: Any, name: str, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """`forward(*args, **kwargs)` with the module's hooks around it, in the order of torch's `_call_impl`."""
+        """Call `forward(*args, **kwargs)` and the module's hooks, in the order of torch's `_call_impl`."""
         hooks = self.own.get(name, self.everywhere)
         after = [hook for hook in hooks if hook.kind == _FORWARD]
         ran: list[_Hook] = []
@@ -204,7 +212,8 @@ class _BoundHooks:
                         result = _after(hook, module, args, kwargs, result)
                     except Exception as error:
                         warnings.warn(
-                            f"{hook.name()} raised, and was silenced by forward's error: {error}", stacklevel=2
+                            f"{hook.name()} raised an error, which is ignored because forward failed first: {error}",
+                            stacklevel=2,
                         )
             raise
 
@@ -216,7 +225,9 @@ def _before(hook: _Hook, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]
     if not hook.with_kwargs:
         return new if isinstance(new, tuple) else (new,), kwargs
     if not isinstance(new, tuple) or len(new) != 2:
-        raise TypeError(f"{hook.name()}: expected None or (args, kwargs), got {type(new).__name__}.")
+        raise TypeError(
+            f"{hook.name()} returned the wrong type; expected None or (args, kwargs), got {type(new).__name__}."
+        )
     return new
 
 
@@ -226,19 +237,22 @@ def _after(hook: _Hook, module: Any, args: Any, kwargs: Any, result: Any) -> Any
 
 
 class _Barrier:
-    """Identities around one call of a module. The backward rule of the outputs runs first and leaves what it saw for
-    that of the inputs; both run in one trace, so this is a value of that trace."""
+    """Identity functions around one call of a module.
+
+    The backward rule of the outputs runs first and stores `grad_output` for the backward rule of the inputs. Both rules
+    run in the same trace, so the stored value belongs to that trace.
+    """
 
     def __init__(self, module: Any, name: str, hooks: list[_Hook]):
         self.module, self.name = module, name
         self.before = [hook for hook in hooks if hook.kind == _BACKWARD_PRE]
         self.after = [hook for hook in hooks if hook.kind == _BACKWARD]
         self.n_inputs = 0
-        self.perturbed: list[bool] = []  # of the floating inputs: whether a derivative by them is asked for
+        self.perturbed: list[bool] = []  # for each floating input, whether it is differentiated
         self.grad_output: tuple[Any, ...] | None = None
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments after their identity."""
+        """Return the arguments, passed through their identity function."""
         self.n_inputs = len(args)
         floating = _floating(args)
         if not self.after or not floating:
@@ -264,12 +278,12 @@ class _Barrier:
         return _put(args, floating, identity(*(args[i] for i in floating)))
 
     def outputs(self, result: Any) -> Any:
-        """The outputs after their identity."""
+        """Return the outputs, passed through their identity function."""
         if not self.before and not self.after:
             return result
         if not isinstance(result, jax.Array | tuple):
             warnings.warn(
-                f"{self._where()}: backward hooks see outputs that are an array or a tuple of arrays, got "
+                f"{self._where()}: backward hooks do not see this output; expected an array or a tuple of arrays, got "
                 f"{type(result).__name__}.",
                 stacklevel=2,
             )
@@ -295,19 +309,19 @@ class _Barrier:
         for hook in self.before:
             grad_output = self._checked(hook, hook.fn(self.module, grad_output), grad_output, "grad_output")
         self.grad_output = grad_output
-        if self.after and not any(self.perturbed):  # nothing will come back through the inputs
+        if self.after and not any(self.perturbed):  # no gradient will reach the inputs
             nothing = (None,) * self.n_inputs
             for hook in self.after:
                 if self._checked(hook, hook.fn(self.module, nothing, grad_output), nothing, "grad_input") != nothing:
                     raise ValueError(
-                        f"{self._where()}: {hook.name()} returned a gradient for inputs that nothing is differentiated "
-                        "by; expected None."
+                        f"{self._where()}: {hook.name()} returned a gradient for inputs that are not differentiated; "
+                        "expected None."
                     )
             self.grad_output = None
         return grad_output
 
     def _run_after(self, grad_input: tuple[Any, ...]) -> tuple[Any, ...]:
-        if self.grad_output is None:  # the gradient did not come through the outputs, as in torch
+        if self.grad_output is None:  # no gradient came through the outputs, as in torch
             return grad_input
         for hook in self.after:
             new = hook.fn(self.module, grad_input, self.grad_output)

@@ -1,11 +1,11 @@
-"""Shapes that are inferred from an example: an abstract run in which every lazy module gives the shapes of its leaves.
+"""Inference of lazy shapes, by an abstract run on an example input.
 
 A lazy module has leaves of shape None and a method ``lazy_shapes(*inputs) -> {name: shape}``. The description is not
-changed: `init` returns arrays of the inferred shapes and `forward` uses those. A bias whose start depends on the fan in
-of the weight has the shape `BiasShape` and the init `init_bias`.
+changed: `init` returns arrays of the inferred shapes, and `forward` uses them. If the initial value of a bias depends
+on the fan-in of the weight, the bias has the shape `BiasShape` and the init `init_bias`.
 
-A module whose parts themselves depend on the example (`bridges.FromLinen`) has one leaf of shape None in their place
-and a method ``settle()``, called after the run, which puts the parts into the description.
+If the parts of a module depend on the example input (`bridges.FromLinen`), the module has one leaf of shape None in
+their place. Its method ``settle()`` is called after the run and puts the parts into the description.
 """
 
 import math
@@ -24,7 +24,7 @@ __all__ = ["BiasShape", "infer", "init_bias"]
 
 
 class BiasShape(tuple[int, ...]):
-    """A bias's shape, and the fan in of its weight.
+    """The shape of a bias, with the fan-in of its weight.
 
     >>> BiasShape((5,), fan_in=3).fan_in
     3
@@ -39,13 +39,13 @@ class BiasShape(tuple[int, ...]):
 
 
 def init_bias(key: jax.Array, shape: Any, dtype: Any) -> jax.Array:
-    """The init of a lazy bias: U(±1/√fan_in), torch's for Linear and convolutions."""
+    """Initialise a lazy bias from U(±1/√fan_in), as torch does for Linear and convolutions."""
     bound = 1 / math.sqrt(shape.fan_in) if shape.fan_in > 0 else 0.0
     return jax.random.uniform(key, tuple(shape), dtype, -bound, bound)
 
 
 class _Watch:
-    """Takes the place of hooks: before a lazy module runs, its leaves get their shapes."""
+    """Acts as the hooks of a call, and gives the leaves of a lazy module their shapes before the module runs."""
 
     def __init__(self) -> None:
         self.shapes: dict[str, tuple[int, ...]] = {}
@@ -61,12 +61,12 @@ class _Watch:
 
 
 def infer(module: Any, args: Any, kwargs: Any) -> dict[str, tuple[int, ...]]:
-    """{dotted name: shape} of the lazy leaves, from one abstract run in eval on the example; {} when none is lazy."""
+    """Return {dotted name: shape} of the lazy leaves, from one abstract run in eval mode. It is {} if none is lazy."""
     if all(place.leaf.shape is not None for place in walk(module)):
         return {}
 
     def blank(place: LeafPlace) -> jax.Array:
-        dtype = jax.dtypes.canonicalize_dtype(place.leaf.dtype)  # counters are int64, which JAX has with x64 alone
+        dtype = jax.dtypes.canonicalize_dtype(place.leaf.dtype)  # counters are int64, which JAX has only with x64
         return jnp.zeros((*place.stacks, *(place.leaf.shape if place.leaf.shape is not None else (0,))), dtype)
 
     watch = _Watch()

@@ -1,13 +1,13 @@
-"""The core: a `Module` is a description; `init` makes its params and state, `apply` runs it as a pure function.
+"""The core class, `Module`, which describes a net. `init` makes its params and state, and `apply` runs it purely.
 
-- *description*: a plain object. The `Parameter`s, `Buffer`s and `Module`s among its attributes are its parts: its
-  `__dict__` is the only registry. It has no arrays.
+- *description*: a plain object without arrays. Its parts are the `Parameter`s, `Buffer`s and `Module`s among its
+  attributes, so its `__dict__` is the only registry.
 - *params, state*: two nested dicts of arrays that mirror the tree of modules. A leaf that several modules share is only
   under its first name.
-- *bound copy*: what `self` is inside `forward`. `apply` makes it, with arrays in place of descriptions, runs `forward`,
-  reads the buffers back and discards it (`binding.py`).
+- *bound copy*: the object that is `self` inside `forward`, with arrays in place of leaves. `apply` makes the copy, runs
+  `forward`, reads the buffers back and discards the copy (`binding.py`).
 
-`description.py` registers the parts, `parts.py` reads and walks them.
+`description.py` registers the parts, and `parts.py` reads and walks them.
 """
 
 import functools
@@ -34,20 +34,21 @@ __all__ = ["Module"]
 
 
 class Module(Description):
-    """Describes a computation with parameters and buffers, as `torch.nn.Module` does, and runs it purely.
+    """A description of a computation with parameters and buffers, as in torch, that runs as a pure function.
 
-    Subclass it as in torch: assign layers, `nn.Parameter`s and buffers in `__init__`, compute in `forward`.
+    Subclass it as in torch: assign layers, `nn.Parameter`s and buffers in `__init__`, and compute in `forward`.
 
-    Differs from torch: a module has no arrays: `init` returns them and `apply` takes them. `training`, randomness and
-    hooks are arguments of `apply`. Modules in a plain list cannot be called (use `nn.ModuleList`). Lists, dicts, sets
-    and deques among the attributes, nested ones too, are copied for each `apply`, so what `forward` puts into them is
-    gone afterwards. `forward` should put no arrays into other objects: under `jit` tracers would stay there.
+    Differs from torch: a module has no arrays. `init` returns them, and `apply` takes them. `training`, randomness and
+    hooks are arguments of `apply`. Modules in a plain list cannot be called; use `nn.ModuleList`. `apply` copies the
+    lists, dicts, sets and deques among the attributes, including nested ones, so changes that `forward` makes to them
+    are lost afterwards. `forward` should not store arrays in other objects, because tracers would stay there under
+    `jit`.
 
     A description may change between calls (`net.act = nn.Tanh()`, `nn.init.zeros_(net.fc.weight)`,
-    `net.fc.requires_grad_(False)`). A function that is already jitted keeps its program: jit it again after a change.
-    `jax.jit(net.apply)` and `jax.jit(net.init)` notice changes of modules and leaves, of their attributes, and of the
-    items of plain lists, dicts and sets; without a change they reuse their program. They do not notice deeper changes
-    (a field of a configuration object): assign a new object.
+    `net.fc.requires_grad_(False)`). A function that is already jitted keeps its program, so jit it again after a change.
+    A new `jax.jit(net.apply)` or `jax.jit(net.init)` notices changes of modules and leaves, of their attributes, and of
+    the items of plain lists, dicts and sets. Without a change, it reuses the earlier program. It does not notice deeper
+    changes, such as a new value in a field of a configuration object. Assign a new object instead.
 
     Example:
         >>> import jax
@@ -77,31 +78,32 @@ class Module(Description):
         pass
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__}: has no forward. Define forward(self, …).")
+        raise NotImplementedError(f"{type(self).__name__}: forward is missing. Define forward(self, …).")
 
     # ----------------------------------------------------------------------------------------------- trees of values
 
     @compared_by_description
     def init(self, rng: jax.Array, *example_inputs: Any, **kwargs: Any) -> tuple[Tree, Tree]:
-        """Makes the arrays.
+        """Initialise the arrays of this module.
 
         Args:
-            rng: a key. Every leaf draws from its own, folded from its dotted name: adding a layer moves no other's.
-            *example_inputs, **kwargs: the arguments of `forward`; needed only for lazy modules. Only shapes are used.
+            rng: a key. The key of each leaf is folded from its dotted name, so adding a layer does not change others.
+            *example_inputs, **kwargs: arguments of `forward`, needed only for lazy modules. Only shapes are used.
 
         Returns:
             (params, state): nested dicts of arrays that mirror the tree of modules.
 
         Raises:
-            ValueError: a leaf without an init, or a lazy one without an example.
+            ValueError: if a leaf has no init, or a leaf is lazy and there is no example input.
         """
         shapes = lazy.infer(self, example_inputs, kwargs) if example_inputs or kwargs else {}
         return start(self, rng, shapes, {})
 
     def partition(self, params: Tree) -> tuple[Tree, Tree]:
-        """(trainable, frozen) params by their `requires_grad`; `tree.merge` joins them again.
+        """Split params into (trainable, frozen) by `requires_grad`. `tree.merge` joins them again.
 
-        Differentiate only with respect to the first: the second then needs no gradient and no optimizer state.
+        Differentiate only with respect to the trainable params, so that the frozen ones need no gradients and no
+        optimizer state.
 
         >>> import jax
         >>> from funcnet import nn
@@ -115,9 +117,9 @@ class Module(Description):
         return tree.divide(params, trained, where=f"{type(self).__name__}.partition")
 
     def subtree(self, name: str, params: Tree | None = None, state: Tree | None = None) -> tuple[Tree, Tree]:
-        """(params, state) of the child `name`, with the leaves it borrows from elsewhere filled in.
+        """Return (params, state) of the child `name`, including leaves that are stored under another module's name.
 
-        Inside `forward`, `params` and `state` are not needed: the arrays of this call are used.
+        Inside `forward`, `params` and `state` are not needed, because the arrays of the current call are used.
 
         >>> import jax
         >>> from funcnet import nn
@@ -130,7 +132,7 @@ class Module(Description):
         if params is not None and state is not None:
             return values(binding.bind(self, params, state).get_submodule(name))
         if frame_of(self) is None:
-            raise TypeError(f"{type(self).__name__}.subtree: a description holds no arrays. Give params and state.")
+            raise TypeError(f"{type(self).__name__}.subtree: a description holds no arrays. Pass params and state.")
         return values(self.get_submodule(name))
 
     # -------------------------------------------------------------------------------------------------------- running
@@ -147,23 +149,25 @@ class Module(Description):
         method: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Runs `forward` as a pure function. With a single callable, `apply(fn)` visits the modules as in torch.
+        """Run `forward` as a pure function. With a single callable, `apply(fn)` calls it on every module, as in torch.
 
         Args:
-            params, state: as `init` returns them.
-            *inputs, **kwargs: what `forward` takes.
-            training: True for training behaviour of dropout and normalisation; or {name pattern: bool}, where the
-                last match wins and modules without a match are in eval. Static: close over it under `jit`.
-            rng: a key; needed if something random runs.
+            params, state: params and state, as returned by `init`.
+            *inputs, **kwargs: arguments of `forward`.
+            training: if True, dropout and normalisation are in training mode. In a dict {name pattern: bool}, the
+                last match wins, and modules without a match are in eval mode. Under `jit`, close over `training`,
+                because it is static.
+            rng: a key, needed if a module uses randomness.
             hooks: an `nn.Hooks`, or None.
-            method: the name of another method to run in place of `forward`.
+            method: name of another method to run in place of `forward`.
 
         Returns:
-            (output, state): the buffers' new values in a dict of the same structure as `state`.
+            (output, state). The new state has the new values of the buffers in the structure of the given `state`.
 
         Raises:
-            ValueError: params or state do not fit the description, randomness without `rng`, a buffer changes shape.
-            TypeError: params or state are missing; `forward` has an argument with the name of one of these.
+            ValueError: if params or state do not fit the description, `rng` is missing but randomness is used, or a
+                buffer changes its shape.
+            TypeError: if params or state are missing, or an argument of `forward` has the name of one of `apply`.
         """
         if state is None and not inputs and callable(params):
             for child in self.children():
@@ -172,7 +176,7 @@ class Module(Description):
             return self
         if not isinstance(params, dict) or not isinstance(state, dict):
             raise TypeError(
-                f"{type(self).__name__}.apply: expected params and state, two dicts as `init` gives them, got "
+                f"{type(self).__name__}.apply: expected params and state, two dicts as `init` returns them, got "
                 f"{type(params).__name__} and {type(state).__name__}. Call net.apply(params, state, *inputs)."
             )
         net = description_of(self)
@@ -185,9 +189,9 @@ class Module(Description):
         if frame is None:
             raise TypeError(
                 f"{type(self).__name__}: a description holds no arrays and cannot be called by itself. Call "
-                "net.apply(params, state, x); inside forward, call a child that is an attribute or sits in an "
-                "nn.ModuleList (a plain list or dict, a functools.partial of a method, or a lambda over self hides it: "
-                "keep the method itself, self.act = self.method, and make the partial or lambda in forward)."
+                "net.apply(params, state, x). Inside forward, call a child that is an attribute or is in an "
+                "nn.ModuleList. A plain list or dict, a functools.partial of a method, or a lambda over self hides the "
+                "child. Store the method itself, self.act = self.method, and make the partial or lambda in forward."
             )
         call = frame.call
         forward = functools.partial(binding.computing, self, self.forward) if frame.computed else self.forward
@@ -199,8 +203,10 @@ class Module(Description):
         return call.record(frame, out)
 
     def __getattr__(self, name: str) -> Any:
-        """Inside forward, a computed attribute of a module that is not running. For a method that only torch has, the
-        error says what to use."""
+        """Return a computed attribute of a module that is not running, inside forward.
+
+        For a method that only torch has, the error says what to use instead.
+        """
         frame = frame_of(self)
         if frame is not None and name in frame.computed:
             return frame.computed[name].value(self)
@@ -211,77 +217,83 @@ class Module(Description):
         return object.__getattribute__(self, name)  # raises the usual error, or that of a property
 
     def make_rng(self) -> jax.Array:
-        """A new key, derived from the module's name and the count of calls. Only inside `forward`.
+        """Return a new key, derived from the module's name and the number of keys drawn. Use it only inside `forward`.
 
         Raises:
-            ValueError: `apply` has no `rng`, or the call is inside a scan or vmap of the forward itself.
+            ValueError: if `apply` has no `rng`, or the call is inside a scan or vmap that `forward` itself started.
         """
         frame = frame_of(self)
         if frame is None:
-            raise TypeError(f"{type(self).__name__}.make_rng: can only be called inside forward.")
+            raise TypeError(f"{type(self).__name__}.make_rng: this method can only be called inside forward.")
         if frame.call.rng is None:
-            raise ValueError(f"{frame.where()}: needs randomness. Give apply a key: apply(…, rng=jax.random.key(0)).")
-        frame.same_trace("randomness")
+            raise ValueError(f"{frame.where()}: the module needs randomness. Pass apply(…, rng=jax.random.key(0)).")
+        frame.same_trace("randomness is used")
         return random.key_for_name(frame.call.rng, f"{frame.path}#{next(frame.draws)}")
 
     # ------------------------------------------------------------------------------------------------ stacks of layers
 
     def stack(self, params: Tree) -> Tree:
-        """The tree of this net with every `Repeat`'s layers stacked: params, state or gradients (see `nn.Repeat`)."""
+        """Return params, state or gradients of this net with the layers of every `Repeat` stacked. See `nn.Repeat`."""
         return state_dict.restack(self, params, stacked=True)
 
     def unstack(self, params: Tree) -> Tree:
-        """The inverse of `stack`: every layer of every `Repeat` a subtree of its own."""
+        """Return the tree with one subtree per layer of every `Repeat`. This is the inverse of `stack`."""
         return state_dict.restack(self, params, stacked=False)
 
     # --------------------------------------------------------------------------------------------------- checkpoints
 
     def state_dict(self, params: Tree, state: Tree, prefix: str = "") -> OrderedDict[str, Any]:
-        """{dotted name: array} with torch's names, shapes and order; ties under all their names; counters as int64.
+        """Return {dotted name: array} with torch's names, shapes and order.
 
-        Its attribute `_metadata` holds the version of every module's layout, as in torch; `weights.save` writes it.
+        Tied arrays are under all their names, and counters are int64. The dict has an attribute `_metadata` with the
+        layout version of every module, as in torch. `weights.save` writes it.
         """
         return state_dict.dump(binding.bind(self, params, state), prefix)
 
     def load_state_dict(
         self, sd: Mapping[str, Any], strict: bool = True, into: tuple[Tree, Tree] | None = None
     ) -> tuple[Tree, Tree]:
-        """(params, state) from {dotted name: numpy, JAX or torch array}, cast as torch's `copy_` does.
+        """Return (params, state) from {dotted name: NumPy, JAX or torch array}, cast as torch's `copy_` does.
 
         Args:
-            sd: torch's names and shapes; any one name of a tie is enough.
-            strict: whether missing and unexpected names are errors.
-            into: (params, state) for the names that `sd` lacks when not strict, and for the dtypes.
+            sd: state_dict with torch's names and shapes. One name of a tied array is enough.
+            strict: whether missing and unexpected names raise an error.
+            into: (params, state) that supply the dtypes, and the values that `sd` lacks if not `strict`.
 
         Raises:
-            ValueError: lists every missing, unexpected and mis-shaped name.
+            ValueError: if names are missing or unexpected, or shapes differ. The message lists all these names.
         """
         return state_dict.load(self, sd, strict, into)
 
     def match_state_dict(self, sd: Mapping[str, Any]) -> Match:
-        """The missing, unexpected and mis-shaped names of `sd`; loads nothing."""
+        """Return the missing, unexpected and mis-shaped names of `sd`, without loading anything."""
         return state_dict.match(self, sd)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        """`hook(module, prefix, keep_vars)` runs before `state_dict` reads the module."""
+        """Register `hook(module, prefix, keep_vars)` to run before `state_dict` reads the module."""
         return state_dict_hooks.register(self, state_dict_hooks.PRE, hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        """`hook(module, state_dict, prefix, local_metadata)` may change the dict, in place, after the module."""
+        """Register `hook(module, state_dict, prefix, local_metadata)` to run after `state_dict` has read the module.
+
+        The hook may change the dict in place.
+        """
         return state_dict_hooks.register(self, state_dict_hooks.POST, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        """`hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)` may
-        change the dict, in place, before the module reads its part; its additions to `error_msgs` become part of the
-        error."""
+        """Register a hook that runs before the module reads its part of the state_dict.
+
+        ``hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)`` may
+        change the dict in place. Strings that it adds to `error_msgs` become part of the error.
+        """
         return state_dict_hooks.register(self, state_dict_hooks.LOAD_PRE, hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        """`hook(module, incompatible_keys)` may take names out of its two lists, in place."""
+        """Register `hook(module, incompatible_keys)`, which may remove names from the two lists in place."""
         return state_dict_hooks.register(self, state_dict_hooks.LOAD_POST, hook)
 
     def absent_before(self, version: int) -> tuple[str, ...]:
-        """The leaves that state_dicts of this version (0: without version) do not have; they keep their start."""
+        """Return the leaves that state_dicts of this version (0: no version) lack. They keep their initial values."""
         return ()
 
     # ----------------------------------------------------------------------------------------------------- displaying
@@ -289,14 +301,14 @@ class Module(Description):
     def summary(
         self, *example_inputs: Any, training: Training = False, rng: jax.Array | None = None, **kwargs: Any
     ) -> summary.Summary:
-        """Name, class, output, parameters, buffers, FLOPs and bytes of every module, from shapes alone.
+        """Return the name, class, output, parameters, buffers, FLOPs and bytes of every module, from shapes alone.
 
         Args:
-            *example_inputs, **kwargs: what `forward` takes: arrays or `jax.ShapeDtypeStruct`s.
+            *example_inputs, **kwargs: arguments of `forward`, as arrays or `jax.ShapeDtypeStruct`s.
             training, rng: as in `apply`.
 
         Returns:
-            A table that can be printed and shown in a notebook, with `rows`, `total()` and `to_dataframe()`.
+            a table that can be printed or displayed in a notebook, with `rows`, `total()` and `to_dataframe()`.
 
         Example:
             >>> import jax.numpy as jnp
@@ -313,7 +325,7 @@ class Module(Description):
         return summary.summarize(self, example_inputs, kwargs, training, rng)
 
     def extra_repr(self) -> str:
-        """The text between the brackets in `repr`."""
+        """Return the text between the parentheses in `repr`."""
         return ""
 
     def __repr__(self) -> str:

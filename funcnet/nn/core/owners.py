@@ -1,8 +1,8 @@
-"""Who holds a part: how a child that is used alone finds the net that its shared leaves live in.
+"""Records of the modules that own a part. With them, a child that is used alone finds the net of its shared leaves.
 
-A part notes every module that it is assigned to, when it is assigned. The notes are weak references and are checked
-when they are read, so they keep no net alive and a part that was replaced leaves no trace. A copy starts without notes
-and gets its own (`Description.__setstate__`).
+A part records every module that it is assigned to. The records are weak references that are checked when they are read,
+so they keep no net alive, and a replaced part leaves no trace. A copy starts without records and gets its own
+(`Description.__setstate__`).
 """
 
 import weakref
@@ -15,12 +15,12 @@ __all__ = ["homes", "note"]
 
 
 def note(part: Any, module: Any, name: str) -> None:
-    """Notes that the part is `module`'s attribute `name`."""
+    """Record that the part is the attribute `name` of `module`."""
     vars(part).setdefault("_holders", _Holders()).add(module, name)
 
 
 def homes(leaf: Any) -> list[str]:
-    """["'embeddings.weight' (in Net)", …]: the first name of a shared leaf in every whole net that shares it."""
+    """Return the first name of a shared leaf in every net that shares it: ["'embeddings.weight' (in Net)", …]."""
     found: dict[str, None] = {}
     for net in _nets(leaf):
         paths = [place.path for place in walk(net, once=False) if place.leaf is leaf]
@@ -30,7 +30,7 @@ def homes(leaf: Any) -> list[str]:
 
 
 def _nets(leaf: Any) -> list[Any]:
-    """The modules above the leaf that nothing holds."""
+    """Return the outermost modules that contain the leaf."""
     tops, todo, seen = [], [leaf], {id(leaf)}
     while todo:
         part = todo.pop(0)
@@ -45,7 +45,7 @@ def _nets(leaf: Any) -> list[Any]:
 
 
 class _Holders:
-    """Weak references to the modules that hold a part, with the names that they hold it under."""
+    """Weak references to the modules that have a part, with the name of the part in each module."""
 
     def __init__(self) -> None:
         self.links: tuple[tuple[weakref.ref[Any], str], ...] = ()

@@ -1,8 +1,8 @@
-"""A leaf of a description: its shape, its dtype and how it starts. No array is made before `Module.init`.
+"""The leaves of a description, with their shape, dtype and init. No array is made before `Module.init`.
 
-A `Parameter` is moved by an optimizer; a `Buffer` is state (running statistics, counters, caches). The attributes and
-in-place initialisers in constructors written for torch (`p.dim()`, `p.data.normal_(0, 0.02)`, `p.data[0].zero_()`)
-work on descriptions: they replace the leaf's `init`.
+An optimizer updates a `Parameter`. A `Buffer` is state (running statistics, counters, caches). Attributes and in-place
+initialisers in constructors written for torch (`p.dim()`, `p.data.normal_(0, 0.02)`, `p.data[0].zero_()`) also work on
+descriptions, where they replace the `init` of the leaf.
 """
 
 import copy
@@ -23,18 +23,18 @@ __all__ = ["Buffer", "Computed", "Init", "Parameter", "copied"]
 
 
 def copied(value: Any, dtype: Any) -> jax.Array:
-    """A copy of `value`, cast as by torch's `copy_` to `dtype` or its JAX counterpart: int64 is int32 without x64.
+    """Return a copy of `value`, cast to `dtype` as torch's `copy_` does. Without x64, int64 becomes int32.
 
     Raises:
-        OverflowError: a number that fits `dtype` but not its JAX counterpart.
+        OverflowError: if a number fits `dtype` but not the dtype that JAX uses for it.
     """
     narrow = jax.dtypes.canonicalize_dtype(dtype)
     if narrow != dtype and np.issubdtype(narrow, np.integer) and not isinstance(value, jax.core.Tracer):
         wide, most = np.asarray(value).astype(dtype), np.iinfo(narrow)
         if (outside := wide[(wide < most.min) | (wide > most.max)]).size:
             raise OverflowError(
-                f"holds {outside[0]}; expected integers from {most.min} to {most.max}, for JAX has no "
-                f"{np.dtype(dtype).name} without x64. Enable it: jax.config.update('jax_enable_x64', True)."
+                f"holds {outside[0]}; expected integers from {most.min} to {most.max}, because JAX has no "
+                f"{np.dtype(dtype).name} without x64. Enable x64: jax.config.update('jax_enable_x64', True)."
             )
         value = wide
     return jnp.array(value, narrow)
@@ -51,7 +51,7 @@ def _in_part(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, whole: Any, 
 
 
 class _Initialised:
-    """A leaf or a part of one: the in-place initialisers replace its `init`."""
+    """A leaf or a part of a leaf. The in-place initialisers replace its `init`."""
 
     init: Init | None
     shape: tuple[int, ...] | None
@@ -74,8 +74,8 @@ class _Initialised:
     def size(self, dim: int | None = None) -> Any:
         if self.shape is None:
             raise ValueError(
-                f"{type(self).__name__}: its shape is not known before `init` sees an example input. "
-                "Initialise lazy modules by their constructor's arguments, or use the module that is not lazy."
+                f"{type(self).__name__}: the shape is not known before `init` gets an example input. "
+                "Initialise a lazy module with its constructor's arguments, or use the module class that is not lazy."
             )
         return self.shape if dim is None else self.shape[dim]
 
@@ -92,7 +92,7 @@ class _Initialised:
         return (self[i] for i in range(len(self)))
 
     def copy_(self, array: Any) -> "_Initialised":
-        """Sets the start to `array`, broadcast to the shape."""
+        """Set the initial value to `array`, broadcast to the shape."""
         array = array if isinstance(array, jax.Array) else np.asarray(array)
         if any(n not in (1, m) for n, m in zip(reversed(array.shape), reversed(self.size()), strict=False)) or (
             array.ndim > self.ndim
@@ -116,7 +116,7 @@ class _Initialised:
 
 class _Leaf(_Initialised):
     def __init__(self, shape_or_array: Any, init: Init | None, dtype: Any):
-        self.formerly: tuple[str, str] | None = None  # (the end of its name, what stood there before it was renamed)
+        self.formerly: tuple[str, str] | None = None  # (the end of its name, the end of its former name)
         self.shape: tuple[int, ...] | None
         if shape_or_array is None:
             self.shape, self.init, self.dtype = None, init, dtype or jnp.float32
@@ -126,19 +126,19 @@ class _Leaf(_Initialised):
             self.shape, self.init, self.dtype = tuple(map(int, shape_or_array)), init, dtype or jnp.float32
         elif hasattr(shape_or_array, "shape"):
             if init is not None:
-                raise TypeError(f"{type(self).__name__}: an array is a start by itself; expected no init.")
+                raise TypeError(f"{type(self).__name__}: an array is already the initial value; expected no init.")
             array = shape_or_array if isinstance(shape_or_array, jax.Array) else np.asarray(shape_or_array)
             self.shape, self.dtype = tuple(array.shape), dtype or array.dtype
             self.init = functools.partial(_fixed, array=array)
         else:
             raise TypeError(
                 f"{type(self).__name__}: expected a shape (a tuple of ints) or an array, got {shape_or_array!r:.60}. "
-                "Give one tuple."
+                "Pass the shape as one tuple."
             )
         if init is not None and not callable(init):
             raise TypeError(
                 f"{type(self).__name__}: init is not a function; expected a function of (key, shape, dtype), got "
-                f"{init!r:.60}. The shape is one tuple."
+                f"{init!r:.60}. Pass the shape as one tuple."
             )
         if self.shape is not None and min(self.shape, default=0) < 0:
             raise ValueError(
@@ -146,19 +146,20 @@ class _Leaf(_Initialised):
             )
 
     def key_name(self, name: str) -> str:
-        """The name that its key is folded from: a weight that became the original of a computed one keeps its draws."""
+        """Return the name that the leaf's key is folded from. For a renamed leaf it is the former name."""
         if self.formerly is None or not f".{name}".endswith(f".{self.formerly[0]}"):
             return name
         return name.removesuffix(self.formerly[0]) + self.formerly[1]
 
     def start(self, key: jax.Array, name: str, shape: tuple[int, ...] | None = None) -> jax.Array:
-        """The array this leaf starts as."""
+        """Return the initial array of this leaf."""
         shape = self.shape if self.shape is not None else shape
         if shape is None:
-            raise ValueError(f"init: the shape of {name!r} is not known. Give init an example input: init(rng, x).")
+            raise ValueError(f"init: the shape of {name!r} is not known. Pass an example input: init(rng, x).")
         if self.init is None:
             raise ValueError(
-                f"init: {name!r} has no init. Give {type(self).__name__}(shape, init) one, or set it with nn.init."
+                f"init: {name!r} has no init. Pass an init to {type(self).__name__}(shape, init), or set it with "
+                "nn.init."
             )
         dtype = jax.dtypes.canonicalize_dtype(self.dtype)
         try:
@@ -166,11 +167,11 @@ class _Leaf(_Initialised):
         except OverflowError as error:
             raise ValueError(f"init: {name!r} {error}") from None
         if value.shape != shape:
-            raise ValueError(f"init: the init of {name!r} gave shape {value.shape}; expected {shape}.")
+            raise ValueError(f"init: the init of {name!r} returned shape {value.shape}; expected {shape}.")
         return value
 
     def another(self) -> Any:
-        """A copy of this leaf, with its start, that is not shared."""
+        """Return a copy of this leaf with the same initial value. The copy is not shared."""
         return copy.copy(self)
 
     def __repr__(self) -> str:
@@ -179,15 +180,15 @@ class _Leaf(_Initialised):
 
 
 class Parameter(_Leaf):
-    """A learned array, described: `Parameter(shape, init)`, or `Parameter(array)` for a fixed start.
+    """The description of a learned array: `Parameter(shape, init)`, or `Parameter(array)` for a fixed initial value.
 
     Args:
-        data: the shape (ints), or the array to start from.
-        init: called as ``init(key, shape, dtype)``; `nn.init` has torch's.
-        dtype: float32 by default.
-        requires_grad: False freezes it: its gradient is zero and costs nothing.
+        data: shape (ints), or the initial array.
+        init: function that is called as ``init(key, shape, dtype)``. `nn.init` has torch's initialisers.
+        dtype: dtype of the array. The default is the dtype of `data` if it is an array, else float32.
+        requires_grad: if False, the parameter is frozen. Its gradient is then zero and costs nothing.
 
-    Differs from torch: has no array; a shape takes the place of `torch.empty(shape)`.
+    Differs from torch: a `Parameter` has no array. Pass a shape in place of `torch.empty(shape)`.
 
     Example:
         >>> from funcnet import nn
@@ -200,8 +201,8 @@ class Parameter(_Leaf):
         super().__init__(data, init, dtype)
         if requires_grad and not jnp.issubdtype(self.dtype, jnp.inexact):
             raise TypeError(
-                f"Parameter: only floating and complex numbers have gradients; expected such a dtype, got "
-                f"{self.dtype}. Use nn.Buffer, or requires_grad=False."
+                f"Parameter: the dtype cannot have gradients; expected a floating or complex dtype, got {self.dtype}. "
+                "Use nn.Buffer, or requires_grad=False."
             )
         self.requires_grad = requires_grad
 
@@ -211,13 +212,14 @@ class Parameter(_Leaf):
 
 
 class Buffer(_Leaf):
-    """State without gradient, described: `Buffer(shape, init)` or `Buffer(array)`.
+    """The description of an array of state, which has no gradient: `Buffer(shape, init)` or `Buffer(array)`.
 
     Args:
-        data: the shape (ints), or the array to start from.
-        init: called as ``init(key, shape, dtype)``; zeros by default.
-        persistent: whether `state_dict` contains it.
-        dtype: float32 by default. int64 counters are int32 in JAX without x64 and are widened in `state_dict`.
+        data: shape (ints), or the initial array.
+        init: function that is called as ``init(key, shape, dtype)``. The default is zeros.
+        persistent: whether `state_dict` contains the buffer.
+        dtype: dtype of the array. The default is the dtype of `data` if it is an array, else float32. Without x64,
+            int64 counters are int32 in JAX, and `state_dict` widens them again.
 
     Example:
         >>> from funcnet import nn
@@ -233,19 +235,19 @@ class Buffer(_Leaf):
 
 
 class Computed(_Initialised):
-    """An attribute that is computed from other leaves (a normalised or pruned weight), described.
+    """The description of an attribute that is computed from other leaves, such as a normalised or pruned weight.
 
-    It is not a part and has no name in params or state. Inside `forward` the attribute is the computed array. It is
-    computed once for each call of its module; where another module reads it, at each reading.
+    The attribute is not a part and has no name in params or state. Inside `forward`, it is the computed array. It is
+    computed once per call of its module. If another module reads the attribute, it is computed at every read.
 
     Args:
-        name: of the attribute.
-        source: the leaf whose start it starts from; `nn.init` on this attribute sets the source's.
-        shape, dtype: of the computed array.
-        leaves: what it is computed from; by default the source.
+        name: name of the attribute.
+        source: leaf that gives the initial value. `nn.init` on this attribute sets the init of `source`.
+        shape, dtype: shape and dtype of the computed array.
+        leaves: leaves from which the array is computed. The default is `source` alone.
     """
 
-    mark = ""  # the text before the class of its module in `repr`
+    mark = ""  # the text before the module's class in `repr`
 
     def __init__(
         self, name: str, source: Any, shape: tuple[int, ...], dtype: Any, leaves: Sequence[_Leaf] | None = None
@@ -266,25 +268,28 @@ class Computed(_Initialised):
         return any(getattr(leaf, "requires_grad", False) for leaf in self.leaves)
 
     def value(self, bound: Any) -> jax.Array:
-        """The array, of the bound module that has this attribute."""
+        """Return the computed array, for the bound module that has this attribute."""
         raise NotImplementedError
 
     def begin(self, bound: Any, draw: Callable[[_Leaf], jax.Array]) -> None:
-        """Sets the leaves of the bound module so that the computed array starts as its source; `draw(leaf)` starts
-        one."""
+        """Set the leaves of the bound module so that the computed array starts with the initial value of its source.
+
+        `draw(leaf)` returns the initial value of a leaf.
+        """
 
     def assign(self, module: Any, value: Any) -> None:
-        """What `module.name = value` does to a description."""
+        """Carry out `module.name = value` on a description."""
         raise TypeError(
-            f"{type(module).__name__}.{self.name}: is computed from other leaves; expected no assignment, got "
-            f"{type(value).__name__}. Set how it starts with nn.init, or remove what computes it first."
+            f"{type(module).__name__}.{self.name}: the attribute is computed from other leaves; expected no "
+            f"assignment, got {type(value).__name__}. Set its initial value with nn.init, or remove the computation "
+            "first."
         )
 
     def take_out(self, module: Any) -> Any:
-        """Puts a leaf back in its place in the description, and returns it.
+        """Put a leaf back in place of this attribute in the description, and return the leaf.
 
-        The leaf is the source itself, with its ties, if that is one of the leaves; otherwise a copy of it, because
-        other modules may still have the source, with another value.
+        If the source is one of the leaves, the source itself is put back and stays shared. Otherwise a copy of it is
+        put back, because other modules may still have the source with another value.
         """
         leaf = self.source if any(one is self.source for one in self.leaves) else self.source.another()
         if isinstance(leaf, Parameter):
@@ -299,7 +304,7 @@ class Computed(_Initialised):
 
 
 class _Part(_Initialised):
-    """`leaf[index]` of a description: initialising it changes only that part of the leaf's start."""
+    """`leaf[index]` of a description. Initialising it changes only that part of the leaf's initial value."""
 
     def __init__(self, leaf: _Initialised, index: Any):
         self._leaf, self._index = leaf, index
@@ -314,6 +319,7 @@ class _Part(_Initialised):
     def init(self, new: Any) -> None:
         if self._leaf.init is None:
             raise ValueError(
-                "Parameter: give the whole an init before a part of it: nn.init.normal_(p), then p[0].zero_()."
+                "Parameter: the entire parameter needs an init before a part of it. Call nn.init.normal_(p), then "
+                "p[0].zero_()."
             )
         self._leaf.init = functools.partial(_in_part, whole=self._leaf.init, index=self._index, part=new)

@@ -1,12 +1,12 @@
-"""How a description is read: its parts, the walk over all its leaves, and the frame of a bound copy.
+"""Functions that read a description: its parts, the walk over all its leaves, and the frame of a bound copy.
 
-Everything that looks into a module goes through these functions; they take a description or a bound copy alike.
+All code that looks into a module uses these functions. They take both descriptions and bound copies.
 
-- *part*: a leaf (`Parameter`, `Buffer`) or a module among the attributes of a module. Its `__dict__` is the registry.
-- *path*: a dotted name. The segment `*` stands for all the layers of a stack (`nn.Repeat(…, scan=True)`), whose leaves
-  carry one leading axis for it.
-- *place*: one leaf under one path. A leaf that is shared has several places; the first is its home.
-- *frame*: what a bound copy knows of itself and of its call (`call.Frame`). A description has none.
+- *part*: a leaf (`Parameter`, `Buffer`) or a module among the attributes of a module, whose `__dict__` is the registry.
+- *path*: a dotted name. The segment `*` denotes all layers of a stack (`nn.Repeat(…, scan=True)`). The leaves of a
+  stack have one leading axis for the layers.
+- *place*: one leaf under one path. A shared leaf has several places, and the first is its home.
+- *frame*: what a bound copy knows about itself and its call (`call.Frame`). A description has no frame.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,26 +39,26 @@ __all__ = [
 
 
 class Node:
-    """The base of all modules, by which a module among the attributes is known."""
+    """The base class of all modules. It identifies the modules among the attributes."""
 
 
 class LeafPlace(NamedTuple):
     """A leaf under one of its names."""
 
-    path: str  # from the module where the walk began
-    module: Any  # whose attribute it is; bound, if the walk began at a bound copy
-    name: str  # of the attribute
+    path: str  # relative to the module where the walk began
+    module: Any  # the module that has the attribute; a bound copy if the walk began at one
+    name: str  # name of the attribute
     leaf: Any  # the Parameter or Buffer
     stacks: tuple[int, ...]  # the numbers of layers of the stacks that it is in, the outermost first
 
     @property
     def value(self) -> Any:
-        """What the attribute is: the array in a bound copy, the leaf in a description."""
+        """Return the value of the attribute: the array in a bound copy, or the leaf in a description."""
         return vars(self.module)[self.name]
 
 
 def join(*segments: str) -> str:
-    """A dotted name; empty segments vanish.
+    """Join segments to a dotted name. Empty segments are left out.
 
     >>> join("", "fc", "weight")
     'fc.weight'
@@ -67,17 +67,17 @@ def join(*segments: str) -> str:
 
 
 def frame_of(module: Any) -> Any:
-    """The frame of a bound copy; None of a description."""
+    """Return the frame of a bound copy, or None for a description."""
     return vars(module).get("_frame")
 
 
 def set_frame(bound: Any, frame: Any) -> None:
-    """Makes the copy of a description a bound one."""
+    """Turn the copy of a description into a bound copy."""
     vars(bound)["_frame"] = frame
 
 
 def description_of(module: Any) -> Any:
-    """The description of a bound copy; a description itself."""
+    """Return the description of a bound copy. A description is returned as it is."""
     frame = frame_of(module)
     return module if frame is None else frame.description
 
@@ -86,7 +86,7 @@ def description_of(module: Any) -> Any:
 
 
 def leaves(module: Any, *kinds: type) -> list[tuple[str, Any]]:
-    """(name, leaf) of the module's own leaves: parameters, then buffers, or those of the kinds given."""
+    """Return (name, leaf) for the module's own leaves: parameters first and then buffers, or the given kinds only."""
     own = vars(description_of(module))
     return [
         (name, item) for kind in kinds or (Parameter, Buffer) for name, item in own.items() if isinstance(item, kind)
@@ -94,15 +94,16 @@ def leaves(module: Any, *kinds: type) -> list[tuple[str, Any]]:
 
 
 def computed_of(module: Any) -> dict[str, Computed]:
-    """{name: what is computed} among the module's own attributes."""
+    """Return {name: computed attribute} for the module's own attributes."""
     own = vars(description_of(module))
     return {name: value for name, value in own.items() if isinstance(value, Computed)}
 
 
 def children(module: Any, layers: bool = False) -> list[tuple[str, Any]]:
-    """(name, child) of the module's own children, bound ones of a bound copy; a child under two names comes twice.
+    """Return (name, child) for the module's own children. The children of a bound copy are bound.
 
-    With `layers` the layers of a stack come one by one, under their numbers; all are the same module.
+    A child under two names appears twice. With `layers=True`, each layer of a stack appears under its number, and all
+    layers are the same module.
     """
     own = vars(module)
     found = [(name, own[name]) for name, item in vars(description_of(module)).items() if isinstance(item, Node)]
@@ -112,17 +113,17 @@ def children(module: Any, layers: bool = False) -> list[tuple[str, Any]]:
 
 
 def is_stack(module: Any) -> bool:
-    """Whether the module's only child stands for all the layers of a stack."""
+    """Return whether the module's only child represents all layers of a stack."""
     return tree.STACKED in vars(description_of(module))
 
 
 def reserved(module: Any) -> dict[str, tuple[type, bool]]:
-    """{name: (kind of part, whether it is persistent)} of the names that hold None but were registered for a part."""
+    """Return {name: (kind of part, whether it is persistent)} for the names that are None but reserved for a part."""
     return vars(description_of(module)).get("_reserved", {})
 
 
 def reserve(module: Any, name: str, slot: tuple[type, bool] | None) -> None:
-    """Reserves a name of a description for a kind of part; None frees it."""
+    """Reserve a name of a description for a kind of part. None removes the reservation."""
     kept = {**reserved(module), name: slot}
     kept = {name: slot for name, slot in kept.items() if slot is not None}
     if kept:
@@ -132,7 +133,7 @@ def reserve(module: Any, name: str, slot: tuple[type, bool] | None) -> None:
 
 
 def slots(module: Any) -> list[tuple[str, Any]]:
-    """(name, child or None), in order: the children, and the names that are reserved for one."""
+    """Return (name, child or None), in order, for the children and the names that are reserved for a child."""
     own, kept = vars(module), {name for name, (kind, _) in reserved(module).items() if issubclass(kind, Node)}
     names = vars(description_of(module)).items()
     return [(name, own[name]) for name, item in names if isinstance(item, Node) or name in kept]
@@ -142,12 +143,12 @@ def slots(module: Any) -> list[tuple[str, Any]]:
 
 
 def walk(module: Any, *kinds: type, once: bool = True) -> Iterator[LeafPlace]:
-    """Every leaf of these kinds (parameters and buffers, if none are given), parents first, in torch's order.
+    """Return an iterator over the places of all leaves, parents first, in torch's order.
 
     Args:
-        module: where the walk begins.
-        *kinds: `Parameter`, `Buffer`, or both.
-        once: whether a shared leaf comes under its home alone; else under each of its names.
+        module: module where the walk begins.
+        *kinds: `Parameter`, `Buffer`, or both. The default is both.
+        once: if True, a shared leaf appears only under its home. Otherwise it appears under each of its names.
     """
     seen: set[int] = set()
 
@@ -166,9 +167,9 @@ def walk(module: Any, *kinds: type, once: bool = True) -> Iterator[LeafPlace]:
 
 
 def build(module: Any, kind: type, value: Callable[[LeafPlace], Any]) -> Tree:
-    """The nested dict of `value(place)` over the leaves of one kind, in the structure of params and state.
+    """Return the nested dict of `value(place)` over the leaves of one kind, in the structure of params and state.
 
-    A leaf lives under its home alone; a module without leaves, or under its second name, is an empty dict.
+    A leaf is only under its home. A module without leaves, or under its second name, is an empty dict.
     """
     seen: set[int] = set()
 
@@ -188,7 +189,7 @@ def build(module: Any, kind: type, value: Callable[[LeafPlace], Any]) -> Tree:
 
 
 def values(bound: Any) -> tuple[Tree, Tree]:
-    """A bound module's arrays, borrowed ones included: the (params, state) that its description's `apply` takes."""
+    """Return all arrays of a bound module, including shared ones, as (params, state) for its description's `apply`."""
     params, state = (build(bound, kind, lambda place: place.value) for kind in (Parameter, Buffer))
     return params, state
 
@@ -197,7 +198,7 @@ def values(bound: Any) -> tuple[Tree, Tree]:
 
 
 def with_children(module: Any, parts: dict[str, Any]) -> Any:
-    """A shallow copy with these children (or None) in place of the module's own."""
+    """Return a shallow copy of the module with other children (or None) in place of its own."""
     old = {name for name, _ in slots(module)}
     new = object.__new__(type(module))
     vars(new).update({name: value for name, value in vars(module).items() if name not in old})

@@ -1,4 +1,4 @@
-"""A child in pure form, for a transformation (`lax.scan`, `jax.checkpoint`) that the core starts inside a forward."""
+"""Children as pure functions, for transformations (`lax.scan`, `jax.checkpoint`) that the core starts in a forward."""
 
 import copy
 import functools
@@ -18,12 +18,11 @@ __all__ = ["pure_run", "recomputed", "remat", "take"]
 
 
 def remat(layer: Any, policy: Any = None) -> Any:
-    """The layer, whose activations are recomputed in the backward pass and not kept. Its names stay the same.
+    """Return a copy of the layer that recomputes its activations in the backward pass, in place of storing them.
 
     Args:
-        layer: a description; the result is a changed copy with the same parts. Its dropout masks differ from the plain
-            layer's.
-        policy: one of `jax.checkpoint_policies`, or None: nothing is kept.
+        layer: a description. The copy has the same parts and names, but other dropout masks than the plain layer.
+        policy: one of `jax.checkpoint_policies`. With None, no activations are stored.
 
     Example:
         >>> from funcnet import nn
@@ -43,13 +42,13 @@ def remat(layer: Any, policy: Any = None) -> Any:
 
 
 def recomputed(bound: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """`forward` of a bound module, or the same under `jax.checkpoint` if the module is `nn.remat`'s."""
+    """Return `forward` of a bound module, wrapped in `jax.checkpoint` if the module was made by `nn.remat`."""
     own = vars(bound)
     return functools.partial(_recompute, bound, own["_remat"]["policy"]) if "_remat" in own else forward
 
 
 def pure_run(bound: Any, method: str | None = None) -> Callable[..., Any]:
-    """`(params, state, rng, taps, args, kwargs) -> (out, state, captured)`: a bound module's own call, in pure form."""
+    """Return `(params, state, rng, taps, args, kwargs) -> (out, state, captured)` of a bound module."""
     frame = frame_of(bound)
 
     def run(params: Tree, state: Tree, rng: Any, taps: Taps, args: Any, kwargs: Any) -> Any:
@@ -60,7 +59,7 @@ def pure_run(bound: Any, method: str | None = None) -> Callable[..., Any]:
 
 
 def take(bound: Any, old_state: Tree, result: tuple[Any, Tree, Taps]) -> Any:
-    """Takes what a pure run gave back into the bound module, and gives its output."""
+    """Write the results of a pure run back into the bound module, and return the output."""
     out, state, captured = result
     if state is not old_state and jax.tree.leaves(state):
         binding.write_back(bound, state)

@@ -1,8 +1,8 @@
-"""Methods that JAX's caches distinguish after their description has changed.
+"""Methods that JAX's caches treat as new functions after their description has changed.
 
-`jax.jit(net.apply)` looks for an earlier program of an equal function, and Python's methods of one object are always
-equal. Those marked here are equal only while the description is unchanged: the same modules, leaves and attributes,
-and the same items in its plain lists, dicts and sets.
+`jax.jit(net.apply)` reuses the program of an equal function, and in Python a method of an object is always equal to
+itself. The methods marked here are equal only while the description is unchanged: it has the same modules, leaves and
+attributes, and the same items in its plain lists, dicts and sets.
 """
 
 import functools
@@ -19,7 +19,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def compared_by_description(method: Method) -> Method:
-    """The method, equal to itself only while the description it is taken from has not changed.
+    """Make a method equal to itself only while the description that it belongs to is unchanged.
 
     >>> from funcnet import nn
     >>> net = nn.Sequential(nn.ReLU())
@@ -42,7 +42,7 @@ class _Descriptor:
 
 
 class _Function:
-    """The function of a method: equal to one whose description had the same contents when first compared."""
+    """The function of a method. Two are equal if their descriptions had the same contents when first compared."""
 
     def __init__(self, function: Callable[..., Any], module: Any):
         functools.update_wrapper(self, function)
@@ -53,7 +53,7 @@ class _Function:
 
     @functools.cached_property
     def contents(self) -> list[Any]:
-        """Kept alive, because an id may be reused for a new object once the old one is gone."""
+        """The contents of the description. They are kept alive, because Python may reuse the id of a deleted object."""
         return _contents(description_of(self.module))
 
     @functools.cached_property
@@ -69,7 +69,7 @@ class _Function:
 
 
 def _contents(module: Any) -> list[Any]:
-    """The names and values of all attributes of the modules and leaves, in the order of a walk."""
+    """Return the names and values of all attributes of the modules and leaves, in the order of a walk."""
     found: list[Any] = []
     seen = {id(module)}
     todo = [module]
@@ -97,4 +97,4 @@ def _contents(module: Any) -> list[Any]:
     return found
 
 
-_SIMPLE = {bool, int, float, str, tuple, types.NoneType}  # by far the most values: skipped first
+_SIMPLE = {bool, int, float, str, tuple, types.NoneType}  # most values have these types, so they are skipped first

@@ -1,4 +1,4 @@
-"""How params and state start: every leaf by its own init and key, then what computed attributes are made of."""
+"""Initialisation of params and state: every leaf from its own init and key, and then the computed attributes."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ __all__ = ["start"]
 
 
 def start(net: Any, rng: jax.Array, shapes: dict[str, tuple[int, ...]], given: dict[str, Any]) -> tuple[Tree, Tree]:
-    """(params, state) as they start.
+    """Return the initial (params, state).
 
     Args:
         net: the description.
-        rng: a key; every leaf's own is folded from its dotted name.
+        rng: a key. The key of each leaf is folded from its dotted name.
         shapes: {dotted name: shape} of the lazy leaves.
-        given: arrays to start from, by the names that keys are folded from.
+        given: {name: initial array}. The names are those from which the keys are folded.
     """
 
     def one(place: LeafPlace) -> jax.Array:
@@ -45,19 +45,19 @@ def start(net: Any, rng: jax.Array, shapes: dict[str, tuple[int, ...]], given: d
 
 
 def _start_computed(net: Any, params: Tree, state: Tree, rng: jax.Array, given: Tree) -> tuple[Tree, Tree]:
-    """(params, state) in which the leaves of every computed attribute let it start as its source does.
+    """Return (params, state) in which every computed attribute starts with the initial value of its source.
 
-    `given` holds arrays of computed attributes by their dotted names; they take the place of what would be drawn.
+    `given` maps dotted names of computed attributes to arrays, which replace the values that would be drawn.
     """
     places = [(path, one) for path, module in net.named_modules() for one in computed_of(module).values()]
     if not places:
         return params, state
     whole = binding.bind(net, params, state)
     homes = {id(place.leaf): place for place in walk(whole)}
-    drawn: dict[tuple[int, tuple[int, ...]], jax.Array] = {}  # what is tied starts equal, whatever it is computed from
+    drawn: dict[tuple[int, tuple[int, ...]], jax.Array] = {}  # tied attributes start equal, with any computation
 
     def known(leaf: Any, index: tuple[int, ...]) -> Any:
-        """The start that a leaf of the net has already; None of another stack's."""
+        """Return the initial value that a leaf of the net already has, or None for a leaf of another stack."""
         if id(leaf) not in homes:
             return None
         array = homes[id(leaf)].value

@@ -1,7 +1,7 @@
-"""A module's leaves under the names of torch's state_dict, and back.
+"""Conversion between params and state and the names of torch's state_dict.
 
-A leaf has one *home* in params or state (its first name) and one entry in the state_dict for each of its names: ties
-and modules under two names have several, and so has a stack (`*`), one for each layer.
+A leaf has one *home* in params or state, its first name. In the state_dict it has one entry per name. A tied leaf, or a
+leaf of a module with two names, has several entries. A leaf of a stack (`*`) has one entry per layer.
 """
 
 import difflib
@@ -25,7 +25,7 @@ __all__ = ["Entry", "Match", "dump", "entries_of", "fresh", "indexed", "load", "
 
 
 class Match(NamedTuple):
-    """The result of `match_state_dict`: three lists of names."""
+    """The result of `match_state_dict`, with three lists of names."""
 
     missing: list[str]
     unexpected: list[str]
@@ -33,18 +33,18 @@ class Match(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A name of the state_dict, and where its array lives."""
+    """A name in the state_dict, and where its array is stored."""
 
     name: str
-    home: str  # in params or state, '*' for the layers of a stack
-    layer: tuple[int, ...]  # which one of the stack
+    home: str  # its name in params or state, with '*' for the layers of a stack
+    layer: tuple[int, ...]  # index of the layer in each stack
     leaf: Any  # Parameter or Buffer
-    module: Any  # whose leaf it is here
+    module: Any  # the module that has the leaf under this name
     attribute: str
 
 
 def indexed(path: str, index: tuple[int, ...]) -> str:
-    """`path` with each `*` replaced by its layer's number.
+    """Return `path` with each `*` replaced by the number of its layer.
 
     >>> indexed("layer.*.weight", (3,))
     'layer.3.weight'
@@ -54,7 +54,10 @@ def indexed(path: str, index: tuple[int, ...]) -> str:
 
 
 def entries_of(module: Any) -> Iterator[Entry]:
-    """Every name in torch's order: own parameters, own persistent buffers, then children, duplicates included."""
+    """Return an iterator over the entries in torch's order: own parameters, own persistent buffers, then children.
+
+    Shared leaves appear under each of their names.
+    """
     homes = {id(place.leaf): place.path for place in walk(module)}
 
     def visit(inner: Any, path: str, layer: tuple[int, ...]) -> Iterator[Entry]:
@@ -68,14 +71,14 @@ def entries_of(module: Any) -> Iterator[Entry]:
 
 
 def _widen(value: Any, leaf: Any) -> Any:
-    """int64 counters are int32 in JAX without x64; torch's are int64."""
+    """Widen counters to int64, as in torch. They are int32 in JAX without x64."""
     if np.dtype(leaf.dtype) == np.int64 and not isinstance(value, jax.core.Tracer):
         return np.asarray(value, np.int64)
     return value
 
 
 def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
-    """{name: array} of a bound module; its attribute `_metadata` holds every module's version, as torch's does."""
+    """Return {name: array} of a bound module. Its attribute `_metadata` has the versions of all modules, as in torch."""
     values: OrderedDict[str, Any] = OrderedDict()
     metadata: OrderedDict[str, Any] = OrderedDict()
     values._metadata = metadata  # type: ignore[attr-defined]
@@ -99,7 +102,7 @@ def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
 
 
 def match(module: Any, sd: Mapping[str, Any]) -> Match:
-    """The names that `sd` lacks, has in addition, or has in another shape."""
+    """Return the names that `sd` lacks, has in addition, or has with another shape."""
     return _match(module, hooks.before_load(module, sd, True))
 
 
@@ -121,14 +124,17 @@ def _match(module: Any, prepared: hooks.PreparedStateDict) -> Match:
 
 
 def _fits(value: Any, shape: tuple[int, ...] | None) -> bool:
-    """Whether it is an array of that shape (None: of any). Files of torch 0.3 hold scalars as (1,)."""
+    """Return whether the value is an array of that shape, or of any shape if `shape` is None.
+
+    Files of torch 0.3 store scalars with shape (1,).
+    """
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
         return False
     return shape is None or tuple(value.shape) == shape or (shape == () and tuple(value.shape) == (1,))
 
 
 def _extra_states(module: Any) -> dict[str, Any]:
-    """{name: description} of the modules with extra state."""
+    """Return {name: description} of the modules with extra state."""
     out: dict[str, Any] = {}
 
     def visit(inner: Any, prefix: str) -> None:
@@ -142,7 +148,7 @@ def _extra_states(module: Any) -> dict[str, Any]:
 
 
 def _to_numpy(where: str, name: str, value: Any) -> Any:
-    """A torch tensor as a numpy array without importing torch; others as they are."""
+    """Convert a torch tensor to a NumPy array without importing torch. Other values are returned as they are."""
     if not hasattr(value, "detach"):
         return value
     try:
@@ -151,9 +157,9 @@ def _to_numpy(where: str, name: str, value: Any) -> Any:
         return (value.float() if narrow else value).numpy()
     except (TypeError, RuntimeError) as error:
         raise ValueError(
-            f"{where}: {name!r} has no equivalent in numpy; expected a dense tensor with values, got {value.dtype}, "
-            f"{getattr(value, 'layout', '')} on {value.device} ({str(error)[:80]}). Convert it: x.to_dense(), "
-            "x.dequantize()."
+            f"{where}: {name!r} has no equivalent in NumPy; expected a dense tensor with values, got {value.dtype}, "
+            f"{getattr(value, 'layout', '')} on {value.device} ({str(error)[:80]}). Convert it first, "
+            "for example with x.to_dense() or x.dequantize()."
         ) from None
 
 
@@ -172,22 +178,25 @@ def _complain(module: Any, sd: Mapping[str, Any], found: Match, strict: bool, er
         shapes = [f"{n} expected {expected[n]}, got {_shape(sd[n])}" for n in found.mis_shaped]
         lines.append(f"mis-shaped: {'; '.join(shapes)}")
     if lines:
-        advice = "Reshape or drop mis-shaped entries: strict=False does not accept them. " if found.mis_shaped else ""
+        advice = (
+            "Reshape or remove the mis-shaped entries. strict=False does not accept them. " if found.mis_shaped else ""
+        )
         if strict and (found.missing or found.unexpected):
-            advice += "Rename them, or load what fits: strict=False, into=(params, state)."
+            advice += "Rename the entries, or load those that fit with strict=False, into=(params, state)."
         prefix = found.unexpected[0].split(".")[0] + "." if found.unexpected else ""
         inner = [name for name, value in sd.items() if isinstance(value, Mapping) and set(value) & set(expected)]
         if inner:
-            advice = f"The names are in sd[{inner[0]!r}]: load that entry."
+            advice = f"The expected names are in sd[{inner[0]!r}]. Load that entry."
         elif prefix and all(
             name.startswith(prefix) and name.removeprefix(prefix) in expected for name in found.unexpected
         ):
             advice = (
-                f"They begin with {prefix!r}, as a wrapper (DataParallel, torch.compile) writes it: load "
+                f"The names begin with {prefix!r}, the prefix of a wrapper (DataParallel, torch.compile). Load "
                 f"nn.utils.consume_prefix_in_state_dict_if_present(sd, {prefix!r})."
             )
         raise ValueError(
-            f"{type(module).__name__}.load_state_dict: " + "\n  ".join(["sd does not fit.", *lines, advice.strip()])
+            f"{type(module).__name__}.load_state_dict: "
+            + "\n  ".join(["sd does not fit the module.", *lines, advice.strip()])
         )
 
 
@@ -196,18 +205,20 @@ def _shape(value: Any) -> Any:
 
 
 def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tree] | None) -> tuple[Tree, Tree]:
-    """(params, state) of `module` from `sd`; see `Module.load_state_dict`."""
+    """Return (params, state) of `module` from `sd`. See `Module.load_state_dict`."""
     where = f"{type(module).__name__}.load_state_dict"
     if not isinstance(sd, Mapping):
-        advice = "Read it: funcnet.weights.load(path)." if isinstance(sd, str | Path) else "Give its .state_dict()."
-        raise TypeError(f"{where}: expected a dict of names and arrays, got {type(sd).__name__}. {advice}")
+        advice = "Read it with funcnet.weights.load(path)." if isinstance(sd, str | Path) else "Pass its .state_dict()."
+        raise TypeError(
+            f"{where}: sd has the wrong type; expected a dict of names and arrays, got {type(sd).__name__}. {advice}"
+        )
     prepared = hooks.before_load(module, sd, strict)
     sd, found = prepared.sd, _match(module, prepared)
     hooks.after_load(module, hooks.IncompatibleKeys(found.missing, found.unexpected))
     _complain(module, sd, found, strict, prepared.errors)
     lacking = [name for name in found.missing if name not in prepared.missing]
     if lacking and into is None:
-        raise ValueError(f"{where}: sd lacks {', '.join(lacking)}. Give values for them: into=net.init(key).")
+        raise ValueError(f"{where}: sd lacks {', '.join(lacking)}. Pass values for them with into=net.init(key).")
     for name, owner in _extra_states(module).items():
         if name in sd:
             owner.set_extra_state(sd[name])
@@ -233,7 +244,7 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
                 old = fresh(place) if old is None else jnp.array(old)
             if not layers:
                 return old
-            try:  # a copy, like copy_: torch may keep training with the other
+            try:  # a copy, as in copy_, because torch may continue to train the original
                 whole = [copied(layers[i], dtype) if i in layers else old[i] for i in indices]
             except OverflowError as error:
                 raise ValueError(f"{where}: {path!r} {error}") from None
@@ -245,13 +256,13 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
 
 
 def fresh(place: LeafPlace) -> jax.Array:
-    """The start of a leaf that no file holds: a buffer that is not persistent."""
+    """Return the initial value of a leaf that no file contains, such as a buffer that is not persistent."""
     value = place.leaf.start(jax.random.key(0), place.path)
     return jnp.broadcast_to(value, (*place.stacks, *value.shape))
 
 
 def restack(module: Any, values: Tree, stacked: bool) -> Tree:
-    """`values` with the layers of every Repeat stacked under `*`, or separate under their numbers."""
+    """Return `values` with the layers of every Repeat stacked under `*`, or separate under their numbers."""
 
     def one(inner: Any, node: Tree, path: str) -> Tree:
         beneath = dict(children(inner))
@@ -273,7 +284,7 @@ def restack(module: Any, values: Tree, stacked: bool) -> Tree:
         if any(structure != structures[0] for structure in structures):
             raise ValueError(
                 f"{type(module).__name__}.stack: the layers of {path[:-1]!r} have different leaves and cannot be "
-                "stacked. Stack before you partition, or choose the same leaves of every layer."
+                "stacked. Stack before you partition, or choose the same leaves in every layer."
             )
         return {tree.STACKED: jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)}
 

@@ -1,8 +1,8 @@
-"""A module's own part in its state_dict: hooks, extra state, versions. The rules are torch's.
+"""Hooks, extra state and versions, with which a module controls its part of a state_dict. The rules are torch's.
 
-These hooks belong to the description (torch's constructors register them) and run outside `jit`, when a state_dict is
-made or read. They change the dict and the lists that they are given, in place; each module sees its own part of a
-shallow copy, as in torch.
+These hooks belong to the description, because constructors written for torch register them. They run outside `jit`,
+when a state_dict is made or read. They change their dict and lists in place. Each module sees its own part of a shallow
+copy, as in torch.
 """
 
 from collections import OrderedDict
@@ -30,7 +30,7 @@ PRE, POST, LOAD_PRE, LOAD_POST = "state_dict_pre", "state_dict_post", "load_stat
 
 
 class IncompatibleKeys(NamedTuple):
-    """The argument of load post-hooks, which they may edit: the names that are still missing or unexpected."""
+    """The names that are still missing or unexpected. Load post-hooks receive this object and may edit its lists."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -38,64 +38,64 @@ class IncompatibleKeys(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Hook:
-    """One registration; it equals itself alone."""
+    """One registered hook. It is equal only to itself."""
 
     kind: str
     fn: Callable[..., Any]
 
 
 class _Hooks:
-    """A module's hooks, in their order."""
+    """The hooks of a module, in the order of registration."""
 
     registered: tuple[_Hook, ...] = ()
 
 
 def registered(module: Any) -> tuple[Any, ...]:
-    """The hooks of a module's own, in their order."""
+    """Return the own hooks of a module, in the order of registration."""
     return vars(module).get("_state_dict_hooks", _Hooks).registered
 
 
 def register(module: Any, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
-    """Adds `hook` after the module's others of this kind."""
+    """Add `hook` after the module's other hooks of this kind."""
     own, one = vars(module).setdefault("_state_dict_hooks", _Hooks()), _Hook(kind, hook)
     own.registered = (*own.registered, one)
     return RemovableHandle(own, one)
 
 
 def run(module: Any, kind: str, *args: Any) -> None:
-    """The module's hooks of this kind, in their order.
+    """Run the module's hooks of this kind, in the order of registration.
 
     Raises:
-        ValueError: a post-hook returns a value, which torch refuses too; a pre-hook may.
+        ValueError: if a post-hook returns a value, as in torch. A pre-hook may return a value.
     """
     for hook in registered(module):
         if hook.kind == kind and hook.fn(module, *args) is not None and kind in (POST, LOAD_POST):
             raise ValueError(
-                f"{type(module).__name__}: a {kind} hook returned a value; expected None, got one from "
-                f"{getattr(hook.fn, '__name__', hook.fn)}. Change what it was given, in place."
+                f"{type(module).__name__}: a {kind} hook returned a value; expected None, got a value from "
+                f"{getattr(hook.fn, '__name__', hook.fn)}. Change the arguments of the hook in place instead."
             )
 
 
 def has_extra_state(module: Any) -> bool:
-    """Whether the class defines `get_extra_state`."""
+    """Return whether the class defines `get_extra_state`."""
     return hasattr(module, "get_extra_state")
 
 
 class PreparedStateDict(NamedTuple):
-    """A state_dict after the modules' load pre-hooks."""
+    """A state_dict after the load pre-hooks of the modules."""
 
     sd: "OrderedDict[str, Any]"
-    optional: set[str]  # names that files of its version do not have
-    missing: list[str]  # as noted by the hooks
+    optional: set[str]  # names that state_dicts of this version lack
+    missing: list[str]  # as reported by the hooks
     unexpected: list[str]
     errors: list[str]
 
 
 def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> PreparedStateDict:
-    """Runs the load pre-hooks on a copy of `sd`.
+    """Run the load pre-hooks on a copy of `sd`.
 
     Raises:
-        ValueError: its `_metadata` is not what a state_dict has.
+        ValueError: if the `_metadata` of `sd` is malformed.
     """
     metadata = _checked(module, getattr(sd, "_metadata", None) or {})
     optional: set[str] = set()
@@ -124,14 +124,14 @@ def _checked(module: Any, metadata: Any) -> Mapping[str, Mapping[str, Any]]:
     for about in abouts:
         if not isinstance(about, Mapping) or not isinstance(about.get("version"), int | None):
             raise ValueError(
-                f"{type(module).__name__}.load_state_dict: sd._metadata is not what a state_dict has; expected "
-                f"{{module name: {{'version': number}}}}, got {about!r:.80} in it. Leave it out: dict(sd)."
+                f"{type(module).__name__}.load_state_dict: sd._metadata is malformed; expected "
+                f"{{module name: {{'version': number}}}}, got {about!r:.80} in it. Remove _metadata with dict(sd)."
             )
     return metadata
 
 
 def after_load(module: Any, found: IncompatibleKeys) -> None:
-    """The load post-hooks, children first, as in torch."""
+    """Run the load post-hooks, children first, as in torch."""
     for _, child in children(module, layers=True):
         after_load(child, found)
     run(module, LOAD_POST, found)

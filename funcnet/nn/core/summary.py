@@ -1,8 +1,8 @@
-"""`net.summary(…)`: the modules of a net and their costs, from shapes only. Nothing is allocated or computed.
+"""The table of `net.summary(…)`, with the modules of a net and their costs.
 
-FLOPs are those of matrix products and convolutions, two for each multiplication and addition, as
-`torch.utils.flop_counter` counts. They are read from the traced program, whose operations are in a named scope for
-each call of a module.
+The table is made from shapes only, so no array is allocated or computed. FLOPs are counted for matrix products and
+convolutions, two per multiplication and addition, as in `torch.utils.flop_counter`. They are read from the traced
+program, where each call of a module has its own named scope.
 """
 
 import math
@@ -27,31 +27,31 @@ _SCOPE = "module:"  # marks our scopes, "module:3:", among those that a forward 
 
 @dataclass(frozen=True)
 class ModuleRow:
-    """One module without its children, which have rows of their own: each column sums up to the whole net."""
+    """The row of one module. Its children have their own rows, so each column adds up to the total of the net."""
 
     name: str
     kind: str
-    output: str  # of the last call: dtype[shape], in JAX's form; "" if it was not called
-    parameters: int  # how many numbers; shared ones only under their first name
+    output: str  # output of the last call as dtype[shape], in JAX's notation; "" if the module was not called
+    parameters: int  # number of entries; shared ones are counted only under their first name
     buffers: int
     flops: int
-    bytes: int  # of parameters and buffers
-    frozen: int  # of the parameters
+    bytes: int  # size of parameters and buffers
+    frozen: int  # number of entries of frozen parameters
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The result of `net.summary`: a table for a terminal or a notebook, and rows for a program."""
+    """The result of `net.summary`: a table for a terminal or a notebook, with its rows for use in programs."""
 
     rows: tuple[ModuleRow, ...]
 
     def total(self) -> ModuleRow:
-        """The sums, under the root's class."""
+        """Return a row with the sums of the columns, under the class of the root."""
         sums = {f.name: sum(getattr(row, f.name) for row in self.rows) for f in fields(ModuleRow)[3:]}
         return ModuleRow("total", self.rows[0].kind, self.rows[0].output, **sums)
 
     def to_dataframe(self) -> Any:
-        """A pandas.DataFrame with one row per module."""
+        """Return a pandas.DataFrame with one row per module."""
         return table.dataframe(self.rows, "Summary.to_dataframe")
 
     def _cells(self) -> list[list[str]]:
@@ -71,7 +71,7 @@ class Summary:
 
 
 def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], training: Any, rng: Any) -> Summary:
-    """See `Module.summary`."""
+    """Return the summary of a net. See `Module.summary`."""
     key = jax.random.key(0) if rng is None else rng
     given, join = tree.arrays_of((inputs, kwargs), numpy_integers=False)
     arrays = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in given]
@@ -115,14 +115,14 @@ def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], trainin
 
 
 class _Watch:
-    """Numbers the calls in their named scopes, and takes the place of hooks to note the output of each."""
+    """Numbers the calls in their named scopes, and acts as the hooks of the run to record the output of each call."""
 
     def __init__(self) -> None:
         self.outputs: dict[str, str] = {}
         self.calls: list[str] = []  # the modules' names, which may hold any character
 
     def scope(self, name: str, outer: str) -> str:
-        """The scope of a call: its number, by which its operations are counted as the module's."""
+        """Return the scope of a call, with the number that assigns the operations in the scope to the module."""
         self.calls.append(name)
         return f"{_SCOPE}{len(self.calls) - 1}:"
 
@@ -134,7 +134,7 @@ class _Watch:
 
 
 def _flops(jaxpr: Jaxpr, calls: list[str]) -> dict[str, int]:
-    """{module name: FLOPs of its own operations}."""
+    """Return {module name: FLOPs of its own operations}."""
     found: dict[str, int] = {}
     for call, count in _operations(jaxpr, 0, 1):
         found[calls[call]] = found.get(calls[call], 0) + count
@@ -142,7 +142,7 @@ def _flops(jaxpr: Jaxpr, calls: list[str]) -> dict[str, int]:
 
 
 def _operations(jaxpr: Jaxpr, outer: int, times: int) -> Iterator[tuple[int, int]]:
-    """(number of the call, FLOPs) of every operation; an operation in no scope is the root's, call 0."""
+    """Yield (number of the call, FLOPs) for every operation. Operations without a scope belong to the root, call 0."""
     for equation in jaxpr.eqns:
         stack = str(equation.source_info.name_stack)
         call = int(stack.rsplit(_SCOPE, 1)[1].split(":")[0]) if _SCOPE in stack else outer
@@ -156,7 +156,7 @@ def _operations(jaxpr: Jaxpr, outer: int, times: int) -> Iterator[tuple[int, int
 
 
 def _inner(equation: Any) -> list[Jaxpr]:
-    """The programs inside an operation; one of `cond`'s branches runs, and the last represents them."""
+    """Return the programs inside an operation. Only one branch of a `cond` runs, so only the last one is returned."""
     if (product := platforms.default_program(equation)) is not None:
         return [product.jaxpr]
     out = []
@@ -176,7 +176,7 @@ def _dot(equation: Any) -> int:
 
 
 def _convolution(equation: Any) -> int:
-    """One kernel for each pixel of the output, or of the input if transposed, as torch counts."""
+    """Return FLOPs, with one kernel per pixel of the output, or of the input if transposed, as torch counts."""
     x, kernel = (variable.aval.shape for variable in equation.invars)
     numbers, out = equation.params["dimension_numbers"], equation.outvars[0].aval.shape
     transposed = convolve.TRANSPOSED in str(equation.source_info.name_stack)

@@ -1,4 +1,4 @@
-"""torch.nn.utils: what surrounds the layers. `nn.utils.rnn` packs and pads sequences."""
+"""The counterpart of torch.nn.utils, with functions around layers. `nn.utils.rnn` packs and pads sequences."""
 
 import typing as _typing
 

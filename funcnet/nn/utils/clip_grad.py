@@ -1,6 +1,6 @@
-"""Clipping of gradients, as in torch/nn/utils/clip_grad.py: these functions return what torch changes in place.
+"""Gradient clipping, as in torch/nn/utils/clip_grad.py. These functions return the gradients; torch changes its own.
 
-`optim.clip_by_global_norm(max_norm, eps=1e-6)` is `clip_grad_norm` as a link in a chain of optax.
+`optim.clip_by_global_norm(max_norm, eps=1e-6)` does the same as `clip_grad_norm`, for use in an optax chain.
 """
 
 from typing import Any
@@ -17,21 +17,22 @@ __all__ = ["clip_grad_norm", "clip_grad_value", "clip_grads_with_norm", "get_tot
 def clip_grad_norm(
     grads: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> tuple[Any, jax.Array]:
-    """(g · min(1, max_norm / (‖g‖ + 1e-6)), ‖g‖): one factor for all gradients.
+    """`(g · min(1, max_norm / (‖g‖ + 1e-6)), ‖g‖)`. Clip the total norm, with one factor for all gradients.
 
     Args:
         grads: a tree of floating arrays, or an array.
-        max_norm: the largest norm that is not clipped.
-        norm_type: the p of the norm; inf for the largest entry.
-        error_if_nonfinite: whether a norm that is not finite is an error; not under `jit`.
+        max_norm: maximum total norm. A smaller norm is not changed.
+        norm_type: order p of the norm; inf for the largest absolute entry.
+        error_if_nonfinite: if True, a norm that is not finite raises an error. Not possible under `jit`.
 
     Returns:
-        (grads of the same structure and dtypes, the norm before clipping as in `get_total_norm`).
+        (clipped gradients in the structure and dtypes of `grads`, norm before clipping as in `get_total_norm`).
 
     Raises:
-        ValueError: see `get_total_norm`.
+        ValueError: if `error_if_nonfinite` is True and the norm is not finite, or not known under `jit`.
 
-    Differs from torch: named `clip_grad_norm_` there, and takes the parameters; this old name of it is pure here.
+    Differs from torch: torch's function is `clip_grad_norm_`, which takes the parameters and changes their gradients.
+    In torch, `clip_grad_norm` is its old name.
 
     Example:
         >>> grads, norm = clip_grad_norm({"weight": jnp.array([3.0, 4.0])}, 1.0)
@@ -45,20 +46,20 @@ def clip_grad_norm(
 
 
 def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> jax.Array:
-    """‖(‖g₁‖, ‖g₂‖, …)‖: the norm of all arrays together, computed from the norm of each.
+    """`‖(‖g₁‖, ‖g₂‖, …)‖`. Return the norm of all arrays together, computed from the norm of each.
 
     Args:
         tensors: a tree of floating arrays, or an array.
-        norm_type: the p of the norm: any number, inf, -inf or 'inf'.
-        error_if_nonfinite: whether a norm that is not finite is an error; not under `jit`.
+        norm_type: order p of the norm. Any number, inf, -inf or 'inf'.
+        error_if_nonfinite: if True, a norm that is not finite raises an error. Not possible under `jit`.
 
     Returns:
-        A scalar in the widest dtype given; 0 for an empty tree.
+        a scalar in the widest dtype of the arrays; 0 for an empty tree.
 
     Raises:
-        ValueError: the norm is not finite, or not known and `error_if_nonfinite`.
+        ValueError: if `error_if_nonfinite` is True and the norm is not finite, or not known under `jit`.
 
-    Differs from torch: of float16 and bfloat16 the norm is float32; an empty array has norm 0 for every p.
+    Differs from torch: the norm of float16 and bfloat16 arrays is float32. An empty array has norm 0 for every p.
 
     Example:
         >>> float(get_total_norm([jnp.array([3.0]), jnp.array([-4.0])], norm_type=float("inf")))
@@ -69,29 +70,29 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
     norm = total_norm(tensors, float(norm_type))
     if error_if_nonfinite and not checks.known(norm):
         raise ValueError(
-            "utils.get_total_norm: whether the norm is finite is not known under jit; expected "
-            "error_if_nonfinite=False there, got True. Check the returned norm instead."
+            "utils.get_total_norm: the value of the norm is not known under jit; expected "
+            "error_if_nonfinite=False, got True. Check the returned norm instead."
         )
     if error_if_nonfinite and not bool(jnp.isfinite(norm)):
         raise ValueError(
-            f"utils.get_total_norm: no gradient can be clipped by a norm that is not finite; expected a finite norm of "
+            f"utils.get_total_norm: the total norm of the gradients is not finite; expected a finite norm of "
             f"order {float(norm_type)}, got {norm}. Set error_if_nonfinite=False to clip anyway."
         )
     return norm
 
 
 def clip_grads_with_norm(grads: Any, max_norm: float, total_norm: jax.Array) -> Any:
-    """g · min(1, max_norm / (total_norm + 1e-6)), for a given norm.
+    """`g · min(1, max_norm / (total_norm + 1e-6))`. Clip the gradients by a total norm that is already known.
 
     Args:
         grads: a tree of floating arrays, or an array.
-        max_norm: the largest norm that is not clipped.
-        total_norm: as `get_total_norm` returns it.
+        max_norm: maximum total norm. A smaller norm is not changed.
+        total_norm: total norm, as returned by `get_total_norm`.
 
     Returns:
-        As `grads`.
+        the clipped gradients, in the structure and dtypes of `grads`.
 
-    Differs from torch: named `clip_grads_with_norm_` there, and takes the parameters.
+    Differs from torch: torch's function is `clip_grads_with_norm_`, which takes the parameters.
 
     Example:
         >>> clip_grads_with_norm(jnp.array([3.0, 4.0]), 10.0, jnp.array(5.0))
@@ -103,16 +104,16 @@ def clip_grads_with_norm(grads: Any, max_norm: float, total_norm: jax.Array) -> 
 
 
 def clip_grad_value(grads: Any, clip_value: float) -> Any:
-    """min(max(g, -clip_value), clip_value), entry by entry.
+    """`min(max(g, -clip_value), clip_value)`. Clip each entry of the gradients.
 
     Args:
         grads: a tree of floating arrays, or an array.
-        clip_value: the largest size of an entry.
+        clip_value: maximum absolute value of an entry.
 
     Returns:
-        As `grads`.
+        the clipped gradients, in the structure of `grads`.
 
-    Differs from torch: named `clip_grad_value_` there, and takes the parameters.
+    Differs from torch: torch's function is `clip_grad_value_`, which takes the parameters.
 
     Example:
         >>> clip_grad_value(jnp.array([-3.0, 0.5]), 1.0)

@@ -1,7 +1,7 @@
-"""Parameters as one vector and back, as in torch/nn/utils/convert_parameters.py.
+"""Conversion of parameters to one vector and back, as in torch/nn/utils/convert_parameters.py.
 
-The order is torch's, that of `net.named_parameters()` with the layers of a stack one after the other, and a shared
-parameter comes once. The order comes from the net, because JAX sorts the keys of a dict whenever it rebuilds one.
+The order is that of torch's `net.named_parameters()`, with the layers of a stack one after another. A shared parameter
+appears once. The order comes from the net, because JAX sorts the keys of a dict whenever it rebuilds the dict.
 """
 
 import functools
@@ -23,19 +23,19 @@ __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
 def parameters_to_vector(net: Module, params: Tree) -> jax.Array:
-    """All parameters, flattened and one after the other.
+    """Return all parameters, flattened and concatenated.
 
     Args:
         net: the description.
-        params: its params, or another tree of their structure, such as gradients.
+        params: params of the net, or another tree of the same structure, such as gradients.
 
     Returns:
-        (number of parameters,), in their common dtype.
+        an array of shape (number of parameters,), in their common dtype.
 
     Raises:
-        ValueError: params lack a parameter of the net.
+        ValueError: if `params` lack a parameter of the net.
 
-    Differs from torch: takes the net, which knows the order, and params; there, an iterable of tensors.
+    Differs from torch: the arguments are params and the net, which gives the order. torch takes an iterable of tensors.
 
     Example:
         >>> from funcnet import nn
@@ -55,21 +55,21 @@ def parameters_to_vector(net: Module, params: Tree) -> jax.Array:
 
 
 def vector_to_parameters(net: Module, vec: jax.Array, params: Tree) -> Tree:
-    """Params with the numbers of a vector, as `parameters_to_vector` orders them.
+    """Return params with the values of a vector, in the order of `parameters_to_vector`.
 
     Args:
         net: the description.
-        vec: (number of parameters,).
-        params: a tree with the shapes and dtypes; its values are not used.
+        vec: vector of shape (number of parameters,).
+        params: tree that gives the structure, shapes and dtypes. Its values are not used.
 
     Returns:
-        A tree as `params`.
+        a tree like `params`.
 
     Raises:
-        ValueError: the vector has another length.
+        ValueError: if the vector has the wrong length.
 
-    Differs from torch: gives new params, in their own dtypes (there they take the vector's); a vector that is too long
-    is refused.
+    Differs from torch: the function returns new params. They keep their dtypes, while in torch they take the dtype of
+    the vector. A vector that is too long raises an error.
 
     Example:
         >>> from funcnet import nn
@@ -86,7 +86,7 @@ def vector_to_parameters(net: Module, vec: jax.Array, params: Tree) -> Tree:
     if jnp.shape(vec) != (sum(sizes),):
         raise ValueError(
             f"utils.vector_to_parameters: the vector has the wrong shape; expected {(sum(sizes),)}, got "
-            f"{jnp.shape(vec)}. Give one number for each parameter of the net."
+            f"{jnp.shape(vec)}. Pass one number per parameter of the net."
         )
     layers: dict[str, list[jax.Array]] = {}
     start = 0
@@ -101,7 +101,7 @@ def vector_to_parameters(net: Module, vec: jax.Array, params: Tree) -> Tree:
 
 
 def _order(net: Module) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """(name in params, layer of the stack that it is in) of every parameter, each once."""
+    """Return an iterator over (name in params, layer index in the stack) of the parameters, each once."""
     places = ((one.home, one.layer) for one in entries_of(net) if isinstance(one.leaf, Parameter))
     return iter(dict.fromkeys(places))
 
@@ -109,7 +109,7 @@ def _order(net: Module) -> Iterator[tuple[str, tuple[int, ...]]]:
 def _of(flat: dict[str, Any], home: str, net: Module) -> Any:
     if home not in flat:
         raise ValueError(
-            f"utils: the params have no {home!r}; expected those of {type(net).__name__}, got {list(flat)}. Give the "
-            "params of this net, all of them."
+            f"utils: the params have no {home!r}; expected the params of {type(net).__name__}, got {list(flat)}. Pass "
+            "all params of this net."
         )
     return flat[home]

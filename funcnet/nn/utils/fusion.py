@@ -1,4 +1,4 @@
-"""BatchNorm folded into the layer before it, for inference, as in torch/nn/utils/fusion.py."""
+"""Fusion of a BatchNorm into the layer before it, for inference, as in torch/nn/utils/fusion.py."""
 
 import copy
 from typing import Any
@@ -20,22 +20,24 @@ __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "
 def fuse_conv_bn_eval(
     conv: Module, bn: Module, conv_params: Tree, bn_params: Tree, bn_state: Tree, transpose: bool = False
 ) -> tuple[Any, Tree]:
-    """(conv, params) of one convolution that computes what the convolution and the BatchNorm after it compute in eval.
+    """Return (conv, params) of one convolution that replaces a convolution and a BatchNorm after it in eval mode.
 
     Args:
-        conv: the description of a convolution; it stays as it is.
-        bn: the description of the BatchNorm.
-        conv_params, bn_params: the params of the two.
-        bn_state: the running statistics.
-        transpose: whether it is a transposed convolution.
+        conv: description of a convolution. It is not changed.
+        bn: description of the BatchNorm.
+        conv_params, bn_params: params of the convolution and of the BatchNorm.
+        bn_state: state of the BatchNorm, with the running statistics.
+        transpose: whether `conv` is a transposed convolution.
 
     Returns:
-        A description with a bias, and its params. A bias that the convolution did not have is frozen, as in torch.
+        (description, params) of a convolution with a bias. If `conv` had no bias, the new bias is frozen, as in torch.
 
     Raises:
-        ValueError: no running statistics, a leaf that is computed or borrowed, or groups in a transposed convolution.
+        ValueError: if there are no running statistics, a leaf is computed or stored in another module, or a transposed
+            convolution has groups.
 
-    Differs from torch: takes and returns params. A description has no mode, so none is refused for being in training.
+    Differs from torch: the function takes and returns params. It does not check that the modules are in eval mode,
+    because a description has no mode.
 
     Example:
         >>> from funcnet import nn
@@ -51,8 +53,8 @@ def fuse_conv_bn_eval(
     where = "utils.fuse_conv_bn_eval"
     if transpose and conv.groups != 1:
         raise ValueError(
-            f"{where}: the outputs of a grouped transposed convolution are not one dimension of its weight; expected "
-            f"groups=1, got {conv.groups}. Such a pair cannot be fused."
+            f"{where}: a grouped transposed convolution cannot be fused, because its outputs are not a single "
+            f"dimension of its weight; expected groups=1, got {conv.groups}."
         )
     return _fuse(where, fuse_conv_bn_weights, conv, bn, conv_params, bn_params, bn_state, transpose)
 
@@ -67,18 +69,18 @@ def fuse_conv_bn_weights(
     bn_b: jax.Array | None,
     transpose: bool = False,
 ) -> Fused:
-    """(weight · s, (bias - mean) · s + shift) with s = scale / sqrt(variance + eps).
+    """Return `(weight · s, (bias - mean) · s + shift)` with `s = scale / sqrt(variance + eps)`.
 
     Args:
-        conv_w: (out, in, *kernel), or (in, out, *kernel) if transposed.
-        conv_b: (out,), or None: 0.
-        bn_rm, bn_rv: (out,), the running mean and variance.
-        bn_eps: added to the variance.
-        bn_w, bn_b: (out,), scale and shift, or None: 1 and 0.
-        transpose: whether the outputs are dimension 1 of the weight.
+        conv_w: weight, (out, in, *kernel), or (in, out, *kernel) if transposed.
+        conv_b: bias, (out,). None means 0.
+        bn_rm, bn_rv: running mean and variance, (out,).
+        bn_eps: value added to the variance.
+        bn_w, bn_b: scale and shift, (out,). None means 1 and 0.
+        transpose: if True, the outputs are dimension 1 of the weight.
 
     Returns:
-        (weight, bias), computed in at least float32 and returned in the convolution's dtypes.
+        (weight, bias), in the convolution's dtypes. The computation uses at least float32.
 
     Example:
         >>> one = jnp.ones(1)
@@ -94,21 +96,23 @@ def fuse_conv_bn_weights(
 def fuse_linear_bn_eval(
     linear: Module, bn: Module, linear_params: Tree, bn_params: Tree, bn_state: Tree
 ) -> tuple[Any, Tree]:
-    """(linear, params) of one layer that computes what the linear layer and the BatchNorm after it compute in eval.
+    """Return (linear, params) of one layer that replaces a linear layer and a BatchNorm after it in eval mode.
 
     Args:
-        linear: the description of a linear layer; it stays as it is.
-        bn: the description of the BatchNorm, over as many features as the layer has outputs, or over one.
-        linear_params, bn_params: the params of the two.
-        bn_state: the running statistics.
+        linear: description of a linear layer. It is not changed.
+        bn: description of the BatchNorm. Its number of features is the number of outputs of the layer, or 1.
+        linear_params, bn_params: params of the linear layer and of the BatchNorm.
+        bn_state: state of the BatchNorm, with the running statistics.
 
     Returns:
-        A description with a bias, and its params. A bias that the layer did not have is frozen, as in torch.
+        (description, params) of a layer with a bias. If `linear` had no bias, the new bias is frozen, as in torch.
 
     Raises:
-        ValueError: no running statistics, another number of features, or a leaf that is computed or borrowed.
+        ValueError: if there are no running statistics, the number of features is wrong, or a leaf is computed or stored
+            in another module.
 
-    Differs from torch: as `fuse_conv_bn_eval`; a BatchNorm without scale and shift is folded too.
+    Differs from torch: the differences are those of `fuse_conv_bn_eval`. In addition, a BatchNorm without scale and
+    shift can be fused.
 
     Example:
         >>> from funcnet import nn
@@ -123,7 +127,7 @@ def fuse_linear_bn_eval(
     where = "utils.fuse_linear_bn_eval"
     if bn.num_features not in (linear.out_features, 1):
         raise ValueError(
-            f"{where}: the BatchNorm has another number of features; expected {linear.out_features}, or 1 for all, got "
+            f"{where}: the BatchNorm has the wrong number of features; expected {linear.out_features}, or 1 for all, got "
             f"{bn.num_features}."
         )
     return _fuse(where, fuse_linear_bn_weights, linear, bn, linear_params, bn_params, bn_state)
@@ -138,17 +142,17 @@ def fuse_linear_bn_weights(
     bn_w: jax.Array | None,
     bn_b: jax.Array | None,
 ) -> Fused:
-    """(weight · s, (bias - mean) · s + shift) with s = scale / sqrt(variance + eps).
+    """Return `(weight · s, (bias - mean) · s + shift)` with `s = scale / sqrt(variance + eps)`.
 
     Args:
-        linear_w: (out, in).
-        linear_b: (out,), or None: 0.
-        bn_rm, bn_rv: (out,) or (1,), the running mean and variance.
-        bn_eps: added to the variance.
-        bn_w, bn_b: as these, scale and shift, or None: 1 and 0.
+        linear_w: weight, (out, in).
+        linear_b: bias, (out,). None means 0.
+        bn_rm, bn_rv: running mean and variance, (out,) or (1,).
+        bn_eps: value added to the variance.
+        bn_w, bn_b: scale and shift, (out,) or (1,). None means 1 and 0.
 
     Returns:
-        (weight, bias), computed in at least float32 and returned in the layer's dtypes.
+        (weight, bias), in the dtypes of the layer. The computation uses at least float32.
 
     Example:
         >>> one = jnp.ones(1)
@@ -170,13 +174,13 @@ def _fused(w: Any, b: Any, mean: Any, var: Any, eps: float, scale: Any, shift: A
 
 
 def _own(where: str, module: Module, given: Tree, name: str) -> Any:
-    """The array of a leaf, or None if the module has no such leaf. A leaf that lives elsewhere is an error."""
+    """Return the array of a leaf, or None if the module has no such leaf. A leaf stored elsewhere raises ValueError."""
     leaf = getattr(module, name)
     if leaf is None or (name in given and isinstance(leaf, Parameter | Buffer)):
         return given.get(name)
     raise ValueError(
-        f"{where}: the {type(module).__name__} has no {name} of its own; expected {name!r} in what is given, got "
-        f"{sorted(given)}. Remove what computes it first, or take net.subtree(…) of the layer for what it borrows."
+        f"{where}: the {type(module).__name__} has no {name} of its own; expected {name!r} in its params or state, "
+        f"got {sorted(given)}. Remove the computation of a computed leaf first. Use net.subtree(…) for a shared leaf."
     )
 
 
@@ -188,7 +192,7 @@ def _fuse(
     if mean is None or var is None:
         raise ValueError(
             f"{where}: the BatchNorm keeps no running statistics; expected running_mean and running_var in bn_state, "
-            f"got {sorted(bn_state)}. Only a BatchNorm with fixed statistics in eval can be folded."
+            f"got {sorted(bn_state)}. Only a BatchNorm with fixed statistics in eval mode can be fused."
         )
     scale, shift = (_own(where, bn, bn_params, name) for name in ("weight", "bias"))
     weight, bias = weights(_own(where, layer, params, "weight"), old_bias, mean, var, bn.eps, scale, shift, *rest)

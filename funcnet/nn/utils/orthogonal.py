@@ -21,28 +21,33 @@ MAPS = ("matrix_exp", "cayley", "householder")
 def orthogonal(
     module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> Module:
-    """An orthogonal matrix, or a batch of them: Qᵀ Q = I for a tall weight (…, n, k), Q Qᵀ = I for a wide one.
+    """Make a weight an orthogonal matrix Q, or a batch of them.
 
-    With A skew-symmetric, formed from the lower triangle of the original:
+    For a tall weight (…, n, k), Qᵀ Q = I. For a wide weight, Q Qᵀ = I. A skew-symmetric matrix A is formed from the
+    lower triangle of the original. The maps are:
 
-    - 'matrix_exp': Q = exp(A);  'cayley': Q = (I + A/2)(I - A/2)⁻¹; of both the first k columns;
-    - 'householder': Q = H₁ H₂ … H_k, the reflections at the columns below the diagonal, times the diagonal's signs.
+    - 'matrix_exp': Q is the first k columns of exp(A);
+    - 'cayley': Q is the first k columns of (I + A/2)(I - A/2)⁻¹;
+    - 'householder': Q = H₁ H₂ … H_k times the signs on the diagonal. H_i is the reflection given by the part of column
+      i below the diagonal.
 
     Args:
-        module: the description; it is changed in place and returned.
-        name: of its parameter.
-        orthogonal_map: one of the three; by default 'matrix_exp' for square weights, else 'householder'.
-        use_trivialization: whether Q is multiplied by a fixed orthogonal `base`, so that it starts as the
-            orthogonalised weight, at the point where the map is best conditioned. Without it only 'householder'
-            starts there.
+        module: the description. It is changed in place and returned.
+        name: name of the parameter.
+        orthogonal_map: one of the three maps. The default is 'matrix_exp' for square or complex weights, else
+            'householder'.
+        use_trivialization: if True, Q is multiplied by a fixed orthogonal matrix `base`. Q then starts as the
+            orthogonalised weight, at the point where the map is best conditioned. If False, only 'householder' starts
+            as the orthogonalised weight.
 
-    Params: `parametrizations.<name>.original` (…, n, k). State: `parametrizations.<name>.0.base` (…, n, n) with
-    trivialization; (…, n, k) turned where the weight is wide.
+    Params: `parametrizations.<name>.original` has the shape of the weight. State: with trivialization,
+    `parametrizations.<name>.0.base` is (…, n, n).
 
     Raises:
-        ValueError: no such parameter, fewer than two dimensions, or an unknown map.
+        ValueError: if there is no such parameter, it has fewer than two dimensions, the map is unknown, or the map is
+            'householder' for a complex weight.
 
-    Differs from torch: a description without a start of its own has `base` at the identity, where torch has none.
+    Differs from torch: `base` is the identity until the weight is assigned to it, where torch has no `base` yet.
 
     Example:
         >>> from funcnet import nn
@@ -58,17 +63,17 @@ def orthogonal(
     weight = parametrizable(where, module, name)
     if weight.ndim < 2:
         raise ValueError(
-            f"{where}: a vector has no orthogonal form; expected 2 dimensions or more, got {weight.ndim}. "
-            "Choose a matrix or a batch of them."
+            f"{where}: a vector has no orthogonal form; expected at least 2 dimensions, got {weight.ndim}. "
+            "Choose a matrix or a batch of matrices."
         )
     complex_weight = jnp.issubdtype(weight.dtype, jnp.complexfloating)
     if orthogonal_map is None:
         orthogonal_map = "matrix_exp" if weight.shape[-2] == weight.shape[-1] or complex_weight else "householder"
     if orthogonal_map not in MAPS:
-        raise ValueError(f"{where}: unknown orthogonal_map; expected one of {MAPS}, got {orthogonal_map!r}.")
+        raise ValueError(f"{where}: orthogonal_map is unknown; expected one of {MAPS}, got {orthogonal_map!r}.")
     if complex_weight and orthogonal_map == "householder":
         raise ValueError(
-            f"{where}: reflections do not parametrize complex matrices; expected 'matrix_exp' or 'cayley', got "
+            f"{where}: Householder reflections cannot parametrize complex matrices; expected 'matrix_exp' or 'cayley', got "
             "'householder'."
         )
     made = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
@@ -105,7 +110,7 @@ class _Orthogonal(Module):
             if self.orthogonal_map != "householder":
                 raise NotImplementedError(
                     f"parametrizations.orthogonal: {self.orthogonal_map!r} without use_trivialization has no right "
-                    "inverse; expected 'householder', or use_trivialization=True. Choose one of them to assign a value."
+                    "inverse; expected 'householder' or use_trivialization=True. Use one of the two to assign a value."
                 )
             packed = _packed_reflections(tall)
             return (jnp.swapaxes(packed, -1, -2) if wide else packed).astype(dtype)
@@ -118,7 +123,7 @@ class _Orthogonal(Module):
         else:
             more = jax.random.normal(self.make_rng(), (*tall.shape[:-1], n - k), Q.dtype)
             self.base = _orthogonalized(jnp.concatenate([tall, more], -1)).astype(dtype)
-        # The reflections' diagonal is minus the signs: minus the identity stands for the identity.
+        # Each reflection flips a sign, so minus the identity encodes the identity.
         return jnp.broadcast_to(-jnp.eye(Q.shape[-2], Q.shape[-1], dtype=dtype), Q.shape)
 
 
@@ -127,7 +132,7 @@ def _identity(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
 
 
 def _of_skew(X: jax.Array, name: str) -> jax.Array:
-    """The first k columns of exp(A) or of Cayley's (I - A/2)⁻¹ (I + A/2), A = L - Lᴴ of the lower triangle L."""
+    """Return the first k columns of exp(A) or of (I - A/2)⁻¹ (I + A/2), with A = L - Lᴴ and L the lower triangle."""
     n, k = X.shape[-2:]
     lower = jnp.tril(X)
     lower = jnp.concatenate([lower, jnp.zeros((*X.shape[:-1], n - k), X.dtype)], -1)
@@ -139,10 +144,10 @@ def _of_skew(X: jax.Array, name: str) -> jax.Array:
 
 
 def _exponential(A: jax.Array) -> jax.Array:
-    """exp(A) by scaling, Padé's approximant of order 13, and squaring.
+    """Compute exp(A) by scaling, Padé's approximant of order 13, and squaring.
 
-    One order for all norms and at most 2¹⁶-fold scaling: `jax.scipy.linalg.expm` chooses among five orders, and takes
-    twice as long to compile and two to six times as long to run forward and backward.
+    There is one order for all norms and at most 2¹⁶-fold scaling. `jax.scipy.linalg.expm` chooses among five orders. It
+    takes twice as long to compile, and two to six times as long to run forward and backward.
     """
     eye = jnp.eye(A.shape[-1], dtype=A.dtype)
     norm = jax.lax.stop_gradient(jnp.max(jnp.sum(jnp.abs(A), -2), -1))
@@ -161,10 +166,11 @@ def _exponential(A: jax.Array) -> jax.Array:
 
 
 def _reflections(X: jax.Array) -> jax.Array:
-    """The first k columns of H₁ H₂ … H_k, H_i = I - 2 v_i v_iᵀ / ‖v_i‖², times the diagonal of X cut to integers.
+    """Return the first k columns of H₁ H₂ … H_k times the diagonal of X, truncated to integers.
 
-    v_i is column i of X below its diagonal, with 1 on it. The product is I - V T Vᵀ with T⁻¹ the upper triangle of
-    Vᵀ V, its diagonal halved: matrix products and one triangular solve in place of k steps, and every derivative.
+    H_i = I - 2 v_i v_iᵀ / ‖v_i‖², where v_i is column i of X below the diagonal, with 1 on the diagonal. The product is
+    I - V T Vᵀ, where T⁻¹ is the upper triangle of Vᵀ V with a halved diagonal. This needs matrix products and one
+    triangular solve in place of k steps, and has derivatives of every order.
     """
     n, k = X.shape[-2:]
     eye = jnp.eye(n, k, dtype=X.dtype)
@@ -178,26 +184,26 @@ def _reflections(X: jax.Array) -> jax.Array:
 
 
 def _packed_reflections(Q: jax.Array) -> jax.Array:
-    """The X whose `_reflections` are the orthogonal factor of Q: LAPACK's vectors, and the signs on the diagonal."""
+    """Return the X whose `_reflections` are the orthogonal factor of Q: LAPACK's vectors with signs on the diagonal."""
     packed, tau = jnp.linalg.qr(Q, mode="raw")
     packed = jnp.swapaxes(packed, -1, -2)
     diagonal = jnp.sign(jnp.diagonal(packed, axis1=-2, axis2=-1))
-    diagonal = jnp.where(tau == 0, -diagonal, diagonal)  # LAPACK leaves a reflection out: then H would turn the sign
+    diagonal = jnp.where(tau == 0, -diagonal, diagonal)  # LAPACK left a reflection out, and H would flip the sign
     return jnp.where(jnp.eye(Q.shape[-2], Q.shape[-1], dtype=bool), diagonal[..., None, :], packed)
 
 
 def _orthogonalized(A: jax.Array) -> jax.Array:
-    """Q of A = Q R with the diagonal of R not negative."""
+    """Return Q of A = Q R, where the diagonal of R is not negative."""
     Q, R = jnp.linalg.qr(A)
     return Q * jnp.sign(jnp.diagonal(R, axis1=-2, axis2=-1))[..., None, :]
 
 
 def _wide(x: jax.Array) -> jax.Array:
-    """`x` in at least float32, or complex."""
+    """Return `x` in at least float32. Complex arrays are returned as they are."""
     return x if jnp.issubdtype(x.dtype, jnp.complexfloating) else x.astype(checks.wide_dtype(x))
 
 
-# Higham, 2005, "The Scaling and Squaring Method for the Matrix Exponential Revisited"; divided by the first.
+# Higham, 2005, "The Scaling and Squaring Method for the Matrix Exponential Revisited". The coefficients are divided by the first one.
 _PADE = [
     1.0,
     1 / 2,

@@ -1,4 +1,4 @@
-"""`PackedSequence` and functions of its layout; `rnn.py` creates them."""
+"""`PackedSequence` and functions of its layout. `rnn.py` has the functions that create packed sequences."""
 
 from typing import Any, NamedTuple
 
@@ -17,24 +17,24 @@ class _Fields(NamedTuple):
 
 
 class PackedSequence(_Fields):
-    """A packed batch, as the functions of `nn.utils.rnn` make it: all recurrent layers take and return it.
+    """A packed batch, as made by the functions of `nn.utils.rnn`. All recurrent layers accept and return it.
 
     Args:
-        data: (N, *), the steps of all sequences.
-        batch_sizes: (T,), how many sequences have a step t; numpy's int64, as torch keeps them on the CPU.
-        sorted_indices: (B,), the sequence at each sorted position; None if they were sorted.
-        unsorted_indices: (B,), the sorted position of each sequence; computed from `sorted_indices` by default.
+        data: steps of all sequences, (N, *).
+        batch_sizes: number of sequences that have step t, (T,). A NumPy int64 array, as torch keeps it on the CPU.
+        sorted_indices: index of the sequence at each sorted position, (B,). None if the sequences were sorted.
+        unsorted_indices: sorted position of each sequence, (B,). Computed from `sorted_indices` by default.
 
-    For JAX `data` is the only leaf; all else is static layout. So `jax.grad` and `jax.tree.map` see floating data
-    alone, and under `jit` another layout is another program. To change the data, write
+    For JAX, `data` is the only leaf, and the rest is static layout. `jax.grad` and `jax.tree.map` therefore see only
+    the data. Under `jit`, each new layout is compiled again. To change the data, write
     `packed._replace(data=f(packed.data))`.
 
     Raises:
-        TypeError: the layout is traced; no `batch_sizes`.
-        ValueError: the sizes do not fall from the first to the last, or do not fit the data or the indices.
+        TypeError: if the layout is traced, or `batch_sizes` are missing.
+        ValueError: if the batch sizes are not in decreasing order, or do not fit the data or the indices.
 
-    Differs from torch: a layout that does not fit is refused here, not where it is used; no methods for devices and
-    dtypes (`funcnet.tree.cast(packed, dtype)`).
+    Differs from torch: an invalid layout raises an error here, not where it is used. There are no methods for devices
+    and dtypes. Use `funcnet.tree.cast(packed, dtype)`.
 
     Example:
         >>> from funcnet.nn.utils.rnn import pack_sequence
@@ -50,10 +50,10 @@ class PackedSequence(_Fields):
     def __new__(
         cls, data: Any, batch_sizes: Any = None, sorted_indices: Any = None, unsorted_indices: Any = None
     ) -> "PackedSequence":
-        if batch_sizes is None:  # torch's old form: both in one pair
+        if batch_sizes is None:  # torch's old form, with both in one pair
             if not isinstance(data, (tuple, list)) or len(data) != 2:
                 raise TypeError(
-                    "PackedSequence: batch_sizes are missing; expected them with the data, got None. Make it with "
+                    "PackedSequence: batch_sizes are missing; expected data and batch_sizes, got None. Create it with "
                     "pack_sequence or pack_padded_sequence."
                 )
             data, batch_sizes = data
@@ -64,19 +64,19 @@ class PackedSequence(_Fields):
             back = known_integers("PackedSequence", "unsorted_indices", unsorted_indices)
         if sizes.ndim != 1 or sizes.size == 0 or sizes[-1] < 1 or (np.diff(sizes) > 0).any():
             raise ValueError(
-                "PackedSequence: batch_sizes are invalid; expected numbers of at least 1 that never grow, "
-                f"got {sizes.tolist()}. Make it with pack_sequence or pack_padded_sequence."
+                "PackedSequence: batch_sizes are invalid; expected positive numbers in decreasing order, "
+                f"got {sizes.tolist()}. Create it with pack_sequence or pack_padded_sequence."
             )
         if np.ndim(data) == 0 or data.shape[0] != sizes.sum():
             raise ValueError(
-                f"PackedSequence: data does not fit batch_sizes; expected {sizes.sum()} steps, their sum, "
-                f"got {np.shape(data)}. Make it with pack_sequence or pack_padded_sequence."
+                f"PackedSequence: data does not fit batch_sizes; expected {sizes.sum()} steps, the sum of batch_sizes, "
+                f"got shape {np.shape(data)}. Create it with pack_sequence or pack_padded_sequence."
             )
         for name, indices in (("sorted_indices", order), ("unsorted_indices", back)):
             if indices is not None and not np.array_equal(np.sort(indices), np.arange(sizes[0])):
                 raise ValueError(
-                    f"PackedSequence: {name} do not fit; expected each of the {sizes[0]} sequences once, "
-                    f"got {indices.tolist()}. Make it with pack_sequence or pack_padded_sequence."
+                    f"PackedSequence: {name} are not a permutation; expected each of the {sizes[0]} sequences once, "
+                    f"got {indices.tolist()}. Create it with pack_sequence or pack_padded_sequence."
                 )
         return super().__new__(cls, data, sizes, order, back)
 
@@ -88,20 +88,20 @@ def _flatten(packed: PackedSequence) -> tuple[Any, Any]:
 
 def _unflatten(layout: Any, leaves: Any) -> PackedSequence:
     arrays = (None if a is None else np.array(a, np.int64) for a in layout)
-    return PackedSequence._make((*leaves, *arrays))  # unchecked: a leaf may be anything
+    return PackedSequence._make((*leaves, *arrays))  # not checked, because a leaf may be any object
 
 
 jax.tree_util.register_pytree_with_keys(PackedSequence, _flatten, _unflatten)
 
 
 def invert_permutation(permutation: Any) -> Any:
-    """The permutation that undoes another: `result[permutation[i]] = i`; None for None.
+    """Return the inverse of a permutation, `result[permutation[i]] = i`. The result for None is None.
 
     Args:
-        permutation: (B,), every number below B once.
+        permutation: permutation of the integers from 0 to B - 1, (B,).
 
     Returns:
-        The same kind of array.
+        an array of the same kind, NumPy or JAX.
 
     Example:
         >>> invert_permutation(np.array([2, 0, 1]))
@@ -117,12 +117,11 @@ def invert_permutation(permutation: Any) -> Any:
 
 
 def known_integers(where: str, name: str, array: Any) -> np.ndarray:
-    """`array` as numpy's int64, else TypeError."""
+    """Return `array` as NumPy int64, or raise TypeError if it is traced or not integer."""
     if isinstance(array, jax.core.Tracer):
         raise TypeError(
-            f"{where}: {name} are traced; expected known numbers, got {array.aval}. The shape of a packed batch "
-            "follows from them: pack outside jit, give them as a list, or keep the batch padded and call the layer "
-            "with lengths=."
+            f"{where}: {name} are traced; expected concrete numbers, got {array.aval}. They determine the shape of the "
+            "packed batch. Pack outside jit, pass a list, or keep the batch padded and pass lengths= to the layer."
         )
     known = np.asarray(array)
     if known.size and not np.issubdtype(known.dtype, np.integer):
@@ -131,14 +130,14 @@ def known_integers(where: str, name: str, array: Any) -> np.ndarray:
 
 
 def lengths_of(packed: PackedSequence) -> np.ndarray:
-    """(B,), in the order in which the sequences were given."""
+    """Return the lengths of the sequences, (B,), in their original order."""
     sizes = packed.batch_sizes
     lengths = (sizes > np.arange(sizes[0])[:, None]).sum(1)
     return lengths if packed.unsorted_indices is None else lengths[packed.unsorted_indices]
 
 
 def places_of(packed: PackedSequence) -> tuple[np.ndarray, np.ndarray]:
-    """(the step, the sequence as it was given) of each row of the data, both (N,)."""
+    """Return (step, index of the sequence in the original order) for each row of the data, both (N,)."""
     sizes = packed.batch_sizes
     time = np.repeat(np.arange(sizes.size), sizes)
     place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
