@@ -78,7 +78,7 @@ def _widen(value: Any, leaf: Any) -> Any:
 
 
 def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
-    """Return {name: array} of a bound module. Its attribute `_metadata` has the versions of all modules, as in torch."""
+    """Return {name: array} of a bound module. Its attribute `_metadata` has the version of each module, as in torch."""
     values: OrderedDict[str, Any] = OrderedDict()
     metadata: OrderedDict[str, Any] = OrderedDict()
     values._metadata = metadata  # type: ignore[attr-defined]

@@ -127,8 +127,8 @@ def fuse_linear_bn_eval(
     where = "utils.fuse_linear_bn_eval"
     if bn.num_features not in (linear.out_features, 1):
         raise ValueError(
-            f"{where}: the BatchNorm has the wrong number of features; expected {linear.out_features}, or 1 for all, got "
-            f"{bn.num_features}."
+            f"{where}: the BatchNorm has the wrong number of features; expected {linear.out_features}, or 1 for all, "
+            f"got {bn.num_features}."
         )
     return _fuse(where, fuse_linear_bn_weights, linear, bn, linear_params, bn_params, bn_state)
 

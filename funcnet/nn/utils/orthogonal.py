@@ -47,7 +47,7 @@ def orthogonal(
         ValueError: if there is no such parameter, it has fewer than two dimensions, the map is unknown, or the map is
             'householder' for a complex weight.
 
-    Differs from torch: `base` is the identity until the weight is assigned to it, where torch has no `base` yet.
+    Differs from torch: until `base` is set, it is the identity. In torch, it is None.
 
     Example:
         >>> from funcnet import nn
@@ -73,8 +73,8 @@ def orthogonal(
         raise ValueError(f"{where}: orthogonal_map is unknown; expected one of {MAPS}, got {orthogonal_map!r}.")
     if complex_weight and orthogonal_map == "householder":
         raise ValueError(
-            f"{where}: Householder reflections cannot parametrize complex matrices; expected 'matrix_exp' or 'cayley', got "
-            "'householder'."
+            f"{where}: Householder reflections cannot parametrize complex matrices; expected 'matrix_exp' or 'cayley', "
+            "got 'householder'."
         )
     made = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
     return register_parametrization(module, name, made, unsafe=True)
@@ -203,7 +203,8 @@ def _wide(x: jax.Array) -> jax.Array:
     return x if jnp.issubdtype(x.dtype, jnp.complexfloating) else x.astype(checks.wide_dtype(x))
 
 
-# Higham, 2005, "The Scaling and Squaring Method for the Matrix Exponential Revisited". The coefficients are divided by the first one.
+# Higham, 2005, "The Scaling and Squaring Method for the Matrix Exponential Revisited".
+# The coefficients are divided by the first one.
 _PADE = [
     1.0,
     1 / 2,

@@ -23,18 +23,19 @@ __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """w = g · v / ‖v‖, the norm over all dimensions but `dim`: magnitude and direction are learned separately.
+    """`w = g · v / ‖v‖`. Parametrize a weight so that its magnitude and its direction are learned separately.
 
     Args:
-        module: the description; it is changed in place and returned.
-        name: of its parameter.
-        dim: the dimension that keeps its own norms; None, and -1 as in torch: one norm for all.
+        module: the description. It is changed in place and returned.
+        name: name of the parameter.
+        dim: the one dimension over which the norm is not computed. With None, or -1 as in torch, there is one norm for
+            the entire weight.
 
-    Params: `parametrizations.<name>.original0` (g) and `original1` (v). Files with `<name>_g` and `<name>_v` can be
-        loaded.
+    Params: `parametrizations.<name>.original0` (g) and `original1` (v). Checkpoints with `<name>_g` and `<name>_v` can
+        be loaded.
 
     Raises:
-        ValueError: no such parameter, or it has no dimension `dim`.
+        ValueError: if there is no such parameter, or it has no dimension `dim`.
 
     Example:
         >>> from funcnet import nn
@@ -71,10 +72,10 @@ class _WeightNorm(Module):
 
 
 def norm_dim(dim: int | None, ndim: int) -> int:
-    """`dim` counted from the front; -1 stands for the norm of the whole.
+    """Return `dim` counted from the front, or -1 for one norm of the entire weight.
 
     Raises:
-        ValueError: there is no such dimension.
+        ValueError: if there is no such dimension.
     """
     if dim is None or dim == -1:
         return -1
@@ -84,14 +85,14 @@ def norm_dim(dim: int | None, ndim: int) -> int:
 
 
 def norm_except_dim(v: jax.Array, dim: int) -> jax.Array:
-    """‖v‖ over all dimensions but `dim`, which stay with size 1; for -1 of the whole, a scalar."""
+    """Return ‖v‖ over all dimensions but `dim`, which are kept with size 1. For -1, return one scalar norm."""
     wide = _wide(v)
     axes = tuple(i for i in range(v.ndim) if i != dim) if dim != -1 else None
     return jnp.sqrt(jnp.sum(wide * wide, axes, keepdims=dim != -1)).astype(v.dtype)
 
 
 def weight_of(g: jax.Array, v: jax.Array, dim: int) -> jax.Array:
-    """v · (g / ‖v‖), computed in at least float32."""
+    """Return v · (g / ‖v‖). The computation uses at least float32."""
     wide = _wide(v)
     return (wide * (_wide(g) / norm_except_dim(wide, dim))).astype(v.dtype)
 
@@ -102,27 +103,28 @@ def weight_of(g: jax.Array, v: jax.Array, dim: int) -> jax.Array:
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """W / σ(W), σ the largest singular value, estimated as uᵀ W v by power iteration.
+    """`W / σ(W)`. Divide a weight by its largest singular value σ, estimated as uᵀ W v by power iteration.
 
-    In training every call of the module makes `n_power_iterations` steps ``u ← W v / ‖W v‖, v ← Wᵀ u / ‖Wᵀ u‖`` and
-    keeps u and v in the state; in eval none. For the gradient u and v are constants. They start from random vectors
-    with 15 steps on the starting weight. A weight of one dimension is divided by its norm, and has no u and v.
+    In training, every call of the module makes `n_power_iterations` steps ``u ← W v / ‖W v‖, v ← Wᵀ u / ‖Wᵀ u‖`` and
+    stores u and v in the state. In eval mode, it makes no steps. For the gradient, u and v are constants. They are
+    initialised with random vectors and 15 steps on the initial weight. A weight of one dimension is divided by its norm
+    and has no u and v.
 
     Args:
-        module: the description; it is changed in place and returned.
-        name: of its parameter.
-        n_power_iterations: steps for each call in training.
-        eps: the least norm to divide by.
-        dim: the dimension of the outputs, which becomes the rows: 0, for transposed convolutions 1.
+        module: the description. It is changed in place and returned.
+        name: name of the parameter.
+        n_power_iterations: number of steps per call in training.
+        eps: lower bound on each norm, to avoid division by zero.
+        dim: dimension of the outputs, which becomes the rows. The default is 1 for transposed convolutions, else 0.
 
     Params: `parametrizations.<name>.original`. State: `parametrizations.<name>.0._u` (h,) and `._v` (w,). Checkpoints
     with `<name>_orig`, `<name>_u` and `<name>_v` can be loaded.
 
     Raises:
-        ValueError: no such parameter, or no such dimension, or no step.
+        ValueError: if there is no such parameter or dimension, or `n_power_iterations` is not positive.
 
-    Differs from torch: two layers that are one module and run twice make two steps, as there; what torch does at every
-    access, this does at every call. The old names load here too.
+    Differs from torch: the steps are made at every call of the module. In torch, they are made at every access of the
+    weight. A module that runs twice makes two steps, as in torch. Checkpoints with the old names can be loaded too.
 
     Example:
         >>> import numpy as np
@@ -143,7 +145,7 @@ def spectral_norm(
 
 
 def rows_dim(module: Module) -> int:
-    """The dimension of a layer's weight that counts its outputs."""
+    """Return the dimension of a layer's weight that indexes its outputs."""
     return 1 if isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 0
 
 
@@ -191,26 +193,28 @@ class _SpectralNorm(Module):
 
 
 def check_steps(n_power_iterations: int) -> None:
-    """Raises ValueError unless the number of steps is positive."""
+    """Raise ValueError unless the number of steps is positive."""
     if n_power_iterations <= 0:
-        raise ValueError(f"spectral_norm: n_power_iterations; expected a positive number, got {n_power_iterations}.")
+        raise ValueError(
+            f"spectral_norm: n_power_iterations is too small; expected a positive number, got {n_power_iterations}."
+        )
 
 
 def as_matrix(weight: jax.Array, dim: int) -> jax.Array:
-    """(h, w): dimension `dim` first, the others in one; in at least float32."""
+    """Return the weight as a matrix (h, w) in at least float32, with `dim` as rows and all other dimensions as columns."""
     moved = jnp.moveaxis(_wide(weight), dim, 0)
     return moved.reshape(moved.shape[0], math.prod(moved.shape[1:]))
 
 
 def divided_by_sigma(weight: jax.Array, u: jax.Array, v: jax.Array, dim: int) -> jax.Array:
-    """W / (uᵀ W v), u and v constants."""
+    """Return W / (uᵀ W v), where u and v are constants."""
     u, v = jax.lax.stop_gradient((_wide(u), _wide(v)))
     sigma = u @ (as_matrix(weight, dim) @ v)
     return (_wide(weight) / sigma).astype(weight.dtype)
 
 
 def unit_vector(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """An init: a random direction."""
+    """Initialise with a random unit vector."""
     return F.normalize(jax.random.normal(key, shape, dtype), dim=0)
 
 
@@ -218,7 +222,7 @@ def unit_vector(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array
 
 
 class _OldNames:
-    """A load pre-hook: renames the leaves of the older normalisation (`fc.weight_g`) to those of the new one."""
+    """A load pre-hook that renames the leaves of the older normalisation (`fc.weight_g`) to those of the new one."""
 
     def __init__(self, tensor_name: str, beneath: dict[str, str]):
         self.tensor_name, self.beneath = tensor_name, beneath
@@ -237,5 +241,5 @@ def _reads(module: Module, name: str, beneath: dict[str, str]) -> Module:
 
 
 def _wide(x: jax.Array) -> jax.Array:
-    """`x` in at least float32."""
+    """Return `x` in at least float32."""
     return x.astype(checks.wide_dtype(x))

@@ -1,8 +1,8 @@
 """Weights that are functions of other arrays, as in torch/nn/utils/parametrize.py.
 
-A parametrized attribute is no longer a part of its module; it is computed from leaves of `parametrizations`, a child of
-the module: `original` (or `original0`, `original1`, …) and the parametrizations, numbered. So params and state_dict
-have torch's names: `fc.parametrizations.weight.original`, `fc.parametrizations.weight.0._u`.
+A parametrized attribute is no longer a part of its module. It is computed from leaves of `parametrizations`, a child of
+the module. This child has `original` (or `original0`, `original1`, …) and the numbered parametrizations. Params and
+state_dict therefore have torch's names: `fc.parametrizations.weight.original`, `fc.parametrizations.weight.0._u`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -35,35 +35,36 @@ __all__ = [
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Makes `module.tensor_name` a function of the original leaf: forward reads ``parametrization(original)``.
+    """Make `module.tensor_name` a function of its original leaf. Inside forward, it is ``parametrization(original)``.
 
     The parametrization is a module with ``forward(original)``. Two more methods are optional:
 
-    - ``right_inverse(value)``: the original for a value. That of the first parametrization defines the start: the
-      original starts as the right inverse of the weight's own start. Several arrays become `original0`,
-      `original1`, … and the arguments of forward. It may assign to buffers, and draw with `self.make_rng()`.
-    - ``begin(weight)``: called at the start with the weight as it is before this parametrization; for its buffers.
+    - ``right_inverse(value)`` returns the original for a value. `init` sets the original to the right inverse of the
+      weight's initial value, by the first parametrization. If the method returns several arrays, they become
+      `original0`, `original1`, … and the arguments of forward. It may assign to buffers and call `self.make_rng()`.
+    - ``begin(weight)`` is called by `init` with the weight before this parametrization. It can initialise buffers.
 
-    ``module.weight = array`` makes the weight start as that array, by the `right_inverse` of all parametrizations,
-    the last first. Further parametrizations of the same name are applied one after the other. The weight is computed
-    once for each call of its module, so a buffer that the parametrization updates in training moves once a call;
-    where another module reads the weight, it is computed there, at each reading.
+    ``module.weight = array`` makes that array the initial value of the weight. It uses the `right_inverse` of all
+    parametrizations, from last to first. Several parametrizations of the same name are applied one after another. The
+    weight is computed once per call of its module, so a buffer that the parametrization updates in training is updated
+    once per call. If another module reads the weight, it is computed at every read.
 
     Args:
-        module: the description; it is changed in place and returned. This works in a constructor and afterwards.
-        tensor_name: its parameter or buffer; a tie of it to others stays, on the original.
-        parametrization: an instance of your class.
-        unsafe: whether it may change shape and dtype; True turns the checks off.
+        module: the description. It is changed in place and returned, in its constructor or later.
+        tensor_name: name of its parameter or buffer. If the leaf is shared, the original stays shared.
+        parametrization: the parametrization, an instance of your class.
+        unsafe: if True, the parametrization may change the shape and dtype, and nothing is checked.
 
     Returns:
-        The module.
+        the module.
 
     Raises:
-        ValueError: no such parameter or buffer, a lazy one, or the parametrization does not keep shape and dtype.
+        ValueError: if there is no such parameter or buffer, it is lazy, or the parametrization changes its shape or
+            dtype.
 
-    Differs from torch: nothing is computed here but shapes, so forward and right_inverse must be traceable. Params that
-    the plain net has already are changed by `carry_over`. The class of the module stays; `repr` is torch's.
-    `nn.init.normal_(module.weight)` sets how the weight starts, and is not lost.
+    Differs from torch: only shapes are computed here, so forward and right_inverse must be traceable. Use `carry_over`
+    to convert existing params of the plain net. The class of the module does not change, but `repr` is the same as in
+    torch. `nn.init.normal_(module.weight)` sets the initial value of the weight and is not lost.
 
     Example:
         >>> import jax.numpy as jnp
@@ -111,7 +112,7 @@ def register_parametrization(
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether the module has a parametrization, of that name if one is given.
+    """Return whether the module has a parametrization, or one of `tensor_name` if a name is given.
 
     >>> from funcnet import nn
     >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
@@ -127,19 +128,20 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 def remove_parametrizations(
     net: Module, tensor_name: str, params: Tree, state: Tree, leave_parametrized: bool = True
 ) -> tuple[Module, Tree, Tree]:
-    """(net, params, state) with an ordinary leaf in place of a parametrized one. The net given stays as it is.
+    """Return (net, params, state) with an ordinary leaf in place of a parametrized one. The given net is not changed.
 
     Args:
         net: the description.
-        tensor_name: the dotted name, as in "encoder.fc.weight"; `*` for the layers of a stack, all at once.
-        params, state: of `net`.
-        leave_parametrized: whether the leaf takes the computed value, as in eval; else the original's.
+        tensor_name: dotted name, as in "encoder.fc.weight". `*` denotes all layers of a stack at once.
+        params, state: params and state of `net`.
+        leave_parametrized: if True, the leaf takes the computed value in eval mode. Otherwise it takes the original.
 
     Raises:
-        ValueError: it is not parametrized; `leave_parametrized` is False and it is made of several arrays.
+        ValueError: if the attribute is not parametrized, or `leave_parametrized` is False and there are several
+            originals.
 
-    Differs from torch: pure. There it is (module, tensor_name, leave_parametrized), and a spectral norm in training
-    makes one more step at removal.
+    Differs from torch: the function is pure. torch's takes (module, tensor_name, leave_parametrized). There, a spectral
+    norm in training mode makes one more step at removal.
 
     Example:
         >>> from funcnet import nn
@@ -160,7 +162,7 @@ def remove_parametrizations(
         if not made_of.is_tensor:
             raise ValueError(
                 f"{where}: {tensor_name!r} is made of {made_of.ntensors} arrays, none of which is the original; "
-                "expected leave_parametrized=True, got False. Leave it parametrized."
+                "expected leave_parametrized=True, got False."
             )
         return made_of.original
 
@@ -168,20 +170,20 @@ def remove_parametrizations(
 
 
 def carry_over(net: Module, params: Tree, state: Tree, rng: jax.Array) -> tuple[Tree, Tree]:
-    """(params, state) of a net that has parametrizations, from those that it had without them.
+    """Convert the params and state of a plain net to those of the same net with parametrizations.
 
-    For weights that were trained or loaded before: every original becomes the right inverse of its weight. What the
-    parametrizations keep beside it (the vectors of a spectral norm) starts as in `init`.
+    Use this function for weights that were trained or loaded before. Every original becomes the right inverse of its
+    weight. Other arrays of the parametrizations, such as the vectors of a spectral norm, are initialised as in `init`.
 
     Args:
-        net: the description, parametrized.
-        params, state: of the plain net.
-        rng: a key, for what starts at random.
+        net: the description with parametrizations.
+        params, state: params and state of the plain net.
+        rng: a key for values that are initialised at random.
 
     Raises:
-        ValueError: a leaf of `net` is not in the trees, or they hold one that is not in `net`.
+        ValueError: if the trees lack a leaf of `net`, or have a leaf that is not in `net`.
 
-    Differs from torch: torch does this when registering.
+    Differs from torch: torch does this conversion when a parametrization is registered.
 
     Example:
         >>> from funcnet import nn
@@ -200,29 +202,29 @@ def carry_over(net: Module, params: Tree, state: Tree, rng: jax.Array) -> tuple[
     for place in (*walk(net, Parameter), *walk(net, Buffer)):
         plain = place.leaf.key_name(place.path)
         known.add(plain)
-        if plain not in given and id(place.leaf) in tied:  # it lived there, and has its own name now
+        if plain not in given and id(place.leaf) in tied:  # it was stored under the name of the weight
             given[plain] = given[tied[id(place.leaf)]]
         if plain not in given and "parametrizations" not in place.path.split("."):
             raise ValueError(
-                f"{where}: the trees have no {plain!r}; expected those of the plain net, got {sorted(given)}. Give "
-                "what its init or load_state_dict made before it was parametrized."
+                f"{where}: the trees have no {plain!r}; expected those of the plain net, got {sorted(given)}. Pass the "
+                "params and state that init or load_state_dict returned before the net was parametrized."
             )
     if set(given) - known:
         raise ValueError(
-            f"{where}: the trees have leaves that the net does not have; expected {sorted(known)}, got "
-            f"{sorted(set(given) - known)} besides. Give the params and state of this net."
+            f"{where}: the trees have leaves that the net does not have; expected {sorted(known)}, got in addition "
+            f"{sorted(set(given) - known)}. Pass the params and state of this net."
         )
     return start(net, rng, {}, given)
 
 
 def parametrizable(where: str, module: Module, tensor_name: str) -> Any:
-    """The parameter, buffer or parametrized attribute of that name; else ValueError."""
+    """Return the parameter, buffer or parametrized attribute of that name, or raise ValueError if there is none."""
     held = getattr(module, tensor_name, None)
     return held if isinstance(held, Parametrized) else own_leaf(where, module, tensor_name)
 
 
 def _check_further(where: str, one: Computed, parametrization: Module) -> None:
-    """Checks that a parametrization after others keeps shape and dtype."""
+    """Check that a parametrization that is added to others keeps the shape and dtype."""
     given = jax.ShapeDtypeStruct(one.shape, one.dtype)
     out = abstract(parametrization, "forward", given)
     require_same("the parametrized tensor", "dtype", one.dtype, out.dtype)
@@ -230,8 +232,8 @@ def _check_further(where: str, one: Computed, parametrization: Module) -> None:
     back = abstract(parametrization, "right_inverse", out)
     if isinstance(back, list):
         raise ValueError(
-            f"{where}: only the first parametrization may be made of several arrays; expected one array from "
-            f"{type(parametrization).__name__}.right_inverse, got {len(back)}. Register that one first."
+            f"{where}: only the first parametrization may have several originals; expected one array from "
+            f"{type(parametrization).__name__}.right_inverse, got {len(back)}. Register this parametrization first."
         )
     require_same("right_inverse", "dtype", one.dtype, back.dtype)
     require_same("right_inverse", "shape", one.shape, tuple(back.shape))

@@ -1,4 +1,4 @@
-"""What a parametrized attribute is made of (`ParametrizationList`), and how it is computed from it (`Parametrized`)."""
+"""The components of a parametrized attribute (`ParametrizationList`), and its computation (`Parametrized`)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,14 +17,15 @@ __all__ = ["ParametrizationList", "Parametrized", "abstract", "described_dtype",
 
 
 class ParametrizationList(ModuleList):
-    """What one parametrized attribute is made of: its parametrizations, and `original` or `original0`, `original1`, ….
+    """The components of one parametrized attribute: its parametrizations, and its original or originals.
 
     Args:
-        modules: the parametrizations, in the order of their application.
-        original: the description of the leaf that is parametrized.
-        unsafe: whether they may change shape and dtype.
+        modules: the parametrizations, in the order in which they are applied.
+        original: description of the leaf that is parametrized.
+        unsafe: whether the parametrizations may change the shape and dtype.
 
-    Made by `register_parametrization`; found as ``module.parametrizations.weight``.
+    `register_parametrization` makes this list. It is stored as ``module.parametrizations.weight``. The original is
+    `original`. Several originals are `original0`, `original1`, ….
 
     Example:
         >>> from funcnet import nn
@@ -39,7 +40,7 @@ class ParametrizationList(ModuleList):
 
     def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False):
         if len(modules) == 0:
-            raise ValueError("ParametrizationList: expected one parametrization or more, got none.")
+            raise ValueError("ParametrizationList: expected at least one parametrization, got none.")
         super().__init__(modules)
         self.unsafe = unsafe
         new: Any = jax.ShapeDtypeStruct(original.shape, original.dtype)
@@ -66,28 +67,28 @@ class ParametrizationList(ModuleList):
         return value
 
     def originals(self) -> list[Any]:
-        """The arrays inside forward, the descriptions outside of it."""
+        """Return the originals: arrays inside forward, descriptions outside of it."""
         return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
 
     def result(self) -> Any:
-        """The shape and dtype of what forward gives."""
+        """Return the shape and dtype of the result of forward."""
         given = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in self.originals()]
         for module in self:
             given = [abstract(module, "forward", *given)]
             if not hasattr(given[0], "shape"):
                 raise ValueError(
-                    f"A parametrization gives one array; expected an array, got {type(given[0]).__name__} from the "
-                    f"forward of {type(module).__name__}."
+                    f"A parametrization must return one array; expected an array, got {type(given[0]).__name__} from "
+                    f"the forward of {type(module).__name__}."
                 )
         return given[0]
 
 
 class Parametrized(Computed):
-    """A parametrized attribute. Where it is made of several arrays, its source is not a part of the module."""
+    """A parametrized attribute. If it has several originals, its source is not a part of the module."""
 
     mark = "Parametrized"
     old_names: RemovableHandle | None = None  # of the load pre-hook that reads older files
-    assigned = False  # whether the start is a value for the whole chain, or what stood there before the first
+    assigned = False  # whether the initial value is the output of all parametrizations, or the input
 
     def value(self, bound: Any) -> jax.Array:
         return bound.parametrizations[self.name]()
@@ -115,12 +116,12 @@ class Parametrized(Computed):
             if not hasattr(one, "right_inverse"):
                 raise ValueError(
                     f"{type(module).__name__}.{self.name}: {type(one).__name__} does not implement right_inverse; "
-                    "assigning a value needs one in every parametrization."
+                    "assigning a value requires right_inverse in every parametrization."
                 )
         if not hasattr(value, "shape") or isinstance(value, (Module, Parameter, Buffer, Computed)):
             raise TypeError(
-                f"{type(module).__name__}.{self.name}: is parametrized; expected an array to start from, got "
-                f"{type(value).__name__}. Remove the parametrization to put a part in its place."
+                f"{type(module).__name__}.{self.name}: the attribute is parametrized; expected an initial array, got "
+                f"{type(value).__name__}. Remove the parametrization before you assign a part."
             )
         self.copy_(value)
         self.assigned = True
@@ -135,7 +136,7 @@ class Parametrized(Computed):
 
 
 def _beside(original: Any, struct: Any) -> Any:
-    """A leaf of that shape, of the kind of `original`; `begin` gives it its start."""
+    """Return a leaf with the shape of `struct` and the kind of `original`. `begin` sets its initial value."""
     dtype = described_dtype(struct.dtype, original.dtype)
     if isinstance(original, Parameter):
         return Parameter(struct.shape, init.zeros(), dtype=dtype, requires_grad=original.requires_grad)
@@ -143,7 +144,7 @@ def _beside(original: Any, struct: Any) -> Any:
 
 
 def abstract(module: Module, method: str, *given: Any) -> Any:
-    """Shapes and dtypes of the result of a parametrization's method; without `right_inverse` it is the input."""
+    """Return the shapes and dtypes of a parametrization method's result. A missing `right_inverse` is the identity."""
     kinds = []
 
     def run(key: jax.Array, *given: Any) -> Any:
@@ -155,8 +156,8 @@ def abstract(module: Module, method: str, *given: Any) -> Any:
         for one in out if several else [out]:
             if not isinstance(one, jax.Array):
                 raise ValueError(
-                    f"{type(module).__name__}.{method}: expected an array{' or several' * (method != 'forward')}, got "
-                    f"{type(one).__name__}."
+                    f"{type(module).__name__}.{method}: expected an array{' or several arrays' * (method != 'forward')}, "
+                    f"got {type(one).__name__}."
                 )
         return list(out) if several else out
 
@@ -164,7 +165,7 @@ def abstract(module: Module, method: str, *given: Any) -> Any:
 
 
 def _inverse(module: Any, value: Any) -> Any:
-    """`module.right_inverse(value)`; the value itself if there is none or it raises NotImplementedError."""
+    """Return `module.right_inverse(value)`, or the value itself if the method is missing or not implemented."""
     if not hasattr(module, "right_inverse"):
         return value
     try:
@@ -174,16 +175,16 @@ def _inverse(module: Any, value: Any) -> Any:
 
 
 def described_dtype(dtype: Any, original: Any) -> Any:
-    """The original's dtype if the two differ only for lack of x64: descriptions keep float64."""
+    """Return `dtype`, or the original's dtype if the two differ only because x64 is off. Descriptions keep float64."""
     return original if jax.dtypes.canonicalize_dtype(original) == dtype else dtype
 
 
 def require_same(what: str, quality: str, expected: Any, got: Any) -> None:
-    """ValueError unless a parametrization keeps this quality, shape or dtype."""
+    """Raise ValueError unless a parametrization keeps this quality, the shape or dtype."""
     if quality == "dtype":
         expected, got = jax.dtypes.canonicalize_dtype(expected), jax.dtypes.canonicalize_dtype(got)
     if expected != got:
         raise ValueError(
             f"parametrize.register_parametrization: {what} changes the {quality}; expected {expected}, got {got}. "
-            "Keep it, or set unsafe=True."
+            f"Keep the {quality}, or set unsafe=True."
         )

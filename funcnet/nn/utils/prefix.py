@@ -1,4 +1,4 @@
-"""Names in a state_dict that have a wrapper's prefix."""
+"""Removal of a wrapper's prefix from the names in a state_dict."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -8,14 +8,14 @@ __all__ = ["consume_prefix_in_state_dict_if_present"]
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: Mapping[str, Any], prefix: str) -> "OrderedDict[str, Any]":
-    """The state_dict of the wrapped module: `prefix` is removed from the names that begin with it.
+    """Return the state_dict of the wrapped module, with `prefix` removed from the names that begin with it.
 
     Args:
-        state_dict: {name: array}; the prefix is removed from its `_metadata` too.
-        prefix: "module." of DataParallel, "_orig_mod." of torch.compile.
+        state_dict: {name: array}. The prefix is also removed from its `_metadata`.
+        prefix: prefix to remove: "module." for DataParallel, "_orig_mod." for torch.compile.
 
     Returns:
-        A new dict; torch changes its argument.
+        a new dict. In torch, the function changes its argument.
 
     Example:
         >>> dict(consume_prefix_in_state_dict_if_present({"module.weight": 1, "step": 2}, "module."))

@@ -1,9 +1,8 @@
-"""Pruning by masks, as in torch/nn/utils/prune.py, as pure functions of a description, its params and its state.
+"""Pruning with masks, as in torch/nn/utils/prune.py, by pure functions of a description, its params and its state.
 
-A pruned weight is ``weight_orig * weight_mask``: a parameter and a buffer of its module, computed at every call. The
-mask is a value, so it lives in the state, and pruning takes params and state and returns new ones; `init` makes
-masks of ones. Masks are chosen outside `jit`. The layers of a stack (`*`) are pruned separately, by the same
-amount.
+A pruned weight is ``weight_orig * weight_mask``, a parameter times a buffer of its module, computed at every call. The
+mask is an array, so it is part of the state. Pruning takes params and state and returns new ones. `init` makes masks of
+ones. Masks are chosen outside `jit`. The layers of a stack (`*`) are pruned separately, by the same amount.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,17 +53,18 @@ __all__ = [
 
 
 def identity(net: Module, name: str, params: Tree, state: Tree) -> Pruned:
-    """(net, params, state) with the weight masked by ones: the form into which the file of a pruned net is loaded.
+    """Return (net, params, state) with the weight masked by ones. The checkpoint of a pruned net can be loaded into it.
 
     Args:
-        net: the description; it is not changed.
-        name: the dotted name of a parameter, as in "encoder.fc.weight".
-        params, state: of `net`.
+        net: the description. It is not changed.
+        name: dotted name of a parameter, as in "encoder.fc.weight".
+        params, state: params and state of `net`.
 
     Raises:
-        ValueError: there is no such parameter.
+        ValueError: if there is no such parameter.
 
-    Differs from torch: pure, and the same for all functions here: (module, name, …) is (net, name, params, state, …).
+    Differs from torch: all functions of this module are pure. They take (net, name, params, state, …), where torch's
+    take (module, name, …).
 
     Example:
         >>> from funcnet import nn
@@ -81,11 +81,11 @@ def identity(net: Module, name: str, params: Tree, state: Tree) -> Pruned:
 def random_unstructured(
     net: Module, name: str, params: Tree, state: Tree, amount: float, *, rng: jax.Array | None = None
 ) -> Pruned:
-    """Prunes entries that are not pruned yet, drawn at random.
+    """Prune entries at random, among those that are not pruned yet.
 
     Args:
         net, name, params, state: as in `identity`.
-        amount: how many, an int, or the fraction of those left, a float in [0, 1].
+        amount: number of entries to prune (int), or fraction of the remaining entries (float in [0, 1]).
         rng: a key.
 
     Example:
@@ -103,14 +103,14 @@ def random_unstructured(
 def l1_unstructured(
     net: Module, name: str, params: Tree, state: Tree, amount: float, importance_scores: jax.Array | None = None
 ) -> Pruned:
-    """Prunes the smallest entries that are not pruned yet.
+    """Prune the entries with the smallest absolute values, among those that are not pruned yet.
 
     Args:
         net, name, params, state: as in `identity`.
-        amount: how many, an int, or the fraction of those left, a float in [0, 1].
-        importance_scores: an array of the weight's shape to compare in its place.
+        amount: number of entries to prune (int), or fraction of the remaining entries (float in [0, 1]).
+        importance_scores: scores that are compared in place of the weight, an array of the same shape.
 
-    Differs from torch: among equal magnitudes the first are pruned; torch does not specify which.
+    Differs from torch: among equal magnitudes, the first entries are pruned. torch does not specify which.
 
     Example:
         >>> import jax.numpy as jnp
@@ -128,12 +128,12 @@ def l1_unstructured(
 def random_structured(
     net: Module, name: str, params: Tree, state: Tree, amount: float, dim: int, *, rng: jax.Array | None = None
 ) -> Pruned:
-    """Prunes whole channels that are not pruned yet, drawn at random.
+    """Prune entire channels at random, among those that are not pruned yet.
 
     Args:
         net, name, params, state: as in `identity`.
-        amount: how many, an int, or the fraction of those left, a float in [0, 1].
-        dim: the dimension whose entries are the channels.
+        amount: number of channels to prune (int), or fraction of the remaining channels (float in [0, 1]).
+        dim: dimension of the channels.
         rng: a key.
 
     Example:
@@ -158,16 +158,16 @@ def ln_structured(
     dim: int,
     importance_scores: jax.Array | None = None,
 ) -> Pruned:
-    """Prunes the whole channels of least norm among those that are not pruned yet.
+    """Prune the entire channels with the smallest norms, among those that are not pruned yet.
 
     Args:
         net, name, params, state: as in `identity`.
-        amount: how many, an int, or the fraction of those left, a float in [0, 1].
-        n: the norm: any number, inf, -inf, 'fro' or 'nuc'.
-        dim: the dimension whose entries are the channels.
-        importance_scores: an array of the weight's shape to compare in its place.
+        amount: number of channels to prune (int), or fraction of the remaining channels (float in [0, 1]).
+        n: order of the norm. Any number, inf, -inf, 'fro' or 'nuc'.
+        dim: dimension of the channels.
+        importance_scores: scores that are compared in place of the weight, an array of the same shape.
 
-    Differs from torch: among equal norms the first are pruned; torch does not specify which.
+    Differs from torch: among equal norms, the first channels are pruned. torch does not specify which.
 
     Example:
         >>> import jax.numpy as jnp
@@ -184,14 +184,14 @@ def ln_structured(
 
 
 def custom_from_mask(net: Module, name: str, params: Tree, state: Tree, mask: Any) -> Pruned:
-    """Prunes where a mask is zero, in addition to what is pruned already.
+    """Prune the entries where a mask is zero, in addition to those that are already pruned.
 
     Args:
         net, name, params, state: as in `identity`.
-        mask: 0 or False where to prune, of the weight's shape.
+        mask: array of the weight's shape, with 0 or False for entries to prune.
 
     Raises:
-        ValueError: the mask has another shape.
+        ValueError: if the mask has the wrong shape.
 
     Example:
         >>> import jax.numpy as jnp
@@ -204,8 +204,8 @@ def custom_from_mask(net: Module, name: str, params: Tree, state: Tree, mask: An
     """
     if np.ndim(mask) == 0:
         raise ValueError(
-            f"prune.custom_from_mask: the mask has the wrong shape; expected that of {name!r}, got a scalar. Give one "
-            "number for each entry of the parameter."
+            f"prune.custom_from_mask: the mask has the wrong shape; expected that of {name!r}, got a scalar. Pass one "
+            "number per entry of the parameter."
         )
     return apply_mask(net, name, params, state, lambda index: CustomFromMask(np.asarray(mask)[index]))
 
@@ -219,17 +219,18 @@ def global_unstructured(
     importance_scores: Mapping[str, jax.Array] | None = None,
     **kwargs: Any,
 ) -> Pruned:
-    """Prunes several parameters as if they were one, so some lose more entries than others.
+    """Prune several parameters as if they were one, so that some may lose more entries than others.
 
     Args:
         net, params, state: as in `identity`.
-        parameters: dotted names.
-        pruning_method: a class of unstructured pruning, such as `L1Unstructured`.
-        importance_scores: {name: what is compared in place of that weight}.
-        **kwargs: what the class takes, such as `amount`.
+        parameters: dotted names of the parameters.
+        pruning_method: class of an unstructured pruning method, such as `L1Unstructured`.
+        importance_scores: {name: scores that are compared in place of the weight}.
+        **kwargs: arguments of the class, such as `amount`.
 
     Raises:
-        TypeError: `parameters` is no iterable, `importance_scores` no mapping, or the method prunes channels.
+        TypeError: if `parameters` is not an iterable of names, `importance_scores` is not a mapping, or the method
+            prunes channels.
 
     Example:
         >>> import jax.numpy as jnp
@@ -257,7 +258,8 @@ def global_unstructured(
     if method.PRUNING_TYPE != "unstructured":
         raise TypeError(
             f"{where}: channels of different parameters cannot be compared; expected a method of type 'unstructured', "
-            f"got {pruning_method.__name__} of type {method.PRUNING_TYPE!r}. Prune channels parameter by parameter."
+            f"got {pruning_method.__name__} of type {method.PRUNING_TYPE!r}. Prune the channels of each parameter "
+            "separately."
         )
     names = list(parameters)
     for name in names:
@@ -279,13 +281,13 @@ def global_unstructured(
 
 
 def remove(net: Module, name: str, params: Tree, state: Tree) -> Pruned:
-    """(net, params, state) with the pruned weight itself in place of original and mask.
+    """Return (net, params, state) with the pruned weight itself in place of the original and the mask.
 
     Args:
         net, name, params, state: as in `identity`.
 
     Raises:
-        ValueError: it is not pruned.
+        ValueError: if the parameter is not pruned.
 
     Example:
         >>> from funcnet import nn
@@ -301,7 +303,7 @@ def remove(net: Module, name: str, params: Tree, state: Tree) -> Pruned:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether the module, or any beneath it, has a pruned parameter.
+    """Return whether the module or any of its submodules has a pruned parameter.
 
     >>> from funcnet import nn
     >>> is_pruned(nn.Linear(2, 2))

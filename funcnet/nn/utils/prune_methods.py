@@ -1,7 +1,7 @@
-"""The pruning methods of `prune.py`: how masks are chosen and where they are kept.
+"""The pruning methods of `prune.py`: how masks are chosen and where they are stored.
 
-A method sees numpy arrays, outside `jit`: the values to compare, and the mask so far, 1 for what is left. A new
-method is a subclass of `BasePruningMethod` with `PRUNING_TYPE` and `compute_mask`, as in torch.
+A method gets NumPy arrays, outside `jit`: the values to compare, and the current mask, which is 1 for the remaining
+entries. A new method is a subclass of `BasePruningMethod` with `PRUNING_TYPE` and `compute_mask`, as in torch.
 """
 
 import functools
@@ -42,11 +42,11 @@ __all__ = [
 
 
 class BasePruningMethod(ABC):
-    """A way to choose what is pruned; `PRUNING_TYPE` says among what.
+    """The base class of pruning methods. `PRUNING_TYPE` defines which entries `compute_mask` receives.
 
-    - 'unstructured': `compute_mask` sees the entries that are not pruned yet, in a row once there are pruned ones;
-    - 'structured': the channels of dimension `self.dim` that are not pruned entirely;
-    - 'global': everything.
+    - 'unstructured': the entries that are not pruned yet, flattened if the parameter was pruned before;
+    - 'structured': the channels of dimension `self.dim` that are not entirely pruned;
+    - 'global': all entries.
 
     Example:
         >>> class Negative(BasePruningMethod):
@@ -64,13 +64,13 @@ class BasePruningMethod(ABC):
 
     @abstractmethod
     def compute_mask(self, t: np.ndarray, default_mask: np.ndarray) -> np.ndarray:
-        """The mask, of the shape of `t`: `default_mask` with 0 for what goes besides."""
+        """Return the new mask, with the shape of `t`: `default_mask` with 0 for each entry that is pruned now."""
 
     @classmethod
     def apply(
         cls, net: Any, name: str, params: Tree, state: Tree, *args: Any, importance_scores: Any = None, **kwargs: Any
     ) -> Result:
-        """(net, params, state) with the parameter of that dotted name pruned by ``cls(*args, **kwargs)``."""
+        """Return (net, params, state) with the parameter of that dotted name pruned by ``cls(*args, **kwargs)``."""
 
         def make(index: tuple[int, ...]) -> BasePruningMethod:
             if index and kwargs.get("rng") is not None:  # every layer of a stack draws its own
@@ -80,13 +80,13 @@ class BasePruningMethod(ABC):
         return apply_mask(net, name, params, state, make, importance_scores)
 
     def prune(self, t: Any, default_mask: Any = None, importance_scores: Any = None) -> np.ndarray:
-        """`t` with zeros where the mask of this method has them."""
+        """Return `t` with zeros where the mask of this method is zero."""
         t = np.asarray(t)
         mask = np.ones_like(t) if default_mask is None else np.asarray(default_mask)
         return t * self.compute_mask(comparable("t", importance_scores, t), mask)
 
     def combined(self, t: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """The mask that is left when this method chooses among what `mask` has left."""
+        """Return the mask after this method has pruned some of the entries that remain in `mask`."""
         chosen: Any
         if self.PRUNING_TYPE == "unstructured":
             chosen = mask == 1
@@ -115,7 +115,7 @@ class Identity(BasePruningMethod):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes where `mask` is zero."""
+    """Prunes the entries where `mask` is zero."""
 
     PRUNING_TYPE = "global"
 
@@ -126,7 +126,7 @@ class CustomFromMask(BasePruningMethod):
         if default_mask.shape != self.mask.shape:
             raise ValueError(
                 f"prune.CustomFromMask: the mask has the wrong shape; expected {default_mask.shape}, got "
-                f"{self.mask.shape}. Give one number for each entry of the parameter."
+                f"{self.mask.shape}. Pass one number per entry of the parameter."
             )
         return default_mask * self.mask.astype(default_mask.dtype)
 
@@ -137,7 +137,7 @@ class _Unstructured(BasePruningMethod):
         self.amount, self.rng = amount, rng
 
     def _order(self, t: np.ndarray) -> np.ndarray:
-        """The entries of `t`, flattened, first what goes first."""
+        """Return the flat indices of the entries of `t`, in the order in which they are pruned."""
         raise NotImplementedError
 
     def compute_mask(self, t: np.ndarray, default_mask: np.ndarray) -> np.ndarray:
@@ -156,7 +156,7 @@ class RandomUnstructured(_Unstructured):
 
 
 class L1Unstructured(_Unstructured):
-    """Prunes the `amount` smallest entries; of equal ones the first."""
+    """Prunes the `amount` entries with the smallest absolute values. Of equal values, the first are pruned."""
 
     def __init__(self, amount: float):
         super().__init__(amount)
@@ -170,14 +170,14 @@ class _Structured(BasePruningMethod):
     amount: float
 
     def _order(self, t: np.ndarray, dim: int) -> np.ndarray:
-        """The channels, first what goes first."""
+        """Return the indices of the channels, in the order in which they are pruned."""
         raise NotImplementedError
 
     def compute_mask(self, t: np.ndarray, default_mask: np.ndarray) -> np.ndarray:
         if t.ndim <= 1:
             raise ValueError(
-                f"prune.{type(self).__name__}: a vector has no channels; expected 2 dimensions or more, got shape "
-                f"{t.shape}. Prune its entries by an unstructured method."
+                f"prune.{type(self).__name__}: a vector has no channels; expected at least 2 dimensions, got shape "
+                f"{t.shape}. Prune its entries with an unstructured method."
             )
         dim = _dimension(self.dim, t)
         count = _count(self.amount, t.shape[dim])
@@ -199,7 +199,7 @@ class RandomStructured(_Structured):
 
 
 class LnStructured(_Structured):
-    """Prunes the `amount` channels of dimension `dim` with the least norm; of equal ones the first."""
+    """Prunes the `amount` channels of dimension `dim` with the smallest norms. Of equal norms, the first are pruned."""
 
     def __init__(self, amount: float, n: float | str, dim: int = -1):
         _check_amount(amount)
@@ -212,8 +212,8 @@ class LnStructured(_Structured):
         if self.n == "nuc":
             if channels.ndim != 3:
                 raise ValueError(
-                    f"prune.LnStructured: the nuclear norm needs matrices; expected 2 dimensions besides dim, got "
-                    f"{channels.ndim - 1}."
+                    "prune.LnStructured: the nuclear norm requires matrices; expected 2 dimensions in addition to dim, "
+                    f"got {channels.ndim - 1}."
                 )
             return np.linalg.norm(channels, "nuc", axis=(1, 2))
         p = 2.0 if self.n == "fro" else float(self.n)
@@ -222,7 +222,7 @@ class LnStructured(_Structured):
             return (rows != 0).sum(1)
         if math.isinf(p):
             return rows.max(1) if p > 0 else rows.min(1)
-        with np.errstate(divide="ignore"):  # of a negative p and a zero: infinity, whose inverse is 0
+        with np.errstate(divide="ignore"):  # 0 to a negative power is infinity, whose inverse is 0
             return (rows**p).sum(1) ** (1 / p)
 
 
@@ -230,7 +230,7 @@ class LnStructured(_Structured):
 
 
 class PrunedWeight(Renamed):
-    """``weight_orig * weight_mask``."""
+    """The computed attribute ``weight_orig * weight_mask``."""
 
     def value(self, bound: Any) -> jax.Array:
         original, mask = (getattr(bound, name) for name in self.names)
@@ -245,7 +245,7 @@ def apply_mask(
     make: Callable[[tuple[int, ...]], BasePruningMethod],
     importance_scores: Any = None,
 ) -> Result:
-    """(net, params, state) with the mask that ``make(layer of the stack)`` leaves."""
+    """Return (net, params, state) with the mask updated by the method ``make(index of the layer in its stack)``."""
     path, _, attribute = name.rpartition(".")
     before = isinstance(getattr(net.get_submodule(path), attribute, None), PrunedWeight)
     if not before:
@@ -270,7 +270,7 @@ def _give_mask(module: Module, attribute: str) -> None:
     if not isinstance(leaf, Parameter):
         raise ValueError(
             f"prune: {attribute!r} of {type(module).__name__} is a buffer; expected a parameter, got {leaf}. "
-            "Prune what is learned."
+            "Only parameters can be pruned."
         )
     one = PrunedWeight(attribute, rename(module, attribute, f"{attribute}_orig"), leaf.size(), leaf.dtype)
     one.names = (f"{attribute}_orig", f"{attribute}_mask")
@@ -279,11 +279,11 @@ def _give_mask(module: Module, attribute: str) -> None:
 
 
 def comparable(name: str, importance_scores: Any, t: Any) -> np.ndarray:
-    """The scores, or `t` without any, as numpy numbers of at least 32 bits."""
+    """Return the scores, or `t` if there are none, as a NumPy array with at least 32 bits per number."""
     if importance_scores is not None and np.shape(importance_scores) != np.shape(t):
         raise ValueError(
             f"prune: the importance_scores of {name!r} have the wrong shape; expected {np.shape(t)}, got "
-            f"{np.shape(importance_scores)}. Give one number for each entry of the parameter."
+            f"{np.shape(importance_scores)}. Pass one number per entry of the parameter."
         )
     array = np.asarray(t if importance_scores is None else importance_scores)
     return array.astype(np.float32) if array.dtype.itemsize < 4 else array
@@ -294,16 +294,16 @@ def _check_amount(amount: Any) -> None:
         raise TypeError(f"prune: amount has the wrong type; expected int or float, got {type(amount).__name__}.")
     if float(amount) < 0 or (not isinstance(amount, numbers.Integral) and float(amount) > 1):
         raise ValueError(
-            f"prune: amount is out of range; expected a count of at least 0, or a fraction in [0, 1], got {amount}. A "
-            "count is an int, a fraction is a float."
+            f"prune: amount is out of range; expected a count of at least 0, or a fraction in [0, 1], got {amount}. "
+            "Pass a count as an int, or a fraction as a float."
         )
 
 
 def _count(amount: Any, size: int) -> int:
-    """How many go, of `size` that are left."""
+    """Return the number of entries to prune, of the `size` remaining ones."""
     count = int(amount) if isinstance(amount, numbers.Integral) else round(float(amount) * size)
     if count > size:
-        raise ValueError(f"prune: amount is too large; expected at most the {size} that are left, got {amount}.")
+        raise ValueError(f"prune: amount is too large; expected at most the {size} remaining ones, got {amount}.")
     return count
 
 

@@ -1,6 +1,7 @@
 """Attributes that are computed from leaves of their own module, such as `weight` from `weight_g` and `weight_v`.
 
-torch's older normalisations and its pruning are of this kind: the names are in the state_dict beside the module's own.
+torch's older normalisations and its pruning work this way. The names of these leaves are in the state_dict, next to the
+other names of the module.
 """
 
 from typing import Any
@@ -13,7 +14,7 @@ __all__ = ["Renamed", "own_leaf", "rename"]
 
 
 class Renamed(Computed):
-    """A computed attribute whose leaves are its module's own: `names` lists them."""
+    """A computed attribute whose leaves belong to its own module. `names` lists the leaves."""
 
     names: tuple[str, ...] = ()
 
@@ -24,7 +25,7 @@ class Renamed(Computed):
 
 
 def rename(module: Any, old: str, new: str) -> Any:
-    """Renames the module's leaf `old` to `new`, after the others, and returns it; its start stays the same."""
+    """Rename the module's leaf `old` to `new`, after the other leaves, and return it. It keeps its initial value."""
     leaf = getattr(module, old)
     delattr(module, old)
     setattr(module, new, leaf)
@@ -33,7 +34,7 @@ def rename(module: Any, old: str, new: str) -> Any:
 
 
 def own_leaf(where: str, module: Module, tensor_name: str) -> Any:
-    """The parameter or buffer of that name, of known shape; else ValueError."""
+    """Return the parameter or buffer of that name. Raise ValueError if there is none, or its shape is not known."""
     leaf = getattr(module, tensor_name, None)
     if not isinstance(leaf, (Parameter, Buffer)):
         names = [name for name, _ in leaves(module)]
@@ -44,6 +45,6 @@ def own_leaf(where: str, module: Module, tensor_name: str) -> Any:
     if leaf.shape is None:
         raise ValueError(
             f"{where}: the shape of {tensor_name!r} is not known; expected a module that is not lazy, got "
-            f"{type(module).__name__}. Give the sizes to the module that is not lazy."
+            f"{type(module).__name__}. Use the module class that is not lazy, and pass the sizes."
         )
     return leaf

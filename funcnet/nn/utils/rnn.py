@@ -1,11 +1,10 @@
 """Sequences of different lengths in one array, padded or packed, as in torch/nn/utils/rnn.py.
 
-Letters: `B sequences, T the longest one's length, N all lengths together`. Packed, the steps of all sequences follow
-each other, longest sequence first: all first steps, then all second steps, and so on.
+Letters: `B sequences, T the length of the longest sequence, N the sum of all lengths`. A packed batch has all first
+steps, then all second steps, and so on. The longest sequence comes first among the steps.
 
-A packed batch's shape follows from its lengths, so under `jit` these are part of the program: every new set of lengths
-is compiled again. Where batches of all lengths are to share one program, keep them padded and give the recurrent layers
-`lengths=`, which may be traced.
+The shape of a packed batch depends on its lengths, so every new set of lengths is compiled again under `jit`. To use
+one program for batches of all lengths, keep them padded and pass `lengths=`, which may be traced, to the layers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,24 +32,24 @@ __all__ = [
 def pack_padded_sequence(
     input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Packs a padded batch: the steps after a sequence's length are left out.
+    """Pack a padded batch, leaving out the padding.
 
     Args:
-        input: (T, B, *), or (B, T, *) with batch_first; any dtype.
-        lengths: B integers from 1 to T, known: not traced.
-        batch_first: whether batch comes before time.
-        enforce_sorted: whether the lengths must fall from the first to the last; else they are sorted, and the
-            sequences of equal length keep their order.
+        input: padded batch, (T, B, *), or (B, T, *) with batch_first. Any dtype.
+        lengths: B integers from 1 to T, which must not be traced.
+        batch_first: if True, the batch dimension comes before time.
+        enforce_sorted: if True, the lengths must be in decreasing order. Otherwise the function sorts the sequences by
+            length, and sequences of equal length keep their order.
 
     Returns:
-        A PackedSequence with data (N, *).
+        a PackedSequence with data (N, *).
 
     Raises:
-        TypeError: lengths that are traced or no integers.
-        ValueError: lengths that do not fit the input, or are not sorted where they must be.
+        TypeError: if the lengths are traced or not integers.
+        ValueError: if the lengths do not fit the input, or are not sorted although `enforce_sorted` is True.
 
-    Differs from torch: a length beyond T is refused (torch reads past the sequence). torch's own order of more than 16
-    sequences of equal lengths is arbitrary.
+    Differs from torch: a length greater than T raises an error. torch reads past the end of the sequence. torch's order
+    of more than 16 sequences of equal lengths is arbitrary.
 
     Example:
         >>> pack_padded_sequence(jnp.array([[1, 2, 0], [3, 4, 5]]), [2, 3], batch_first=True, enforce_sorted=False)[:3]
@@ -62,30 +61,30 @@ def pack_padded_sequence(
     input = _array(input)
     if input.ndim < 2 or input.size == 0:
         raise ValueError(
-            f"{where}: input has the wrong shape; expected time and batch, neither of them empty, got {input.shape}. "
-            "pack_sequence takes a list of sequences."
+            f"{where}: input has the wrong shape; expected non-empty time and batch dimensions, got {input.shape}. "
+            "Use pack_sequence for a list of sequences."
         )
     steps, batch = (input.shape[1], input.shape[0]) if batch_first else input.shape[:2]
     lengths = known_integers(where, "lengths", lengths)
     if lengths.shape != (batch,) or lengths.min() < 1 or lengths.max() > steps:
         raise ValueError(
             f"{where}: lengths do not fit; expected {batch} lengths, each from 1 to {steps}, got {lengths.tolist()}. "
-            "There is one for every sequence of the batch; leave out empty ones."
+            "Pass one length per sequence of the batch, and leave out empty sequences."
         )
     order = None
     if not enforce_sorted:
         order = np.argsort(-lengths, kind="stable")
     elif (np.diff(lengths) > 0).any():
         raise ValueError(
-            f"{where}: lengths are not sorted; expected them to fall from the first to the last, "
-            f"got {lengths.tolist()}. Write enforce_sorted=False."
+            f"{where}: lengths are not sorted; expected lengths in decreasing order, got {lengths.tolist()}. "
+            "Pass enforce_sorted=False to let the function sort them."
         )
     packed = PackedSequence._make((None, _batch_sizes(lengths), order, invert_permutation(order)))
     return repack(packed, input, batch_first)
 
 
 def repack(sequence: PackedSequence, padded: Any, batch_first: bool = False) -> PackedSequence:
-    """Packs a padded batch (T, B, *) as another one was packed; used by the recurrent layers, not in torch."""
+    """Pack a padded batch (T, B, *) with the layout of `sequence`, for the recurrent layers. torch has no counterpart."""
     time, place = places_of(sequence)
     return sequence._replace(data=jnp.asarray(padded[(place, time) if batch_first else (time, place)]))
 
@@ -93,21 +92,21 @@ def repack(sequence: PackedSequence, padded: Any, batch_first: bool = False) -> 
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[jax.Array, np.ndarray]:
-    """Pads a packed batch: the inverse of `pack_padded_sequence`, sequences in the order in which they were given.
+    """Pad a packed batch, with the sequences in their original order. This is the inverse of `pack_padded_sequence`.
 
     Args:
-        sequence: packed, data (N, *).
-        batch_first: whether batch comes before time in the result.
-        padding_value: the value after the end of a sequence.
-        total_length: T, at least the longest length, which is the default.
+        sequence: packed batch with data (N, *).
+        batch_first: if True, the batch dimension comes before time in the result.
+        padding_value: value after the end of each sequence.
+        total_length: length T of the result. The default is the longest length.
 
     Returns:
-        (padded, lengths): (T, B, *) or with batch_first (B, T, *), in the data's dtype; and (B,), numpy's int64, known
-        under `jit` too.
+        (padded, lengths). `padded` is (T, B, *), or (B, T, *) with batch_first, in the dtype of the data. `lengths` is
+        (B,), a NumPy int64 array that is concrete under `jit` too.
 
     Raises:
-        TypeError: not a PackedSequence.
-        ValueError: a `total_length` below the longest length.
+        TypeError: if `sequence` is not a PackedSequence.
+        ValueError: if `total_length` is less than the longest length.
 
     Example:
         >>> packed = pack_sequence([jnp.array([1, 2, 3]), jnp.array([4])])
@@ -124,7 +123,7 @@ def pad_packed_sequence(
     if steps < longest:
         raise ValueError(
             f"{where}: total_length is too small; expected at least the longest length, {longest}, got {steps}. "
-            "Leave it out."
+            "Leave total_length out to use the longest length."
         )
     time, place = places_of(sequence)
     lengths = lengths_of(sequence)
@@ -136,22 +135,22 @@ def pad_packed_sequence(
 def pad_sequence(
     sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> jax.Array:
-    """Stacks sequences, the shorter ones padded.
+    """Stack sequences, and pad the shorter ones.
 
     Args:
-        sequences: arrays (length, *), of one dtype and equal but for their lengths.
-        batch_first: whether batch comes before time in the result.
-        padding_value: the value of the padding.
+        sequences: arrays (length, *) of one dtype, whose shapes differ only in the length.
+        batch_first: if True, the batch dimension comes before time in the result.
+        padding_value: value of the padding.
         padding_side: 'right', after the end, or 'left', before the start.
 
     Returns:
-        (T, B, *), or with batch_first (B, T, *).
+        an array (T, B, *), or (B, T, *) with batch_first.
 
     Raises:
-        TypeError: nothing to iterate over; dtypes that differ.
-        ValueError: no sequences, other dimensions that differ, another `padding_side`.
+        TypeError: if `sequences` is not iterable, or the dtypes differ.
+        ValueError: if there are no sequences, other dimensions differ, or `padding_side` is unknown.
 
-    Differs from torch: dtypes that differ are refused (torch takes the first one's).
+    Differs from torch: different dtypes raise an error. torch uses the dtype of the first sequence.
 
     Example:
         >>> pad_sequence([jnp.array([1, 2]), jnp.array([3])], batch_first=True, padding_side="left")
@@ -171,21 +170,21 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[jax.Array]:
-    """The sequences of a padded batch, each cut to its length.
+    """Return the sequences of a padded batch, each cut to its length.
 
     Args:
-        padded_sequences: (T, B, *), or (B, T, *) with batch_first.
-        lengths: B integers from 0 to T, known: not traced.
-        batch_first: whether batch comes before time.
+        padded_sequences: padded batch, (T, B, *), or (B, T, *) with batch_first.
+        lengths: B integers from 0 to T, which must not be traced.
+        batch_first: if True, the batch dimension comes before time.
 
     Returns:
-        B arrays (length, *).
+        a list of B arrays (length, *).
 
     Raises:
-        TypeError: lengths that are traced or no integers.
-        ValueError: lengths that do not fit.
+        TypeError: if the lengths are traced or not integers.
+        ValueError: if the lengths do not fit the input.
 
-    Differs from torch: a length beyond T or below 0 is refused; the input is left as it was.
+    Differs from torch: a length greater than T or less than 0 raises an error. The input is not changed.
 
     Example:
         >>> [a.tolist() for a in unpad_sequence(jnp.array([[1, 2], [3, 0]]), [2, 1], batch_first=True)]
@@ -196,30 +195,33 @@ def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = Fals
     where = "unpad_sequence"
     padded = _array(padded_sequences)
     if padded.ndim < 2:
-        raise ValueError(f"{where}: expected time and batch, got {padded.shape}. Give a padded batch.")
+        raise ValueError(
+            f"{where}: the input has the wrong shape; expected time and batch dimensions, got {padded.shape}. Pass a "
+            "padded batch."
+        )
     padded = padded if batch_first else padded.swapaxes(0, 1)
     lengths = known_integers(where, "lengths", lengths)
     batch, steps = padded.shape[:2]
     if lengths.shape != (batch,) or lengths.min(initial=0) < 0 or lengths.max(initial=0) > steps:
         raise ValueError(
             f"{where}: lengths do not fit; expected {batch} lengths, each from 0 to {steps}, got {lengths.tolist()}. "
-            "There is one for every sequence of the batch."
+            "Pass one length per sequence of the batch."
         )
     return [jnp.asarray(sequence[:length]) for sequence, length in zip(padded, lengths.tolist(), strict=True)]
 
 
 def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> PackedSequence:
-    """Packs a list of sequences.
+    """Pack a list of sequences.
 
     Args:
-        sequences: arrays (length, *), none empty, of one dtype and equal but for their lengths.
+        sequences: non-empty arrays (length, *) of one dtype, whose shapes differ only in the length.
         enforce_sorted: as in `pack_padded_sequence`.
 
     Returns:
-        A PackedSequence.
+        a PackedSequence.
 
     Raises:
-        TypeError, ValueError: as `pad_sequence` and `pack_padded_sequence`.
+        TypeError, ValueError: if `pad_sequence` or `pack_padded_sequence` raises such an error.
 
     Example:
         >>> pack_sequence([jnp.array([1, 2, 3]), jnp.array([4, 5]), jnp.array([6])]).data
@@ -232,16 +234,16 @@ def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> Pack
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[jax.Array]:
-    """The sequences of a packed batch, in the order in which they were given.
+    """Return the sequences of a packed batch, in their original order.
 
     Args:
-        packed_sequences: packed, data (N, *).
+        packed_sequences: packed batch with data (N, *).
 
     Returns:
-        B arrays (length, *).
+        a list of B arrays (length, *).
 
     Raises:
-        TypeError: not a PackedSequence.
+        TypeError: if `packed_sequences` is not a PackedSequence.
 
     Example:
         >>> packed = pack_sequence([jnp.array([4]), jnp.array([1, 2, 3])], enforce_sorted=False)
@@ -262,7 +264,7 @@ def _batch_sizes(lengths: np.ndarray) -> np.ndarray:
 
 
 def _spread(data: Any, rows: np.ndarray, padding_value: float) -> jax.Array:
-    """`data[rows]`, the padding value where a row is -1."""
+    """Return `data[rows]`, with the padding value where a row is -1."""
     shape = (*rows.shape, *(1,) * (data.ndim - 1))
     real = (rows >= 0).reshape(shape)
     if data.shape[0] == 0:
@@ -277,25 +279,27 @@ def _spread(data: Any, rows: np.ndarray, padding_value: float) -> jax.Array:
 def _packed(where: str, sequence: Any) -> None:
     if not isinstance(sequence, PackedSequence):
         raise TypeError(
-            f"{where}: expected a PackedSequence, got {type(sequence).__name__}. pack_sequence and "
-            "pack_padded_sequence make one."
+            f"{where}: expected a PackedSequence, got {type(sequence).__name__}. Create it with pack_sequence or "
+            "pack_padded_sequence."
         )
 
 
 def _array(array: Any) -> Any:
-    """numpy's arrays stay numpy's: on the host a new shape needs no compilation."""
+    """Convert to a JAX array, except for NumPy arrays. On the host, a new shape needs no compilation."""
     return array if isinstance(array, np.ndarray) else jnp.asarray(array)
 
 
 def _listed(where: str, sequences: Any) -> tuple[list[Any], np.ndarray]:
-    """(the sequences, their lengths), all alike but for the lengths."""
+    """Return (sequences, lengths) after a check that the shapes differ only in the length."""
     if not isinstance(sequences, Iterable):
-        raise TypeError(f"{where}: expected a list of sequences, got {type(sequences).__name__}. Put it in a list.")
+        raise TypeError(
+            f"{where}: expected a list of sequences, got {type(sequences).__name__}. Put the value in a list."
+        )
     arrays = [_array(a) for a in sequences]
     if not arrays or any(a.ndim == 0 or a.shape[1:] != arrays[0].shape[1:] for a in arrays):
         raise ValueError(
-            f"{where}: sequences do not fit together; expected at least one, all of shape (length, *) and equal but "
-            f"for their lengths, got {[a.shape for a in arrays]}."
+            f"{where}: sequences do not fit together; expected at least one, with shapes (length, *) that differ only "
+            f"in the length, got {[a.shape for a in arrays]}."
         )
     checks.one_dtype(where, **{f"sequence {i}": a for i, a in enumerate(arrays)})
     return arrays, np.array([a.shape[0] for a in arrays])

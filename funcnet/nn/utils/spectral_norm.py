@@ -1,7 +1,7 @@
-"""Spectral norm under its old names, as in torch/nn/utils/spectral_norm.py: for nets whose checkpoints say `weight_u`.
+"""Spectral norm with its old names, as in torch/nn/utils/spectral_norm.py, for nets whose checkpoints have `weight_u`.
 
-The mathematics is that of `parametrizations.spectral_norm`, which reads such checkpoints too, except for the order of a
-step (v before u) and the start of u and v (random directions, no steps).
+The computation is that of `parametrizations.spectral_norm`, which can load such checkpoints too, with two differences.
+A step computes v before u, and u and v are initialised with random directions, without any steps.
 """
 
 import math
@@ -25,20 +25,20 @@ __all__ = ["remove_spectral_norm", "spectral_norm"]
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """W / σ(W), with `<name>_orig` among the module's parameters and `<name>_u`, `<name>_v` among its buffers.
+    """`W / σ(W)`. The module has `<name>_orig` among its parameters, and `<name>_u` and `<name>_v` among its buffers.
 
-    In training every call of the module makes `n_power_iterations` steps ``v ← Wᵀ u / ‖Wᵀ u‖, u ← W v / ‖W v‖``; in
-    eval none. For the gradient u and v are constants.
+    In training, every call of the module makes `n_power_iterations` steps ``v ← Wᵀ u / ‖Wᵀ u‖, u ← W v / ‖W v‖``. In
+    eval mode, it makes no steps. For the gradient, u and v are constants.
 
     Args:
-        module: the description; it is changed in place and returned.
-        name: of its parameter.
-        n_power_iterations: steps for each call in training.
-        eps: the least norm to divide by.
-        dim: the dimension of the outputs, which becomes the rows: 0, for transposed convolutions 1.
+        module: the description. It is changed in place and returned.
+        name: name of the parameter.
+        n_power_iterations: number of steps per call in training.
+        eps: lower bound on each norm, to avoid division by zero.
+        dim: dimension of the outputs, which becomes the rows. The default is 1 for transposed convolutions, else 0.
 
     Raises:
-        ValueError: no such parameter, or no step.
+        ValueError: if there is no such parameter, or `n_power_iterations` is not positive.
 
     Example:
         >>> from funcnet import nn
@@ -63,15 +63,15 @@ def spectral_norm(
 
 
 def remove_spectral_norm(net: Module, name: str, params: Tree, state: Tree) -> tuple[Module, Tree, Tree]:
-    """(net, params, state) with the weight as it is in eval in place of its original. The net given stays as it is.
+    """Return (net, params, state) with the weight of eval mode in place of its original. The given net is not changed.
 
     Args:
         net: the description.
-        name: the dotted name of the weight, as in "encoder.fc.weight".
-        params, state: of `net`.
+        name: dotted name of the weight, as in "encoder.fc.weight".
+        params, state: params and state of `net`.
 
     Raises:
-        ValueError: it has no spectral norm.
+        ValueError: if the weight has no spectral norm.
 
     Example:
         >>> from funcnet import nn
@@ -106,12 +106,12 @@ class _SpectralNorm(Renamed):
 
     def take_out(self, module: Any) -> Any:
         self.version.remove()
-        self.source = self.source.another()  # as in torch, the tie ends: the others keep the original
+        self.source = self.source.another()  # as in torch, sharing ends: other modules keep the original
         return super().take_out(module)
 
 
 class _Version:
-    """A state_dict post-hook: the version of the layout that torch notes for every such weight."""
+    """A state_dict post-hook that records the version of the layout, as torch does for every such weight."""
 
     def __init__(self, name: str):
         self.name = name

@@ -1,4 +1,4 @@
-"""BatchNorm's statistics for weights that were not trained with, as in torch/optim/swa_utils.py."""
+"""BatchNorm statistics for weights that were not trained with them, as in torch/optim/swa_utils.py."""
 
 import copy
 from collections.abc import Iterable
@@ -19,18 +19,19 @@ __all__ = ["update_bn"]
 
 
 def update_bn(loader: Iterable[Any], net: Module, params: Tree, state: Tree, rng: jax.Array | None = None) -> Tree:
-    """The state with recomputed running means and variances of BatchNorm: their plain averages over the batches.
+    """Return the state with new running means and variances of BatchNorm: their plain averages over the batches.
 
     Args:
-        loader: batches: an array, or a list or tuple whose first entry is the input.
-        net: the description; it stays as it is.
-        params, state: of `net`, such as `AveragedModel` keeps them.
-        rng: a key, if the net draws in training: it runs in training, dropout and all, as in torch.
+        loader: iterable of batches. A batch is an array, or a list or tuple whose first entry is the input.
+        net: the description. It is not changed.
+        params, state: params and state of `net`, such as those of an `AveragedModel`.
+        rng: a key, needed if the net uses randomness in training. The entire net runs in training mode, including
+            dropout, as in torch.
 
     Returns:
-        The state after the last batch. Without BatchNorm in the net it is the state given, and no batch is read.
+        the state after the last batch. If the net has no BatchNorm, this is the given state, and no batch is read.
 
-    Differs from torch: is in nn, returns the state, and compiles one program for each shape of a batch.
+    Differs from torch: the function is in `nn.utils`, returns the state, and compiles one program per shape of a batch.
 
     Example:
         >>> from funcnet import nn

@@ -1,6 +1,6 @@
-"""Weight norm under its old names, as in torch/nn/utils/weight_norm.py: for nets whose checkpoints say `weight_g`.
+"""Weight norm with its old names, as in torch/nn/utils/weight_norm.py, for nets whose checkpoints have `weight_g`.
 
-The mathematics is that of `parametrizations.weight_norm`, which reads such checkpoints too.
+The computation is that of `parametrizations.weight_norm`, which can load such checkpoints too.
 """
 
 from collections.abc import Callable
@@ -21,17 +21,19 @@ __all__ = ["remove_weight_norm", "weight_norm"]
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """w = g · v / ‖v‖, with g and v beside the module's other parameters as `<name>_g` and `<name>_v`.
+    """`w = g · v / ‖v‖`. The module has g and v among its parameters, as `<name>_g` and `<name>_v`.
 
     Args:
-        module: the description; it is changed in place and returned.
-        name: of its parameter.
-        dim: the dimension that keeps its own norms; None, and -1 as in torch: one norm for all.
+        module: the description. It is changed in place and returned.
+        name: name of the parameter.
+        dim: the one dimension over which the norm is not computed. With None, or -1 as in torch, there is one norm for
+            the entire weight.
 
     Raises:
-        ValueError: no such parameter, or it has no dimension `dim`.
+        ValueError: if there is no such parameter, or it has no dimension `dim`.
 
-    Differs from torch: no deprecation warning. Use `parametrizations.weight_norm` unless a file needs these names.
+    Differs from torch: there is no deprecation warning. Use `parametrizations.weight_norm` unless a checkpoint has
+    these names.
 
     Example:
         >>> from funcnet import nn
@@ -57,15 +59,15 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 def remove_weight_norm(net: Module, name: str, params: Tree, state: Tree) -> tuple[Module, Tree, Tree]:
-    """(net, params, state) with the weight itself in place of g and v. The net given stays as it is.
+    """Return (net, params, state) with the weight itself in place of g and v. The given net is not changed.
 
     Args:
         net: the description.
-        name: the dotted name of the weight, as in "encoder.fc.weight".
-        params, state: of `net`.
+        name: dotted name of the weight, as in "encoder.fc.weight".
+        params, state: params and state of `net`.
 
     Raises:
-        ValueError: it has no weight norm.
+        ValueError: if the weight has no weight norm.
 
     Example:
         >>> from funcnet import nn
@@ -80,7 +82,7 @@ def remove_weight_norm(net: Module, name: str, params: Tree, state: Tree) -> tup
 
 
 class _WeightNorm(Renamed):
-    kept = 0  # the dimension that keeps its own norms
+    kept = 0  # the one dimension over which the norm is not computed
 
     def value(self, bound: Any) -> jax.Array:
         magnitude, direction = (getattr(bound, name) for name in self.names)
