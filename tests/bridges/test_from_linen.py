@@ -186,9 +186,9 @@ def test_refusals():
         bridges.FromLinen(linen.Dense)
     with pytest.raises(TypeError, match=r"got Linear. .*FromNNX"):
         bridges.FromLinen(nnx.Linear(2, 2, rngs=nnx.Rngs(0)))
-    with pytest.raises(ValueError, match=r"init_with_an_example_first' is not known. Give init an example input"):
+    with pytest.raises(ValueError, match=r"init_with_an_example_first' is not known. Pass an example input"):
         make().init(KEY)
-    with pytest.raises(ValueError, match=r"1 \(FromLinen\): needs randomness. Give apply a key"):
+    with pytest.raises(ValueError, match=r"1 \(FromLinen\): the module needs randomness. Pass apply"):
         NET.apply(PARAMS, STATE, X, training=True)
     with pytest.raises(ValueError, match=r"Tower has no method 'attend'. .*linen_method"):
         NET[1].apply(PARAMS["1"], STATE["1"], X, linen_method="attend")

@@ -196,7 +196,7 @@ def test_refusals():
         bridges.FromNNX(linen.Dense(2))
     with pytest.raises(TypeError, match=r"got what makes Dense. A linen"):
         bridges.FromNNX(linen.Dense, 2)
-    with pytest.raises(ValueError, match=r"1 \(FromNNX\): needs randomness. Give apply a key"):
+    with pytest.raises(ValueError, match=r"1 \(FromNNX\): the module needs randomness. Pass apply"):
         NET.apply(PARAMS, STATE, X, training=True)
     with pytest.raises(ValueError, match=r"Linear has no method 'attend'. .*nnx_method"):
         net = bridges.FromNNX(nnx.Linear, 2, 2)

@@ -103,7 +103,7 @@ def test_lazy_norms_take_their_features_from_the_example_and_keep_a_given_start(
     assert params["1"]["weight"].tolist() == [0.5] * 4 and params["2"]["weight"].dtype == jnp.bfloat16
     assert state["1"]["running_var"].tolist() == [1] * 4 and state["2"]["running_mean"].dtype == jnp.float32
     assert nn.LazyInstanceNorm1d().init(jax.random.key(0), jnp.ones((3, 9)))[0]["bias"].shape == (3,)  # no batch
-    with pytest.raises(ValueError, match="Give init an example input"):
+    with pytest.raises(ValueError, match="Pass an example input"):
         net.init(jax.random.key(0))
     with pytest.raises(ValueError, match="LazyBatchNorm2d: the input has the wrong rank; expected 4D input, got 3D"):
         nn.LazyBatchNorm2d().init(jax.random.key(0), jnp.ones((2, 3, 9)))

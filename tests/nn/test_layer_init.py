@@ -59,7 +59,7 @@ def test_lazy_linear_takes_its_shape_and_its_bounds_from_the_example():
     params, state = net.load_state_dict(theirs.state_dict())
     x = np.random.default_rng(0).normal(size=(3, 30)).astype(np.float32)
     near(net.apply(params, state, x)[0], theirs(torch.tensor(x)).detach().numpy(), 1e-6, "output")
-    with pytest.raises(ValueError, match="Give init an example input"):
+    with pytest.raises(ValueError, match="Pass an example input"):
         net.init(KEY)
 
 

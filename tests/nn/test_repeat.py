@@ -199,7 +199,7 @@ def test_a_tie_across_the_edge_of_a_stack_is_refused():
     net = nn.Sequential(nn.Linear(2, 2), nn.Repeat(nn.Linear(2, 2), 2, scan=True))
     net.get_submodule("1.*").weight = net[0].weight
     with pytest.raises(
-        ValueError, match=r"1\.\* \(Linear\): shares a Parameter between the layers of a stack and what"
+        ValueError, match=r"1\.\* \(Linear\): a Parameter is shared between the layers of a stack and a module"
     ):
         net.apply(*net.init(KEY), jnp.ones(2))
 

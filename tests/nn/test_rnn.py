@@ -401,7 +401,7 @@ def test_refusals_say_why(refused, error, text):
 
 
 def test_a_layer_without_forward_of_its_own_is_refused_when_called():
-    with pytest.raises(NotImplementedError, match="RNNBase: has no forward"):
+    with pytest.raises(NotImplementedError, match="RNNBase: forward is missing"):
         call(nn.RNNBase("GRU", IN, H), jnp.ones((2, 1, IN)))
 
 

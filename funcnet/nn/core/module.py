@@ -46,8 +46,8 @@ class Module(Description):
 
     A description may change between calls (`net.act = nn.Tanh()`, `nn.init.zeros_(net.fc.weight)`,
     `net.fc.requires_grad_(False)`). A function that is already jitted keeps its program, so jit it again after a
-    change. A new `jax.jit(net.apply)` or `jax.jit(net.init)` notices changes of modules and leaves, of their attributes,
-    and of the items of plain lists, dicts and sets. Without a change, it reuses the earlier program. It does not notice
+    change. A new `jax.jit(net.apply)` or `jax.jit(net.init)` notices changes of modules and leaves, of attributes, and
+    of the items of plain lists, dicts and sets. Without a change, it reuses the earlier program. It does not notice
     deeper changes, such as a new value in a field of a configuration object. Assign a new object instead.
 
     Example:

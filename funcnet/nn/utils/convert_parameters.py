@@ -109,7 +109,7 @@ def _order(net: Module) -> Iterator[tuple[str, tuple[int, ...]]]:
 def _of(flat: dict[str, Any], home: str, net: Module) -> Any:
     if home not in flat:
         raise ValueError(
-            f"utils: the params have no {home!r}; expected the params of {type(net).__name__}, got {list(flat)}. Pass "
+            f"utils: the params have no {home!r}; expected those of {type(net).__name__}, got {list(flat)}. Pass "
             "all params of this net."
         )
     return flat[home]

@@ -201,7 +201,7 @@ def check_steps(n_power_iterations: int) -> None:
 
 
 def as_matrix(weight: jax.Array, dim: int) -> jax.Array:
-    """Return the weight as a matrix (h, w) in at least float32, with `dim` as rows and all other dimensions as columns."""
+    """Return the weight as a matrix (h, w) in at least float32. Dimension `dim` gives the rows."""
     moved = jnp.moveaxis(_wide(weight), dim, 0)
     return moved.reshape(moved.shape[0], math.prod(moved.shape[1:]))
 

@@ -156,8 +156,8 @@ def abstract(module: Module, method: str, *given: Any) -> Any:
         for one in out if several else [out]:
             if not isinstance(one, jax.Array):
                 raise ValueError(
-                    f"{type(module).__name__}.{method}: expected an array{' or several arrays' * (method != 'forward')}, "
-                    f"got {type(one).__name__}."
+                    f"{type(module).__name__}.{method}: expected an array"
+                    f"{' or several arrays' * (method != 'forward')}, got {type(one).__name__}."
                 )
         return list(out) if several else out
 

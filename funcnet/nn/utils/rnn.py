@@ -84,7 +84,7 @@ def pack_padded_sequence(
 
 
 def repack(sequence: PackedSequence, padded: Any, batch_first: bool = False) -> PackedSequence:
-    """Pack a padded batch (T, B, *) with the layout of `sequence`, for the recurrent layers. torch has no counterpart."""
+    """Pack a padded batch (T, B, *) with the layout of `sequence`, for the recurrent layers. torch does not have it."""
     time, place = places_of(sequence)
     return sequence._replace(data=jnp.asarray(padded[(place, time) if batch_first else (time, place)]))
 

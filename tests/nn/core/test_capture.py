@@ -151,5 +151,5 @@ def test_what_capture_refuses():
             return jax.lax.scan(lambda c, _: (self.fc(c), None), x, None, length=2)[0]
 
     net = OwnScan()
-    with pytest.raises(ValueError, match=r"fc \(Linear\): its output is captured inside a transformation"):
+    with pytest.raises(ValueError, match=r"fc \(Linear\): the output is captured inside a transformation"):
         nn.capture(net, "fc")(*net.init(KEY), jnp.ones(2))

@@ -120,5 +120,5 @@ def test_a_row_that_may_attend_to_nothing_is_named():
     x = jnp.ones((1, 3, 4))
     run = nn.checked(net)
     run(params, state, x, x, x, need_weights=False)
-    with pytest.raises(ValueError, match=r"^the root \(MultiheadAttention\): makes NaN"):
+    with pytest.raises(ValueError, match=r"^the root \(MultiheadAttention\): the output has NaN"):
         run(params, state, x, x, x, key_padding_mask=jnp.ones((1, 3), bool))

@@ -54,7 +54,10 @@ def test_always_call_runs_when_forward_raised():
     hooks.register_forward_hook("", lambda *_: 1 / 0, always_call=True)
     with (
         pytest.raises(ValueError, match="by design"),
-        pytest.warns(UserWarning, match="forward hook '<lambda>' on '' raised, and was silenced .* division by zero"),
+        pytest.warns(
+            UserWarning,
+            match="forward hook '<lambda>' on '' raised an error, which is ignored because forward failed first: .*division by zero",
+        ),
     ):
         net.apply(params, state, x=jnp.ones(2), hooks=hooks)
 
@@ -87,7 +90,7 @@ def apply_with(register, *arguments, **kwargs):
     [
         ("forward_hook", ("1", print), {}, ValueError, r"apply\(hooks=…\): pattern '1' matches nothing. Nearest .*'0'"),
         ("forward_hook", ("0.weight", print), {}, ValueError, "pattern '0.weight' matches nothing"),
-        ("forward_hook", ("0", 3), {}, TypeError, "Hooks: expected a function as forward hook, got int"),
+        ("forward_hook", ("0", 3), {}, TypeError, "Hooks: the forward hook is not callable; expected a function, got int"),
         ("forward_pre_hook", ("0", lambda *_: 3), {"with_kwargs": True}, TypeError, r"or \(args, kwargs\)"),
         ("full_backward_hook", ("0", lambda m, i, o: (1, 2)), {}, ValueError, r"0 \(Linear\): .* expected 1 .* got 2"),
         ("full_backward_pre_hook", ("0", lambda m, o: ()), {}, ValueError, r"expected 1 \(grad_output\), got 0"),
@@ -103,7 +106,7 @@ def test_a_gradient_where_none_was_asked_is_refused():
     net, hooks = nn.Linear(2, 2), nn.Hooks()
     params, _ = net.init(KEY)
     hooks.register_full_backward_hook("", lambda m, i, o: (jnp.ones(2),))
-    with pytest.raises(ValueError, match="returned a gradient for inputs that nothing is differentiated by"):
+    with pytest.raises(ValueError, match="returned a gradient for inputs that are not differentiated"):
         jax.grad(lambda p: net.apply(p, {}, jnp.ones(2), hooks=hooks)[0].sum())(params)
 
 
@@ -114,12 +117,16 @@ def test_outputs_that_backward_hooks_cannot_see_are_told():
 
     hooks = nn.Hooks()
     hooks.register_full_backward_hook("", lambda *_: None)
-    with pytest.warns(UserWarning, match=r"the root \(Dict\): backward hooks see outputs that are an array or a tuple"):
+    with pytest.warns(
+        UserWarning, match=r"the root \(Dict\): backward hooks do not see this output; expected an array or a tuple"
+    ):
         Dict().apply({}, {}, jnp.ones(2), hooks=hooks)
 
 
 def test_hooks_argument_of_another_type():
-    with pytest.raises(TypeError, match=r"Identity.apply: hooks: expected nn.Hooks or None, got list"):
+    with pytest.raises(
+        TypeError, match=r"Identity.apply: hooks has the wrong type; expected nn.Hooks or None, got list"
+    ):
         nn.Identity().apply({}, {}, 1.0, hooks=[])
 
 
@@ -144,7 +151,7 @@ def test_a_changed_set_traces_anew_and_an_unchanged_one_does_not():
 def test_a_set_is_no_static_argument():
     with pytest.raises((TypeError, ValueError), match=r"ordinary|[Nn]on-hashable"):
         jax.jit(nn.Identity().apply, static_argnames="hooks")({}, {}, 1.0, hooks=nn.Hooks())
-    with pytest.raises(TypeError, match="Give it to the jitted function as an ordinary one"):
+    with pytest.raises(TypeError, match="Pass it to the jitted function as an ordinary argument"):
         hash(nn.Hooks())
 
 

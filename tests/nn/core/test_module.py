@@ -57,32 +57,32 @@ def refuses(text, attempt, error=ValueError):
 @pytest.mark.parametrize(
     ("act", "error", "text"),
     [
-        (lambda m: setattr(m, "fc", 3), TypeError, "Whole.fc: expected a Module or None, got int. Give a module"),
+        (lambda m: setattr(m, "fc", 3), TypeError, "Whole.fc: expected a Module or None, got int. Assign a module"),
         (lambda m: setattr(m, "scale", np.ones(2)), TypeError, "expected a Parameter or None, got ndarray. Wrap an"),
         (lambda m: setattr(m, "scale", nn.ReLU()), TypeError, "scale: expected a Parameter or None, got ReLU. Wrap an"),
         (lambda m: setattr(m, "scale", nn.Buffer(2)), TypeError, "scale: expected a Parameter or None, got Buffer."),
-        (lambda m: setattr(m, "fc", nn.Buffer(2)), TypeError, "fc: expected a Module or None, got Buffer. Give a"),
-        (lambda m: setattr(m, "init", nn.ReLU()), KeyError, "no part may have the name 'init', which is the method"),
-        (lambda m: setattr(m, "apply", nn.ReLU()), KeyError, "no part may have the name 'apply', which is the met"),
-        (lambda m: setattr(m, "count", 3), TypeError, "Whole.count: expected a Buffer or None, got int. Give an array"),
+        (lambda m: setattr(m, "fc", nn.Buffer(2)), TypeError, "fc: expected a Module or None, got Buffer. Assign a"),
+        (lambda m: setattr(m, "init", nn.ReLU()), KeyError, "a part cannot have the name 'init', which is the method"),
+        (lambda m: setattr(m, "apply", nn.ReLU()), KeyError, "a part cannot have the name 'apply', which is the met"),
+        (lambda m: setattr(m, "count", 3), TypeError, "Whole.count: expected a Buffer or None, got int. Assign an array"),
         (lambda m: m.register_parameter("p", np.ones(2)), TypeError, "Whole.p: expected a Parameter or None, got"),
         (lambda m: m.register_buffer("b", 3.0), TypeError, "Whole.b: expected a Buffer or None, got float"),
         (lambda m: m.add_module("m", 3), TypeError, "Whole.m: expected a Module or None, got int"),
-        (lambda m: m.add_module("a.b", nn.Tanh()), KeyError, "a part's name has no dot and is not empty; got 'a.b'"),
-        (lambda m: m.add_module("", nn.Tanh()), KeyError, "a part's name has no dot and is not empty; got ''"),
-        (lambda m: setattr(m, "*", nn.Tanh()), KeyError, "no part may have the name '*', which stands for the"),
-        (lambda m: m.add_module(3, nn.Tanh()), TypeError, "Whole: expected a string as name, got int"),
-        (lambda m: m.register_buffer("fc", None), KeyError, "Whole: the attribute 'fc' is taken. Choose another name"),
-        (lambda m: m.add_module("forward", nn.Tanh()), KeyError, "the attribute 'forward' is taken"),
-        (lambda m: m.add_module("training", nn.Tanh()), KeyError, "the attribute 'training' is taken"),
+        (lambda m: m.add_module("a.b", nn.Tanh()), KeyError, "expected a name that has no dot and is not empty, got 'a.b'"),
+        (lambda m: m.add_module("", nn.Tanh()), KeyError, "expected a name that has no dot and is not empty, got ''"),
+        (lambda m: setattr(m, "*", nn.Tanh()), KeyError, "a part cannot have the name '*', which denotes the"),
+        (lambda m: m.add_module(3, nn.Tanh()), TypeError, "Whole: the name has the wrong type; expected a string, got int"),
+        (lambda m: m.register_buffer("fc", None), KeyError, "Whole: the attribute 'fc' already exists. Choose another name"),
+        (lambda m: m.add_module("forward", nn.Tanh()), KeyError, "the attribute 'forward' already exists"),
+        (lambda m: m.add_module("training", nn.Tanh()), KeyError, "the attribute 'training' already exists"),
         (lambda m: nn.Parameter("x"), TypeError, "Parameter: expected a shape (a tuple of ints) or an array, got 'x'"),
         (lambda m: nn.Parameter(4, 4), TypeError, "Parameter: init is not a function; expected a function of"),
         (lambda m: nn.Linear(-2, 2), ValueError, "a size is negative; expected sizes of at least 0, got (2, -2)"),
-        (lambda m: m.load_state_dict("x.pt"), TypeError, "names and arrays, got str. Read it: funcnet.weights.load"),
-        (lambda m: nn.Parameter(np.ones(2), nn.init.ones()), TypeError, "Parameter: an array is a start by itself"),
-        (lambda m: m.get_submodule("fd"), AttributeError, "Whole: no module 'fd'. Nearest names: 'fc'"),
-        (lambda m: m.get_parameter("fc.wait"), AttributeError, "Linear: no parameter 'fc.wait'. It has 'weight', "),
-        (lambda m: m.get_buffer("scale"), AttributeError, "Whole: no buffer 'scale'. It has 'count'"),
+        (lambda m: m.load_state_dict("x.pt"), TypeError, "names and arrays, got str. Read it with funcnet.weights.load"),
+        (lambda m: nn.Parameter(np.ones(2), nn.init.ones()), TypeError, "Parameter: an array is already the initial value"),
+        (lambda m: m.get_submodule("fd"), AttributeError, "Whole: there is no module 'fd'. Nearest names: 'fc'"),
+        (lambda m: m.get_parameter("fc.wait"), AttributeError, "Linear: there is no parameter 'fc.wait'. Nearest names: 'weight', "),
+        (lambda m: m.get_buffer("scale"), AttributeError, "Whole: there is no buffer 'scale'. Nearest names: 'count'"),
         (lambda m: nn.ModuleList([m])[1], IndexError, "ModuleList: index 1 is out of range for 1 modules"),
     ],
 )  # fmt: skip
@@ -171,10 +171,10 @@ def test_parameters_read_as_torchs():
     assert repr(p) == "Parameter((4, 3), dtype=float32)" and p.data is p
     assert p.requires_grad and not p.requires_grad_(False).requires_grad
     refuses("expected an array of shape (4, 3), got (5,)", lambda: p.copy_(np.ones(5)))
-    refuses("give the whole an init before a part", lambda: nn.Parameter((2,))[0].zero_())
-    refuses("its shape is not known before `init` sees an example", lambda: nn.Parameter(None).numel())
+    refuses("the entire parameter needs an init before a part", lambda: nn.Parameter((2,))[0].zero_())
+    refuses("the shape is not known before `init` gets an example", lambda: nn.Parameter(None).numel())
     for whole in (jnp.arange(3), np.ones(3, bool)):
-        refuses("Parameter: only floating and complex numbers have gradients; expected such a dtype, got",
+        refuses("Parameter: the dtype cannot have gradients; expected a floating or complex dtype, got",
                 lambda whole=whole: nn.Parameter(whole), TypeError)  # fmt: skip
         assert nn.Parameter(whole, requires_grad=False).dtype == whole.dtype
     assert nn.Parameter(3).shape == (3,) and nn.Buffer(np.ones(2)).shape == (2,)
@@ -183,9 +183,12 @@ def test_parameters_read_as_torchs():
 @pytest.mark.parametrize(
     ("parameter", "text"),
     [
-        (lambda: nn.Parameter((2,)), "init: 'p' has no init. Give Parameter(shape, init) one, or set it with nn.init"),
-        (lambda: nn.Parameter((2,), lambda k, s, d: jnp.ones(3)), "the init of 'p' gave shape (3,); expected (2,)"),
-        (lambda: nn.Parameter(None, nn.init.ones()), "the shape of 'p' is not known. Give init an example input"),
+        (
+            lambda: nn.Parameter((2,)),
+            "init: 'p' has no init. Pass an init to Parameter(shape, init), or set it with nn.init",
+        ),
+        (lambda: nn.Parameter((2,), lambda k, s, d: jnp.ones(3)), "the init of 'p' returned shape (3,); expected (2,)"),
+        (lambda: nn.Parameter(None, nn.init.ones()), "the shape of 'p' is not known. Pass an example input"),
     ],
 )
 def test_what_init_refuses(parameter, text):
@@ -207,7 +210,7 @@ def test_lazy_modules_take_their_shapes_from_the_example():
     params, state = net.init(KEY, jnp.ones((2, 3)))
     assert params["0"]["weight"].shape == (4, 3) and params["1"]["*"]["weight"].shape == (2, 4, 4)
     net.apply(params, state, jnp.ones((5, 3)))
-    refuses("the shape of '0.weight' is not known. Give init an example input", lambda: net.init(KEY))
+    refuses("the shape of '0.weight' is not known. Pass an example input", lambda: net.init(KEY))
 
 
 # ------------------------------------------------------------------------------------------------------ applying
@@ -274,8 +277,8 @@ def test_a_shared_module_inside_remat_keeps_its_mode():
     ("arguments", "kwargs", "error", "text"),
     [
         ((), {"training": {"fd": True}}, ValueError, "Whole.apply(training=…): pattern 'fd' matches nothing"),
-        ((), {"training": 1}, TypeError, "Whole.apply: training is static; expected a bool or {name pattern: bool}"),
-        ((), {"training": {"fc": 1}}, TypeError, "training is static"),
+        ((), {"training": 1}, TypeError, "Whole.apply: training must be static; expected a bool or {name pattern: bool}"),
+        ((), {"training": {"fc": 1}}, TypeError, "training must be static"),
     ],
 )  # fmt: skip
 def test_what_training_refuses(whole, arguments, kwargs, error, text):
@@ -297,10 +300,18 @@ def changed(tree_, name, value):
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("fc.bias", None, "fc (Linear): params has no 'bias'. Give apply what this module's own init made."),
-        ("fc.more", 1.0, "fc (Linear): params holds 'more', which is not a part of it."),
-        ("more", 1.0, "the root (Whole): params holds 'more', which is not a part of it."),
-        ("fc.weight", jnp.ones((3, 2)), "fc (Linear): params 'weight': expected shape (2, 2), got (3, 2)."),
+        (
+            "fc.bias",
+            None,
+            "fc (Linear): params has no 'bias'. Pass the params and state that this module's own init returned.",
+        ),
+        ("fc.more", 1.0, "fc (Linear): params has an unexpected entry 'more'."),
+        ("more", 1.0, "the root (Whole): params has an unexpected entry 'more'."),
+        (
+            "fc.weight",
+            jnp.ones((3, 2)),
+            "fc (Linear): params 'weight' has the wrong shape; expected (2, 2), got (3, 2).",
+        ),
         ("drop", 1.0, "the root (Whole): 'drop' is a module; expected a dict, got float."),
     ],
 )
@@ -313,7 +324,7 @@ def test_state_that_does_not_fit(whole):
     net, params, _ = whole
     refuses("the root (Whole): state has no 'count'", lambda: net.apply(params, {}, X))
     refuses(
-        "Whole.apply: expected params and state, two dicts as `init` gives them, got ",
+        "Whole.apply: expected params and state, two dicts as `init` returns them, got ",
         lambda: net.apply(X),
         TypeError,
     )
@@ -357,15 +368,15 @@ def run(act, **kwargs):
         (lambda m, x: setattr(m, "weight", x), ValueError, "assigned to 'weight', which is not a buffer"),
         (lambda m, x: setattr(m.child, "fc", x), ValueError, "child (Whole): forward assigned to 'fc'"),
         (lambda m, x: setattr(m, "off", x), ValueError, "Register it in __init__: self.register_buffer('off'"),
-        (lambda m, x: setattr(m, "mean", x), ValueError, "the buffer 'mean' keeps its shape; expected (2,)"),
-        (lambda m, x: setattr(m, "steps", x[0, 0]), ValueError, "'steps' keeps its dtype; expected int32, got float32"),
+        (lambda m, x: setattr(m, "mean", x), ValueError, "the shape of the buffer 'mean' cannot change; expected (2,)"),
+        (lambda m, x: setattr(m, "steps", x[0, 0]), ValueError, "the dtype of the buffer 'steps' cannot change; expected int32, got float32"),
         (lambda m, x: delattr(m, "weight"), ValueError, "the root (Does): forward deleted 'weight'"),
         (lambda m, x: m.items.append(nn.Tanh()), ValueError, "items (ModuleList): forward assigned to '3'"),
         (lambda m, x: m.hidden[0](x), TypeError, "Linear: a description holds no arrays and cannot be"),
-        (lambda m, x: m.items(x), NotImplementedError, "ModuleList: has no forward. Define forward(self, …)"),
-        (lambda m, x: m.child.drop.make_rng(), ValueError, "child.drop (Dropout): needs randomness. Give apply"),
+        (lambda m, x: m.items(x), NotImplementedError, "ModuleList: forward is missing. Define forward(self, …)"),
+        (lambda m, x: m.child.drop.make_rng(), ValueError, "child.drop (Dropout): the module needs randomness. Pass apply"),
         (lambda m, x: m.child(x[:, :1]), (ValueError, TypeError), "in module child.fc (Linear)"),
-        (lambda m, x: m.child.subtree("fd"), AttributeError, "Whole: no module 'fd'. Nearest names: 'fc'"),
+        (lambda m, x: m.child.subtree("fd"), AttributeError, "Whole: there is no module 'fd'. Nearest names: 'fc'"),
     ],
 )  # fmt: skip
 def test_what_forward_is_refused(act, error, text):
@@ -421,7 +432,10 @@ def test_plain_lists_and_dicts_are_copied_so_that_nothing_leaks():
 @pytest.mark.parametrize(
     ("use", "text"),
     [
-        (lambda m: m.train(), "Whole.train does not exist here. The mode is an argument. Use net.apply(…, training=Tr"),
+        (
+            lambda m: m.train(),
+            "Whole.train does not exist here. The mode is an argument of apply. Use net.apply(…, training=Tr",
+        ),
         (lambda m: m.fc.to("cuda"), "Linear.to does not exist here. A description holds no arrays. Use jax.device_put"),
         (lambda m: m.double(), "Use tree.cast(params, jnp.float64)"),
         (lambda m: m.register_forward_hook(print), "Use hooks = nn.Hooks(), hooks.register_forward_hook(pattern, fn)"),
@@ -454,12 +468,20 @@ def test_a_property_that_fails_fails_as_ever():
 def test_descriptions_alone_do_not_run(whole):
     net, params, _ = whole
     refuses("Whole: a description holds no arrays and cannot be called by itself", lambda: net(X), TypeError)
-    refuses("Whole.make_rng: can only be called inside forward", net.make_rng, TypeError)
-    refuses("Whole.subtree: a description holds no arrays. Give params and state", lambda: net.subtree("fc"), TypeError)
-    refuses("the tree has no 'scale'; expected the tree of this net", lambda: list(net.named_parameters({})))
-    text = "Whole: params or state come first; expected a dict as `init` gives it, got "
-    refuses(f"{text}bool. Name the others: prefix=…, recurse=…", lambda: list(net.parameters(False)), TypeError)
-    refuses(f"{text}str. Name the others: prefix=…, recurse=…", lambda: list(net.named_buffers("p")), TypeError)
+    refuses("Whole.make_rng: this method can only be called inside forward", net.make_rng, TypeError)
+    refuses("Whole.subtree: a description holds no arrays. Pass params and state", lambda: net.subtree("fc"), TypeError)
+    refuses("the tree has no 'scale'; expected a tree of this net", lambda: list(net.named_parameters({})))
+    text = "Whole: the first argument must be params or state; expected a dict as `init` returns it, got "
+    refuses(
+        f"{text}bool. Pass the other arguments by keyword: prefix=…, recurse=…",
+        lambda: list(net.parameters(False)),
+        TypeError,
+    )
+    refuses(
+        f"{text}str. Pass the other arguments by keyword: prefix=…, recurse=…",
+        lambda: list(net.named_buffers("p")),
+        TypeError,
+    )
     assert not hasattr(net, "weight") and params
 
 
@@ -513,7 +535,9 @@ def test_a_borrowing_child_alone_names_the_owner_and_subtree_fills_it_in():
     params, state = net.init(KEY)
     hidden = jnp.ones((3, 4))
     attempt = lambda: net.decoder.apply(params["decoder"], state["decoder"], hidden)
-    refuses("params has no 'weight'. It is shared and lives under 'embeddings.weight' (in Nested): take net", attempt)
+    refuses(
+        "params has no 'weight'. It is shared and is stored under 'embeddings.weight' (in Nested). Use net", attempt
+    )
     out, _ = net.decoder.apply(*net.subtree("decoder", params, state), hidden)
     np.testing.assert_allclose(out, hidden @ params["embeddings"]["weight"].T + params["decoder"]["bias"], rtol=1e-5)
     filled = net.subtree("again", params, state)
@@ -526,13 +550,14 @@ def test_a_tie_given_twice_is_refused():
     params, state = net.init(KEY)
     params["decoder"]["weight"] = params["embeddings"]["weight"]
     refuses(
-        "params holds 'weight', which is not a part of it. It is shared and lives",
+        "params has an unexpected entry 'weight'. It is shared and must be",
         lambda: net.apply(params, state, IDS),
     )
     params, state = net.init(KEY)
     params["again"]["0"] = params["shared"]
     refuses(
-        "under its second name 'again.0'. A shared module's arrays live under", lambda: net.apply(params, state, IDS)
+        "under the module's second name 'again.0'. The arrays of a shared module must be under",
+        lambda: net.apply(params, state, IDS),
     )
 
 
@@ -584,9 +609,9 @@ def test_a_child_that_two_nets_share_names_its_owner_in_each():
     first, second = Tied("one", child), Other("two", child)
     (params, state), _ = first.init(KEY), second.init(KEY)
     alone = lambda: child.apply(params["child"], state["child"], X)
-    refuses("and lives under 'one.weight' (in Tied) or 'two.weight' (in Other): take net.subtree", alone)
+    refuses("and is stored under 'one.weight' (in Tied) or 'two.weight' (in Other). Use net.subtree", alone)
     first.init(KEY)
-    refuses("and lives under 'one.weight' (in Tied) or 'two.weight' (in Other): take net.subtree", alone)
+    refuses("and is stored under 'one.weight' (in Tied) or 'two.weight' (in Other). Use net.subtree", alone)
 
 
 # ------------------------------------------------------------------------------------------------------- copying
@@ -621,13 +646,15 @@ def test_an_argument_that_apply_keeps_for_itself_is_told():
             return x
 
     net, x = Net(), jnp.zeros(2)
-    with pytest.raises(TypeError, match=r"Net.apply: forward has an argument 'training', .* Give it as input 2, or"):
+    with pytest.raises(TypeError, match=r"Net.apply: forward has an argument 'training', .* Pass it as input 2, or"):
         net.apply({}, {}, x, training=True)
     for run in (nn.capture(net, ""), nn.capture_gradients(net, "", jnp.sum)):
         with pytest.raises(
-            TypeError, match=r"Net.apply: forward has an argument 'training', .* Give it as input 2, or"
+            TypeError, match=r"Net.apply: forward has an argument 'training', .* Pass it as input 2, or"
         ):
             run({}, {}, x, training=True)
-    with pytest.raises(TypeError, match=r"Net.summary: forward has an argument 'training', which summary needs for"):
+    with pytest.raises(
+        TypeError, match=r"Net.summary: forward has an argument 'training', which is also an argument of summary"
+    ):
         net.summary(x, training=True)
     assert net.apply({}, {}, x, True)[0][0] == 1 and net.apply({}, {}, x, training=True, method="plain")[0][0] == 0

@@ -81,10 +81,12 @@ def test_what_set_submodule_refuses():
         ValueError, match=r"Sequential\.set_submodule: the target is empty; expected the name of a part"
     ):
         nn.Sequential().set_submodule("", nn.Tanh())
-    with pytest.raises(TypeError, match=r"Sequential\.set_submodule: expected a Module, got int"):
+    with pytest.raises(
+        TypeError, match=r"Sequential\.set_submodule: module has the wrong type; expected a Module, got int"
+    ):
         nn.Sequential().set_submodule("0", 3)
     with pytest.raises(
-        AttributeError, match=r"Sequential\.set_submodule: '0' is not a module; expected one to replace, got N"
+        AttributeError, match=r"Sequential\.set_submodule: '0' is not a module; expected a module to replace, got N"
     ):
         nn.Sequential().set_submodule("0", nn.Tanh(), strict=True)
 
@@ -140,13 +142,16 @@ def test_repr_is_torchs():
 
 def test_a_torch_module_is_told_from_ours():
     net = ours()
-    with pytest.raises(TypeError, match=r"\.extra: is torch's own Linear; expected a module of funcnet\.nn"):
+    with pytest.raises(
+        TypeError,
+        match=r"\.extra: the value is a torch module; expected a module of funcnet\.nn, got torch's own Linear",
+    ):
         net.extra = torch.nn.Linear(2, 2)
     with pytest.raises(TypeError, match=r"Sequential: .* got ReLU\. Import it from funcnet instead of torch"):
         nn.Sequential(torch.nn.ReLU())
-    with pytest.raises(TypeError, match=r"Linear\.load_state_dict: .* got Linear\. Give its \.state_dict\(\)"):
+    with pytest.raises(TypeError, match=r"Linear\.load_state_dict: .* got Linear\. Pass its \.state_dict\(\)"):
         nn.Linear(2, 2).load_state_dict(torch.nn.Linear(2, 2))
-    with pytest.raises(ValueError, match=r"The names are in sd\['model'\]: load that"):
+    with pytest.raises(ValueError, match=r"The expected names are in sd\['model'\]\. Load that"):
         nn.Linear(2, 2).load_state_dict({"model": torch.nn.Linear(2, 2).state_dict(), "epoch": 3})
 
 

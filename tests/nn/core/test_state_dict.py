@@ -251,7 +251,7 @@ def test_flagged_tensors_load_and_others_are_refused_by_name():
     net = nn.Linear(2, 2, bias=False)
     negative = values.conj().imag
     np.testing.assert_array_equal(net.load_state_dict({"weight": negative})[0]["weight"], -values.imag.numpy())
-    with pytest.raises(ValueError, match=r"Linear.load_state_dict: 'weight' has no equivalent in numpy; .*to_dense"):
+    with pytest.raises(ValueError, match=r"Linear.load_state_dict: 'weight' has no equivalent in NumPy; .*to_dense"):
         net.load_state_dict({"weight": torch.ones(2, 2).to_sparse()})
 
 
@@ -290,7 +290,10 @@ def test_advice_is_what_helps():
 
     for strict in (True, False):
         text = said({**good, "bias": np.ones(3)}, strict)
-        assert "Reshape or drop mis-shaped entries: strict=False does not accept them." in text
+        assert "Reshape or remove the mis-shaped entries. strict=False does not accept them." in text
         assert "Rename" not in text
     text = said({"weight": good["weight"]})
-    assert "Rename them, or load what fits: strict=False, into=(params, state)." in text and "Reshape" not in text
+    assert (
+        "Rename the entries, or load those that fit with strict=False, into=(params, state)." in text
+        and "Reshape" not in text
+    )

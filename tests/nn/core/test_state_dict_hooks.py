@@ -101,7 +101,7 @@ def test_errors_that_hooks_note_stand_with_the_others():
         net.load_state_dict({"w": np.ones(2)})
     with (
         net.register_state_dict_post_hook(lambda *seen: 1),
-        pytest.raises(ValueError, match="Change what it was given, in place"),
+        pytest.raises(ValueError, match="Change the arguments of the hook in place"),
     ):
         net.state_dict(*net.init(KEY))
     net.state_dict(*net.init(KEY))
@@ -146,7 +146,7 @@ def test_a_scalar_of_torch_0_3_is_one_number():
 def test_a_wrappers_prefix_is_told_and_taken_off():
     theirs = torch.nn.DataParallel(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3)))
     net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
-    with pytest.raises(ValueError, match=r"They begin with 'module\.'.*consume_prefix"):
+    with pytest.raises(ValueError, match=r"The names begin with 'module\.'.*consume_prefix"):
         net.load_state_dict(theirs.state_dict())
     plain = nn.utils.consume_prefix_in_state_dict_if_present(theirs.state_dict(), "module.")
     assert plain._metadata == theirs.module.state_dict()._metadata

@@ -234,9 +234,12 @@ REFUSALS = [
     (lambda u: u.weight_norm(nn.LazyLinear(2)), "the shape of 'weight' is not known; expected a module"),
     (lambda u: u.spectral_norm(nn.Linear(2, 2), dim=-3), "dim is out of range; expected -2 to 1, got -3"),
     (lambda u: u.spectral_norm(nn.Linear(2, 2), n_power_iterations=0), "expected a positive number, got 0"),
-    (lambda u: u.orthogonal(nn.Linear(2, 2), "bias"), "a vector has no orthogonal form; expected 2 dimensions"),
-    (lambda u: u.orthogonal(nn.Linear(2, 2), orthogonal_map="qr"), "unknown orthogonal_map; expected one of"),
-    (lambda u: u.orthogonal(unitary(), orthogonal_map="householder"), "reflections do not parametrize complex"),
+    (
+        lambda u: u.orthogonal(nn.Linear(2, 2), "bias"),
+        "a vector has no orthogonal form; expected at least 2 dimensions",
+    ),
+    (lambda u: u.orthogonal(nn.Linear(2, 2), orthogonal_map="qr"), "orthogonal_map is unknown; expected one of"),
+    (lambda u: u.orthogonal(unitary(), orthogonal_map="householder"), "reflections cannot parametrize complex"),
     (lambda u: nn.utils.spectral_norm(nn.Linear(2, 2), n_power_iterations=0), "expected a positive number, got 0"),
     (lambda u: nn.utils.weight_norm(nn.Linear(2, 2), "w"), "utils.weight_norm: Linear has no parameter"),
 ]

@@ -275,7 +275,7 @@ REFUSALS = [
     (
         lambda: linear("l1_unstructured", 7),
         ValueError,
-        "amount is too large; expected at most the 6 that are left, got 7",
+        "amount is too large; expected at most the 6 remaining ones, got 7",
     ),
     (lambda: linear("l1_unstructured", -1), ValueError, "a count of at least 0, or a fraction in .* got -1"),
     (lambda: linear("l1_unstructured", 1.5), ValueError, "a fraction in .0, 1., got 1.5"),
@@ -289,8 +289,8 @@ REFUSALS = [
     ),
     (lambda: linear("ln_structured", 1, 2, 2), ValueError, "dim is out of range; expected -2 to 1, got 2"),
     (lambda: linear("ln_structured", 1, 2, 0, name="bias"), ValueError, "LnStructured: a vector has no channels"),
-    (lambda: linear("ln_structured", 1, "nuc", 0), ValueError, "the nuclear norm needs matrices; expected 2 dim"),
-    (lambda: linear("random_structured", 3, 0, rng=KEY), ValueError, "expected at most the 2 that are left, got 3"),
+    (lambda: linear("ln_structured", 1, "nuc", 0), ValueError, "the nuclear norm requires matrices; expected 2 dim"),
+    (lambda: linear("random_structured", 3, 0, rng=KEY), ValueError, "expected at most the 2 remaining ones, got 3"),
     (lambda: linear("random_structured", 1, 0), ValueError, "prune.RandomStructured: needs randomness"),
     (lambda: linear("random_unstructured", 1), ValueError, "prune.RandomUnstructured: needs randomness"),
     (lambda: linear("custom_from_mask", jnp.ones(2)), ValueError, "the mask has the wrong shape; expected .2, 3., got"),
@@ -298,7 +298,7 @@ REFUSALS = [
     (
         lambda: linear("remove"),
         ValueError,
-        "prune.remove: 'weight' is not such a computed attribute; expected one of none",
+        "prune.remove: 'weight' is not a computed attribute of this kind; expected one of []",
     ),
     (twice_unknown, ValueError, "Unknown: PRUNING_TYPE is unknown; expected 'unstructured', .* got 'some'"),
     (lambda: glob("weight", {}, {}, prune.L1Unstructured), TypeError, "expected several dotted names, got str"),

@@ -167,21 +167,37 @@ REFUSALS = [
         "lengths are not sorted; .* enforce_sorted=False",
     ),
     (lambda: rnn.pack_padded_sequence(X, [2.0, 1, 1]), TypeError, "lengths must hold integers"),
-    (lambda: rnn.pack_padded_sequence(X[0, 0], [2]), ValueError, "input has the wrong shape; expected time and batch"),
-    (lambda: rnn.pack_padded_sequence(X[:, :0], []), ValueError, "input has the wrong shape; expected time and batch"),
+    (
+        lambda: rnn.pack_padded_sequence(X[0, 0], [2]),
+        ValueError,
+        "input has the wrong shape; expected non-empty time and batch",
+    ),
+    (
+        lambda: rnn.pack_padded_sequence(X[:, :0], []),
+        ValueError,
+        "input has the wrong shape; expected non-empty time and batch",
+    ),
     (
         traced(lambda lengths: rnn.pack_padded_sequence(X, lengths)),
         TypeError,
-        r"lengths are traced; .* pack outside jit, give them as a list, or keep .* with lengths=",
+        r"lengths are traced; .* Pack outside jit, pass a list, or keep .* pass lengths=",
     ),
     (traced(lambda lengths: rnn.unpad_sequence(X, lengths)), TypeError, "unpad_sequence: lengths are traced"),
     (traced(lambda sizes: rnn.PackedSequence(X[:, 0], sizes)), TypeError, "batch_sizes are traced"),
     (lambda: rnn.PackedSequence(DATA), TypeError, "PackedSequence: batch_sizes are missing"),
-    (lambda: rnn.PackedSequence(DATA, [1, 2]), ValueError, r"batch_sizes are invalid; .* never grow, got \[1, 2\]"),
-    (lambda: rnn.PackedSequence(DATA, []), ValueError, "batch_sizes are invalid; expected numbers of at least 1"),
+    (
+        lambda: rnn.PackedSequence(DATA, [1, 2]),
+        ValueError,
+        r"batch_sizes are invalid; .* in decreasing order, got \[1, 2\]",
+    ),
+    (lambda: rnn.PackedSequence(DATA, []), ValueError, "batch_sizes are invalid; expected positive numbers"),
     (lambda: rnn.PackedSequence(DATA, [2, 2]), ValueError, r"data does not fit batch_sizes; expected 4 steps"),
-    (lambda: rnn.PackedSequence(DATA, [2, 1], [0, 2]), ValueError, "sorted_indices do not fit; expected each of the 2"),
-    (lambda: rnn.PackedSequence(DATA, [2, 1], [0, 1], [0]), ValueError, "unsorted_indices do not fit"),
+    (
+        lambda: rnn.PackedSequence(DATA, [2, 1], [0, 2]),
+        ValueError,
+        "sorted_indices are not a permutation; expected each of the 2",
+    ),
+    (lambda: rnn.PackedSequence(DATA, [2, 1], [0, 1], [0]), ValueError, "unsorted_indices are not a permutation"),
     (lambda: rnn.pad_packed_sequence(X), TypeError, "pad_packed_sequence: expected a PackedSequence, got ndarray"),
     (lambda: rnn.unpack_sequence(X), TypeError, "unpack_sequence: expected a PackedSequence, got ndarray"),
     (
@@ -199,7 +215,7 @@ REFUSALS = [
     (lambda: rnn.pack_sequence([]), ValueError, "pack_sequence: sequences do not fit together"),
     (lambda: rnn.unpad_sequence(X, [4, 2]), ValueError, "unpad_sequence: lengths do not fit; expected 3 lengths"),
     (lambda: rnn.unpad_sequence(X, [4, 2, 9]), ValueError, r"lengths do not fit; .* each from 0 to 4, got \[4, 2, 9\]"),
-    (lambda: rnn.unpad_sequence(X[0, 0], [1]), ValueError, r"expected time and batch, got \(2,\)"),
+    (lambda: rnn.unpad_sequence(X[0, 0], [1]), ValueError, r"expected time and batch dimensions, got \(2,\)"),
 ]
 
 
