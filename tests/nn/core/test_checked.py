@@ -38,7 +38,7 @@ def test_ids_and_nan_are_told_by_the_first_module(scan):
         run(params, state, jnp.array([-1, 2]), target)
     with pytest.raises(ValueError, match=r"^loss \(CrossEntropyLoss\): target out of range; expected 0 to 3, got 0 to"):
         run(params, state, ids, jnp.array([0, 4]))
-    with pytest.raises(ValueError, match=r"^the root \(Model\): makes NaN|^loss"):
+    with pytest.raises(ValueError, match=r"^the root \(Model\): the output has NaN|^loss"):
         run(params, state, ids, target, log=True)
     params["layers"] = jax.tree.map(lambda p: p * jnp.nan, params["layers"])
     run(params, state, ids, target)  # NaN in, NaN out: no module's doing

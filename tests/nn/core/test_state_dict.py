@@ -111,7 +111,7 @@ def test_every_mismatch_in_one_error():
     with pytest.raises(ValueError) as error:
         net.load_state_dict(sd)
     for line in (
-        "Nested.load_state_dict: sd does not fit.",
+        "Nested.load_state_dict: sd does not fit the module.",
         "missing: layers.0.fc.weight, again.1.weight",
         "unexpected: layers.0.fc.wieght (near layers.0.fc.weight)",
         "mis-shaped: shared.fc.bias expected (4,), got (9,)",

@@ -448,7 +448,7 @@ def test_the_old_ones_are_removed_too():
         assert kind == "weight_norm" or not state_dict_hooks.registered(plain)
     with pytest.raises(
         ValueError,
-        match=r"utils.remove_weight_norm: 'weight' is not a computed attribute of this kind; expected one of []",
+        match=r"utils.remove_weight_norm: 'weight' is not a computed attribute of this kind; expected one of \[\]",
     ):
         nn.utils.remove_weight_norm(plain, "weight", trees, after)
 
@@ -563,8 +563,8 @@ REFUSALS = [
     (lambda: parametrize.ParametrizationList([], nn.Parameter(2)), "expected at least one parametrization, got none"),
     (
         lambda: parametrize.remove_parametrizations(nn.Linear(2, 2), "bias", *nn.Linear(2, 2).init(KEY)),
-        "remove_parametrizations: 'bias' is not a computed attribute of this kind; expected one of [] (there are none), got "
-        "Parameter",
+        "remove_parametrizations: 'bias' is not a computed attribute of this kind; expected one of [] (there are none), "
+        "got Parameter",
     ),
 ]
 
