@@ -240,7 +240,7 @@ REFUSALS = [
         ValueError,
         r"ModuleDict.update: element 0 is not a pair; expected \(name, value\), got 1",
     ),
-    (lambda: nn.ModuleDict({"keys": nn.ReLU()}), KeyError, "ModuleDict: the attribute 'keys' is taken"),
+    (lambda: nn.ModuleDict({"keys": nn.ReLU()}), KeyError, "ModuleDict: the attribute 'keys' already exists"),
     (lambda: nn.ModuleDict()["a"], KeyError, "a"),
     (lambda: nn.ParameterList(3), TypeError, "ParameterList.extend: expected an iterable of parameters, got int"),
     (lambda: nn.ParameterList(jnp.ones(3)), TypeError, "ParameterList.extend: expected an iterable .* got ArrayImpl"),

@@ -56,7 +56,8 @@ def test_always_call_runs_when_forward_raised():
         pytest.raises(ValueError, match="by design"),
         pytest.warns(
             UserWarning,
-            match="forward hook '<lambda>' on '' raised an error, which is ignored because forward failed .* division by zero",
+            match="forward hook '<lambda>' on '' raised an error, which is ignored because forward failed "
+            "first: .*division by zero",
         ),
     ):
         net.apply(params, state, x=jnp.ones(2), hooks=hooks)
@@ -90,7 +91,8 @@ def apply_with(register, *arguments, **kwargs):
     [
         ("forward_hook", ("1", print), {}, ValueError, r"apply\(hooks=…\): pattern '1' matches nothing. Nearest .*'0'"),
         ("forward_hook", ("0.weight", print), {}, ValueError, "pattern '0.weight' matches nothing"),
-        ("forward_hook", ("0", 3), {}, TypeError, "Hooks: the forward hook is not callable; expected a function, got int",),
+        ("forward_hook", ("0", 3), {}, TypeError,
+         "Hooks: the forward hook is not callable; expected a function, got int"),
         ("forward_pre_hook", ("0", lambda *_: 3), {"with_kwargs": True}, TypeError, r"or \(args, kwargs\)"),
         ("full_backward_hook", ("0", lambda m, i, o: (1, 2)), {}, ValueError, r"0 \(Linear\): .* expected 1 .* got 2"),
         ("full_backward_pre_hook", ("0", lambda m, o: ()), {}, ValueError, r"expected 1 \(grad_output\), got 0"),
