@@ -43,8 +43,8 @@ def checked(net: Any) -> Callable[..., Any]:
         once per input shape. After a change of the description, call `checked` again.
 
     Raises:
-        ValueError: if, in a call of the returned function, a module gets ids or classes out of range, or returns NaN
-            although its inputs, parameters and buffers have none. The message names the first such module.
+        ValueError: if a module gets ids or classes out of range, or returns NaN although its inputs, parameters and
+            buffers have none. The returned function raises the error, which names the first such module.
 
     Example:
         >>> from funcnet import nn

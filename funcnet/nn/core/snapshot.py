@@ -1,8 +1,8 @@
 """Methods that JAX's caches treat as new functions after their description has changed.
 
 `jax.jit(net.apply)` reuses the program of an equal function, and in Python a method of an object is always equal to
-itself. The methods marked here are equal only while the description is unchanged: it has the same modules, leaves and
-attributes, and the same items in its plain lists, dicts and sets.
+itself. The methods marked here are equal only while the description has the same modules, leaves and attributes,
+and the same items in its plain lists, dicts and sets.
 """
 
 import functools

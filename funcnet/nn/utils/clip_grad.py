@@ -1,4 +1,4 @@
-"""Gradient clipping, as in torch/nn/utils/clip_grad.py. These functions return the gradients; torch changes its own.
+"""Gradient clipping, as in torch/nn/utils/clip_grad.py. The functions return new gradients.
 
 `optim.clip_by_global_norm(max_norm, eps=1e-6)` does the same as `clip_grad_norm`, for use in an optax chain.
 """

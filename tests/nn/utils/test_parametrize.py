@@ -563,8 +563,8 @@ REFUSALS = [
     (lambda: parametrize.ParametrizationList([], nn.Parameter(2)), "expected at least one parametrization, got none"),
     (
         lambda: parametrize.remove_parametrizations(nn.Linear(2, 2), "bias", *nn.Linear(2, 2).init(KEY)),
-        "remove_parametrizations: 'bias' is not a computed attribute of this kind; expected one of [] (there are "
-        "none), got Parameter",
+        r"remove_parametrizations: 'bias' is not a computed attribute of this kind; expected one of \[\] \(there are "
+        r"none\), got Parameter",
     ),
 ]
 
