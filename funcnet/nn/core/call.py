@@ -145,8 +145,8 @@ class Frame:
                 f"{self.where()}: {what} inside a transformation that its own forward started (lax.scan, vmap, jit, "
                 "jax.checkpoint, …). The value would leak out of the transformation, or be the same at every step. Use "
                 "nn.Repeat for a stack of layers, and nn.remat(layer) in place of jax.checkpoint. Leave jit out. In "
-                "other cases, use the child's pure apply: `p, s = self.subtree('child')`, then `self.child.apply(p, s, x, rng=key)` "
-                "with a key for each step."
+                "other cases, use the child's pure apply: `p, s = self.subtree('child')`, then "
+                "`self.child.apply(p, s, x, rng=key)` with a key for each step."
             )
 
 

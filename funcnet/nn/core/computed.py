@@ -31,8 +31,8 @@ def place(module: Any, one: Computed) -> None:
 def each_layer(whole: Any, path: str, run: Callable[[Any, tuple[int, ...]], Any]) -> Any:
     """Call `run(bound module, index)` on the module at `path`, once per layer of the stacks that contain it.
 
-    The argument `whole` is a bound net. It receives the values that `run` puts into the leaves of the bound module. The results of
-    `run` are stacked.
+    The argument `whole` is a bound net. It receives the values that `run` puts into the leaves of the bound module. The
+    results of `run` are stacked.
     """
     module = whole.get_submodule(path)
     description = description_of(module)

@@ -125,9 +125,7 @@ def known_integers(where: str, name: str, array: Any) -> np.ndarray:
         )
     known = np.asarray(array)
     if known.size and not np.issubdtype(known.dtype, np.integer):
-        raise TypeError(
-            f"{where}: {name} must be integers; expected int64 or another integer dtype, got {known.dtype}."
-        )
+        raise TypeError(f"{where}: {name} must hold integers; expected an integer dtype, got {known.dtype}.")
     return known.astype(np.int64)
 
 

@@ -298,7 +298,7 @@ REFUSALS = [
     (
         lambda: linear("remove"),
         ValueError,
-        "prune.remove: 'weight' is not a computed attribute of this kind; expected one of []",
+        r"prune.remove: 'weight' is not a computed attribute of this kind; expected one of \[\]",
     ),
     (twice_unknown, ValueError, "Unknown: PRUNING_TYPE is unknown; expected 'unstructured', .* got 'some'"),
     (lambda: glob("weight", {}, {}, prune.L1Unstructured), TypeError, "expected several dotted names, got str"),

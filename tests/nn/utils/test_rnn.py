@@ -166,7 +166,7 @@ REFUSALS = [
         ValueError,
         "lengths are not sorted; .* enforce_sorted=False",
     ),
-    (lambda: rnn.pack_padded_sequence(X, [2.0, 1, 1]), TypeError, "lengths must be integers"),
+    (lambda: rnn.pack_padded_sequence(X, [2.0, 1, 1]), TypeError, "lengths must hold integers"),
     (
         lambda: rnn.pack_padded_sequence(X[0, 0], [2]),
         ValueError,
