@@ -1,13 +1,14 @@
-"""`funcnet.compare`: a torch module beside its port, layer by layer, forward and backward.
+"""`funcnet.compare` compares a torch module with its port, layer by layer, forward and backward.
 
-Both run once on the same numbers. Compared are every module's output, then the gradients that reach the outputs, then
-those of the parameters, then the buffers. A difference is the largest absolute difference divided by the largest entry
-of torch's tensor; a module's own parameters share that entry, because the gradient of a bias before BatchNorm is zero
-in theory and noise on both sides. Where torch has no gradient, after `detach` or for a frozen parameter, it is zero.
+Both modules run once on the same inputs. The outputs of all modules are compared first, then the gradients with respect
+to these outputs, then the gradients of the parameters, then the buffers. A difference is the largest absolute
+difference divided by the largest absolute entry of torch's tensor. All parameters of one module share this divisor,
+because the gradient of a bias before BatchNorm is zero in theory and only noise in practice. If torch has no gradient,
+after `detach` or for a frozen parameter, the gradient counts as zero.
 
-For inner modules the values are compared and not the form of the output: additional arrays at the end on one side, and
-leading dimensions of 1, are only noted, because an effect shows in later modules. The root's output must have torch's
-form. torch itself is not imported here: a caller with a torch module has imported it.
+For inner modules, only values are compared, not the structure of the output. Additional arrays at the end, or leading
+dimensions of 1, are only noted, because any effect becomes visible in later modules. The root's output must have the
+same structure as in torch. This file does not import torch, because a caller with a torch module has already done so.
 """
 
 import copy
@@ -28,30 +29,33 @@ __all__ = ["CallRow", "Comparison", "compare"]
 
 @dataclass(frozen=True)
 class CallRow:
-    """One call of one module; a difference is None if there is nothing to compare."""
+    """One call of one module. A difference is None if there is nothing to compare."""
 
     name: str  # "fc:1" is the second call of "fc"
-    kind: str  # torch's class
-    forward: float | None  # of the output
-    backward: float | None  # of the gradient that reaches the output
-    parameters: float | None  # of the gradients of the module's own parameters
-    buffers: float | None  # of the module's own buffers after the call
+    kind: str  # name of the torch class
+    forward: float | None  # difference of the outputs
+    backward: float | None  # difference of the gradients with respect to the outputs
+    parameters: float | None  # difference of the gradients of the module's own parameters
+    buffers: float | None  # difference of the module's own buffers after the call
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`: a table for a terminal or a notebook, and rows for a program."""
+    """The result of `compare`. It is shown as a table in a terminal or a notebook, and has `rows` for programs."""
 
-    rows: tuple[CallRow, ...]  # in the order in which torch's forward finished them
-    weights: dict[str, float]  # of the state_dicts before the run, where over tolerance
+    rows: tuple[CallRow, ...]  # in the order in which the calls of torch's forward returned
+    weights: dict[str, float]  # differences of the state_dicts before the run, if over tolerance
     tolerance: float
-    precision: str  # the matmul precision in force, on both sides
+    precision: str  # the matmul precision of both libraries
 
     @property
     def first(self) -> str | None:
-        """The first module over tolerance: by the outputs in forward order, else by their gradients in backward order,
-        else by the gradients of parameters, else by buffers; None if all are within tolerance."""
+        """Name of the first module over tolerance, or None if all modules are within tolerance.
+
+        The search covers outputs in forward order, then their gradients in backward order, then the gradients of
+        parameters, then buffers.
+        """
         orders = (
             [(row, row.forward) for row in self.rows],
             [(row, row.backward) for row in reversed(self.rows)],
@@ -70,7 +74,7 @@ class Comparison:
         return not self.weights and self.first is None
 
     def to_dataframe(self) -> Any:
-        """A pandas.DataFrame with one row per call."""
+        """Return a pandas.DataFrame with one row per call."""
         return table.dataframe(self.rows, "Comparison.to_dataframe")
 
     def _verdict(self) -> str:
@@ -78,10 +82,10 @@ class Comparison:
         if self.weights:
             worst = sorted(self.weights.items(), key=lambda item: -item[1])[:5]
             shown = ", ".join(f"{name} {value:.1e}" for name, value in worst)
-            lines.append(f"{len(self.weights)} weights differ before anything runs: {shown}. Load torch's state_dict.")
+            lines.append(f"{len(self.weights)} weights differ before the run: {shown}. Load torch's state_dict.")
         first = self.first
         named = "the root" if first == "" else first
-        whole = "what ran is within tolerance, its weights are not" if self.weights else "all within tolerance"
+        whole = "the run is within tolerance, but the weights are not" if self.weights else "all within tolerance"
         lines.append(whole if first is None else f"first over tolerance: {named}")
         return "\n".join(lines)
 
@@ -119,23 +123,26 @@ def compare(
     seed: int = 0,
     **kwargs: Any,
 ) -> Comparison:
-    """Runs a torch module and its port layer by layer, forward and backward, and names the first that differs.
+    """Compare a torch module with its port layer by layer, forward and backward, and find the first that differs.
 
     Args:
         torch_module: a torch.nn.Module. A copy of it is run, so it is not changed.
-        net, params, state: its port, as `net.load_state_dict(torch_module.state_dict())` gives it.
-        *inputs, **kwargs: what both forwards take; arrays become tensors (integers int64) and tensors arrays.
-        training: the mode of both. Dropout differs between the two: set its rate to 0.
-        rng: a key for what is random in `net`.
-        tolerance: for the largest difference in a tensor over torch's largest entry.
-        seed: for the cotangents; the gradients are those of sum(output * cotangent).
+        net, params, state: port of the torch module, with params and state from
+            `net.load_state_dict(torch_module.state_dict())`.
+        *inputs, **kwargs: arguments of both forward methods. Arrays are converted to tensors (integers to int64), and
+            tensors to arrays.
+        training: mode of both modules. Set the rate of dropout to 0, because torch and JAX drop different elements.
+        rng: random key for `net`.
+        tolerance: maximum absolute difference in a tensor, divided by the largest absolute entry of torch's tensor.
+        seed: seed of the random cotangents. The gradients are those of sum(output * cotangent).
 
     Returns:
-        A table that prints and shows in a notebook; `ok`, `first` (a module's name or None), `rows`, `to_dataframe()`.
+        A `Comparison`, which is shown as a table. It has the attributes `ok`, `first` (name of the first module over
+        tolerance, or None) and `rows`, and the method `to_dataframe()`.
 
     Raises:
-        TypeError: `torch_module` is not a torch module; params or state are missing.
-        ValueError: what `net.apply` refuses.
+        TypeError: if `torch_module` is not a torch module, or `params` or `state` is missing.
+        ValueError: if `net.apply` raises one.
 
     Example:
         >>> import torch, funcnet
@@ -153,8 +160,9 @@ def compare(
         )
     if not isinstance(params, dict) or not isinstance(state, dict):
         raise TypeError(
-            f"funcnet.compare: expected params and state, two dicts as `init` gives them, got {type(params).__name__} "
-            f"and {type(state).__name__}. The order is compare(torch_module, net, params, state, *inputs)."
+            "funcnet.compare: params or state has the wrong type; expected two dicts, as returned by `init`, got "
+            f"{type(params).__name__} and {type(state).__name__}. The order is compare(torch_module, net, params, "
+            "state, *inputs)."
         )
     theirs = copy.deepcopy(torch_module).train(training)
     expected_weights = {name: _array(value) for name, value in theirs.state_dict().items() if hasattr(value, "shape")}
@@ -189,7 +197,8 @@ def _run_torch(torch: Any, module: Any, inputs: Any, kwargs: Any, seed: int) -> 
             calls[name] = count + 1
             key = call_name(name, count)
             run.modules[key] = name
-            # Copies, because later modules may work in place, and uses inside the module are not uses of its output.
+            # The output is copied, because later modules may change it in place, and because only uses of the output
+            # outside the module count for its gradient.
             output = _map(lambda x: x.clone() if hasattr(x, "shape") else x, output)
             tensors = list(_leaves(output))
             run.outputs[key] = [_array(t) for t in tensors]
@@ -286,7 +295,7 @@ def _rows(module: Any, torchs: _Run, ours: _Run) -> Iterator[CallRow]:
 
 
 def _values(arrays: list[np.ndarray]) -> list[np.ndarray]:
-    """The arrays without leading dimensions of 1, which broadcast."""
+    """Return the arrays without leading dimensions of 1, which broadcast."""
     return [a.reshape(a.shape[next((i for i, size in enumerate(a.shape) if size != 1), a.ndim) :]) for a in arrays]
 
 
@@ -297,7 +306,10 @@ def _worst(names: list[str], torchs: dict[str, np.ndarray], ours: dict[str, np.n
 
 
 def _difference(ours: list[np.ndarray], torchs: list[np.ndarray], least: float = 0.0) -> float:
-    """The largest over the largest entry of torch's, or `least`; infinite where shapes, infinities or NaN differ."""
+    """Return the largest difference divided by torch's largest absolute entry, or by `least` if `least` is larger.
+
+    The result is infinite if shapes, infinities or NaNs differ.
+    """
     if [a.shape for a in ours] != [a.shape for a in torchs]:
         return float("inf")
     worst = 0.0
@@ -315,12 +327,12 @@ def _difference(ours: list[np.ndarray], torchs: list[np.ndarray], least: float =
 def _precision(torch: Any) -> str:
     jaxs = jax.config.jax_default_matmul_precision or "default"  # type: ignore[attr-defined]
     return f"matmul precision: JAX {jaxs} on {jax.default_backend()}, torch {torch.get_float32_matmul_precision()}" + (
-        "" if jaxs != "default" or jax.default_backend() == "cpu" else '; for parity set it to "highest"'
+        "" if jaxs != "default" or jax.default_backend() == "cpu" else '; for parity, set it to "highest" in JAX'
     )
 
 
 def _leaves(value: Any, none: bool = False) -> Iterator[Any]:
-    """The arrays or tensors of an output; a plain dict's by key, for JAX sorts those, others' as they come."""
+    """Yield the arrays or tensors of an output. Plain dicts are sorted by key, as in JAX, but other dicts are not."""
     if isinstance(value, dict):
         value = [value[key] for key in (sorted(value) if type(value) is dict else value)]
     if isinstance(value, list | tuple):

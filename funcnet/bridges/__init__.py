@@ -1,4 +1,4 @@
-"""Bridges to flax: a funcnet module as a `flax.nnx` or `flax.linen` module, and theirs inside a funcnet model."""
+"""Bridges to flax: use funcnet modules as `flax.nnx` or `flax.linen` modules, and flax modules in funcnet models."""
 
 from funcnet.bridges.from_linen import FromLinen
 from funcnet.bridges.from_nnx import FromNNX

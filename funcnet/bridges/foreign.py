@@ -1,7 +1,8 @@
-"""What modules of other libraries have in common inside a funcnet model: named leaves that start together.
+"""The common base of modules of other libraries inside a funcnet model.
 
-A foreign module creates its own arrays. Here they are leaves of a description, under the names that they have there;
-`Place`s mirror the tree. The arrays start together, by the foreign constructor and one key (`Whole`).
+A foreign module creates its own arrays. In funcnet, these arrays are leaves of a description, with the same names as in
+the foreign module. `Place`s mirror the tree of the foreign module. All arrays are initialised together, by the foreign
+constructor and a single key (`Whole`).
 """
 
 import inspect
@@ -28,21 +29,21 @@ _SAY_EVAL = {
 
 
 def dotted(path: Iterable[Any]) -> str:
-    """The name of a leaf by its path in a tree of JAX: keys, attributes and indices, joined by dots."""
+    """Return the name of a leaf from its path in a JAX tree: keys, attributes and indices, joined by dots."""
     return jax.tree_util.keystr(tuple(path), simple=True, separator=".")
 
 
 def training_arguments(
     method: Callable[..., Any], owner: Any, training: bool, args: Any, kwargs: Any
 ) -> dict[str, bool]:
-    """{argument: flag}: whether `method` trains, for those of the usual argument names that it has.
+    """Return {argument: flag} for the arguments of `method` that usually select training or eval.
 
-    Arguments from the caller, and settings of the owner's constructor, are left alone.
+    Arguments that the caller passes, and settings of the owner's constructor, are not overridden.
     """
     try:
         signature = inspect.signature(method)
         given = signature.bind_partial(*args, **kwargs).arguments
-    except TypeError:  # the call itself will say what is wrong with its arguments
+    except TypeError:  # the call itself will raise an error for its arguments
         return {}
     return {
         name: training is not says_eval
@@ -52,15 +53,15 @@ def training_arguments(
 
 
 def _with_the_others(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """The init of a leaf whose start is set by `Whole.begin`, unless the user gives it another."""
+    """Initialise a leaf with zeros. `Whole.begin` replaces them, unless the user sets another init function."""
     return jnp.zeros(shape, dtype)
 
 
 class Whole(Computed):
-    """The foreign module with its arrays in place: computed from the leaves beneath, which start together."""
+    """The foreign module with its arrays in place. It is computed from the leaves, which are initialised together."""
 
     def __init__(self, name: str):
-        super().__init__(name, Parameter(0), (), jnp.float32)  # it starts from no leaf and is not an array
+        super().__init__(name, Parameter(0), (), jnp.float32)  # it has no original leaf and is not an array
 
     def value(self, bound: Any) -> Any:
         return bound.assembled()
@@ -71,8 +72,9 @@ class Whole(Computed):
         for name, leaf in leaves.items():
             if isinstance(leaf, Computed):
                 raise ValueError(
-                    f"{type(foreign).__name__}: {name!r} is computed, and its original starts with the module's other "
-                    f"leaves; expected a start of its own. Give it one first: nn.init.normal_(module.{name})."
+                    f"{type(foreign).__name__}: {name!r} is computed, but its original has no init function, because "
+                    "the module initialises all leaves together; expected an init function. Set one first, for "
+                    f"example with nn.init.normal_(module.{name})."
                 )
         values = foreign.start_together(frame_of(bound).call.rng) if leaves else {}
         for name, leaf in leaves.items():
@@ -94,7 +96,7 @@ def _leaf(module: Any, name: str) -> Any:
 
 
 class Place(Module):
-    """A module in the tree of a foreign module: it names leaves and has a training flag, and is never called."""
+    """A module in the tree of a foreign module. It names leaves and has a training flag, but is never called."""
 
     def __init__(self, kind: str = ""):
         super().__init__()
@@ -105,10 +107,10 @@ class Place(Module):
 
 
 class Foreign(Module):
-    """What `FromNNX` and `FromLinen` share.
+    """The base class of `FromNNX` and `FromLinen`.
 
-    They define `start_together(key) -> {name: array}`, all leaves as they start together, and `assembled()`, the
-    foreign module of a bound copy.
+    A subclass defines `start_together(key) -> {name: array}`, which initialises all leaves, and `assembled()`, which
+    returns the foreign module of a bound copy.
     """
 
     places: tuple[str, ...]  # the names of all leaves
@@ -120,20 +122,20 @@ class Foreign(Module):
         computed.place(self, Whole("foreign"))
 
     def mirror(self, leaves: Mapping[str, tuple[type, Any]], kinds: Mapping[str, str], where: str) -> None:
-        """Makes the leaves parts of this description.
+        """Add the leaves to this description.
 
         Args:
             leaves: {dotted name: (Parameter or Buffer, an array or its shape and dtype)}.
-            kinds: {dotted name of an inner module: what `repr` says of it}.
-            where: for errors.
+            kinds: {dotted name of an inner module: text that `repr` shows for it}.
+            where: beginning of error messages.
         """
         for path, kind in kinds.items():
             self._place(path, kind)
         for name, (leaf, value) in leaves.items():
             if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
                 raise TypeError(
-                    f"{where}: {name!r} is a random key that the module keeps; expected numbers. Draw keys from its "
-                    "random streams, which follow apply's rng."
+                    f"{where}: {name!r} is a random key stored in the module; expected a numeric array. Draw keys from "
+                    "the random streams of the module, which are seeded from the rng of apply."
                 )
             path, _, attribute = name.rpartition(".")
             if isinstance(value, jax.ShapeDtypeStruct):
@@ -158,19 +160,19 @@ class Foreign(Module):
         return module
 
     def value_of(self, name: str) -> Any:
-        """The array of that leaf, in a bound copy."""
+        """Return the array of a leaf, in a bound copy."""
         owner, attribute = _owner(self, name)
         return getattr(owner, attribute)
 
     def drawn_key(self) -> jax.Array | None:
-        """A key, or None if there is none; `make_rng` then raises for what needs one."""
+        """Return a key, or None if apply has no `rng`. A module that needs a key then gets the error of `make_rng`."""
         try:
             return self.make_rng()
         except ValueError:
             return None
 
     def keep(self, new: dict[str, Any]) -> None:
-        """Assigns the buffers that have changed, in a bound copy."""
+        """Assign the buffers that have changed, in a bound copy."""
         for name, value in new.items():
             if value is not self.value_of(name):
                 owner, attribute = _owner(self, name)

@@ -1,4 +1,4 @@
-"""A flax.linen module inside a funcnet model: its variables are leaves of the description, by their linen names."""
+"""Use a flax.linen module inside a funcnet model. Its variables are leaves of the description, with linen's names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,32 +20,33 @@ Variables = dict[str, Any]
 __all__ = ["FromLinen"]
 
 PARAMS = "params"
-UNKNOWN = "init_with_an_example_first"  # the leaf in place of all others while these are not known
+UNKNOWN = "init_with_an_example_first"  # the only leaf while the actual leaves are unknown
 
 
 class FromLinen(Foreign):
-    """A flax.linen module inside a funcnet model: `FromLinen(linen.Dense(4))`.
+    """A flax.linen module inside a funcnet model, for example `FromLinen(linen.Dense(4))`.
 
-    The collection `params` are parameters, all others (`batch_stats`, `cache`, …) buffers, under linen's names with
-    dots: `Dense_0.kernel`. state_dict, patterns, freezing and `Repeat` see them so. If two collections have the
-    same name, the later one's has the collection's name before it: `cache.kernel`.
+    The variables of the collection `params` are parameters. Those of all other collections (`batch_stats`, `cache`, …)
+    are buffers. Their names are linen's names, joined by dots, for example `Dense_0.kernel`. state_dict, name patterns,
+    freezing and `Repeat` use these names. If a name occurs in two collections, the later one is prefixed with its
+    collection: `cache.kernel`.
 
-    The leaves are found by an example: the one given here, or else the first that `init` is given, whose shapes
-    the description then keeps. Without either the leaves are not known, and nothing can be loaded.
+    An example input determines the leaves and their shapes. It is given here, or it is the first input of `init`.
+    Without an example, the leaves are unknown, and no weights can be loaded.
 
     Args:
         module: a linen module.
-        *example_inputs, **kwargs: what its `__call__` takes, arrays or `jax.ShapeDtypeStruct`s: only shapes are used,
-            and inits that depend on an input see zeros.
+        *example_inputs, **kwargs: arguments of the module's `__call__`, as arrays or `jax.ShapeDtypeStruct`s. Only the
+            shapes and dtypes are used. Initialisers that depend on an input receive zeros.
 
-    Call: what the module takes. `linen_method="attend"` runs another of its methods. Training or eval is passed in an
-        argument named training, train, is_training, deterministic or use_running_average, unless a field of that name
-        is set. The stream `dropout` is `make_rng()`'s key, all others follow from it.
+    Call: accepts the arguments of the module. `linen_method="attend"` runs another method. Training or eval is passed
+        as the argument training, train, is_training, deterministic or use_running_average, unless a field of that name
+        is set. The random stream `dropout` uses the key of `make_rng()`, and all other streams are derived from it.
 
     Raises:
-        TypeError: `module` is not a linen module.
-        ValueError: the leaves are not known yet; it needs randomness and apply has no `rng`; a call changes which
-            variables there are.
+        TypeError: if `module` is not a linen module.
+        ValueError: if the leaves are not known yet, the module needs randomness but apply has no `rng`, or a call adds
+            or removes variables.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -64,8 +65,8 @@ class FromLinen(Foreign):
         super().__init__()
         if not isinstance(module, linen.Module):
             raise TypeError(
-                f"FromLinen: expected a flax.linen module, got {type(module).__name__}. Make it first, "
-                "FromLinen(linen.Dense(4)); a flax.nnx module goes in by FromNNX."
+                "FromLinen: module has the wrong type; expected an instance of a flax.linen module, such as "
+                f"linen.Dense(4), got {type(module).__name__}. For a flax.nnx module, use FromNNX."
             )
         self._module = module.clone(
             parent=None
@@ -81,17 +82,17 @@ class FromLinen(Foreign):
     def extra_repr(self) -> str:
         return type(self._module).__name__
 
-    # ------------------------------------------------------------------------------ which leaves there are, and shapes
+    # ------------------------------------------------------------------------------------------- the leaves and shapes
 
     def lazy_shapes(self, *args: Any, linen_method: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """`init` calls it on the example: notes what the module is called with. Only the first call counts."""
+        """Record the arguments of the first call. `init` calls this method on the example."""
         description = description_of(self)
         if description._example is None:
             description._see(args, kwargs, linen_method)
         return {}
 
     def settle(self) -> None:
-        """`init` calls it after the example: the leaves become parts of the description."""
+        """Add the leaves to the description. `init` calls this method after the example."""
         if self._example is None or not hasattr(self, UNKNOWN):
             return
         variables = jax.eval_shape(self._init_variables, jax.random.key(0))
@@ -116,21 +117,19 @@ class FromLinen(Foreign):
         return linen.unbox(core.unfreeze(self._module.init({PARAMS: key}, *args, method=method, **kwargs)))
 
     def start_together(self, key: jax.Array) -> dict[str, jax.Array]:
-        variables = jax.jit(self._init_variables)(
-            key
-        )  # compiled, so that what the module computes from the zeros is eliminated
+        variables = jax.jit(self._init_variables)(key)  # compiled, so that the computation on the zeros is eliminated
         return self._by_name(variables, "FromLinen")
 
     def _by_name(self, variables: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """{dotted name: array} of some of the collections, which have the leaves that were seen first."""
+        """Return {dotted name: array} for some collections, which must have the leaves of the first example."""
         named: dict[str, Any] = {}
         for collection, values in variables.items():
             leaves, structure = jax.tree.flatten(values)
             if structure != self._structures.get(collection):
                 raise ValueError(
                     f"{where}: the collection {collection!r} of {type(self._module).__name__} has other variables than "
-                    f"its init made; expected {self._structures.get(collection)}, got {structure}. A module here keeps "
-                    "its variables: make them all at init, and let `sow` write to 'intermediates'."
+                    f"after init; expected {self._structures.get(collection)}, got {structure}. Create all variables "
+                    "at init, and let `sow` write to 'intermediates'."
                 )
             named.update(zip(self._names[collection], leaves, strict=True))
         return named
@@ -141,8 +140,8 @@ class FromLinen(Foreign):
         method = getattr(self._module, name or "__call__", None)
         if not callable(method):
             raise ValueError(
-                f"FromLinen: {type(self._module).__name__} has no method {name or '__call__'!r}. Name one that it has: "
-                "linen_method='…'."
+                f"FromLinen: {type(self._module).__name__} has no method {name or '__call__'!r}; expected a method of "
+                "the module. Pass the name of a method that the module has as linen_method."
             )
         return method
 
@@ -157,7 +156,7 @@ class FromLinen(Foreign):
         kwargs = kwargs | training_arguments(method, self._module, self.training, args, kwargs)
         key = self.drawn_key()
         rngs = {} if key is None else {"dropout": key, PARAMS: jax.random.fold_in(key, 1)}
-        if hasattr(self, UNKNOWN):  # init's look at the example
+        if hasattr(self, UNKNOWN):  # init runs the example
             return self._module.init_with_output(rngs, *args, method=linen_method, **kwargs)[0]
         variables = self.foreign
         mutable = [collection for collection in variables if collection != PARAMS]
@@ -167,23 +166,26 @@ class FromLinen(Foreign):
             )
         except errors.InvalidRngError:
             if key is None:
-                self.make_rng()  # raises: there is no key
+                self.make_rng()  # raises an error, because there is no key
             raise
         self.keep(self._by_name(linen.unbox(core.unfreeze(updated)), frame_of(self).where()))
         return out
 
-    # ------------------------------------------------------------------------------------------------- there and back
+    # ---------------------------------------------------------------------------------------------------- conversions
 
     def to_variables(self, params: Tree, state: Tree) -> Variables:
-        """linen's variables from (params, state) of this description (`params["1"]`, where it is a net's part "1")."""
+        """Convert (params, state) of this description to linen's variables.
+
+        If this module is the part "1" of a net, pass `params["1"]` and `state["1"]`.
+        """
         return binding.bind(self, params, state).assembled()
 
     def trees(self, variables: Mapping[str, Any]) -> tuple[Tree, Tree]:
-        """(params, state) of this description from linen's variables: the inverse of `to_variables`."""
+        """Convert linen's variables to (params, state) of this description. This is the inverse of `to_variables`."""
         if hasattr(self, UNKNOWN):
             raise ValueError(
-                f"FromLinen.trees: the leaves of {type(self._module).__name__} are not known yet. Give FromLinen an "
-                "example input, or init the net on one first."
+                f"FromLinen.trees: the leaves of {type(self._module).__name__} are not known yet; expected an example "
+                "input before this call. Pass one to FromLinen, or to init of the net."
             )
         variables = linen.unbox(core.unfreeze(dict(variables)))
         named = self._by_name({name: variables.get(name) for name in self._names}, "FromLinen.trees")
@@ -196,7 +198,10 @@ def _zeros(value: Any) -> Any:
 
 
 def _names(variables: Variables) -> dict[str, tuple[str, ...]]:
-    """{collection: dotted names of its leaves}, parameters first; a name in two collections is the first's."""
+    """Return {collection: dotted names of its leaves}, parameters first.
+
+    If a name occurs in two collections, the later one is prefixed with the name of its collection.
+    """
     leaves: set[str] = set()
     inner: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""A flax.nnx module inside a funcnet model: its variables are leaves of the description, by their nnx names."""
+"""Use a flax.nnx module inside a funcnet model. Its variables are leaves of the description, with nnx's names."""
 
 import functools
 import inspect
@@ -20,26 +20,28 @@ __all__ = ["FromNNX"]
 
 
 class FromNNX(Foreign):
-    """A flax.nnx module inside a funcnet model: `FromNNX(nnx.Linear, 3, 4)`.
+    """A flax.nnx module inside a funcnet model, for example `FromNNX(nnx.Linear, 3, 4)`.
 
-    Its `nnx.Param`s are parameters, all its other variables (`BatchStat`, `Cache`, …) buffers, under their nnx names
-    with dots: `layers.0.kernel`. state_dict, patterns, freezing and `Repeat` see them so. Its random streams are
-    reseeded from `make_rng()` in each call.
+    `nnx.Param`s are parameters, and all other variables (`BatchStat`, `Cache`, …) are buffers. Their names are nnx's
+    names, joined by dots, for example `layers.0.kernel`. state_dict, name patterns, freezing and `Repeat` use these
+    names. The random streams of the module are reseeded from `make_rng()` in each call.
 
     Args:
-        module: a class (or function) that makes an nnx module, called with `args`, `kwargs` and, where it takes them,
-            `rngs` of `init`'s key; or an nnx module, whose arrays the leaves then start as.
-        *args, **kwargs: of the constructor.
+        module: a class or function that makes an nnx module, or an nnx module. A class or function is called with
+            `args`, `kwargs` and, if it accepts them, `rngs` from the key of `init`. The arrays of an nnx module are the
+            initial values of the leaves.
+        *args, **kwargs: arguments of the constructor.
 
-    Call: what the module takes. `nnx_method="attend"` runs another of its methods. Training or eval is set as by
-        `train()` and `eval()` (`deterministic` and `use_running_average` of its inner modules, each by the flag of
-        its own name), and by an argument named training, train, is_training, deterministic or use_running_average.
+    Call: accepts the arguments of the module. `nnx_method="attend"` runs another method. As with nnx's `train()` and
+        `eval()`, training or eval sets `deterministic` and `use_running_average` of each inner module, according to the
+        inner module's own flag. It is also passed as the argument training, train, is_training, deterministic or
+        use_running_average, if the method has one.
 
     Raises:
-        TypeError: `module` is none of these, or there are arguments for a module that exists already.
-        ValueError: it needs randomness and apply has no `rng`.
+        TypeError: if `module` has another type, or arguments are given for an existing nnx module.
+        ValueError: if the module needs randomness but apply has no `rng`.
 
-    Differs from nnx: what a call assigns to a Param, or adds (`sow`), is lost.
+    Differs from nnx: values that a call assigns to a Param, and variables that it adds (`sow`), are lost.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -59,14 +61,16 @@ class FromNNX(Foreign):
         if isinstance(module, nnx.Module):
             if args or kwargs:
                 raise TypeError(
-                    f"FromNNX: {type(module).__name__} is an instance already; expected no arguments for its "
-                    f"constructor, got {len(args) + len(kwargs)}. Give its class, or leave them out."
+                    f"FromNNX: {type(module).__name__} is already an instance; expected no arguments for its "
+                    f"constructor, got {len(args) + len(kwargs)}. Pass the class, or omit the arguments."
                 )
             fixed, states = _split(module)
             states = jax.tree.map(jnp.asarray, states)
         elif callable(module) and not isinstance(module, (Module, linen.Module)):
             if "rngs" in kwargs:
-                raise TypeError("FromNNX: rngs follow init's key; expected none among the arguments. Leave rngs out.")
+                raise TypeError(
+                    "FromNNX: rngs are made from the key of init; expected no argument rngs, got one. Omit rngs."
+                )
             self._make = functools.partial(_make, module, args, kwargs)
             noted: list[Any] = []
 
@@ -81,8 +85,8 @@ class FromNNX(Foreign):
             (fixed,) = noted
         else:
             raise TypeError(
-                f"FromNNX: expected a class of flax.nnx or an nnx module, got {type(module).__name__}. A linen module "
-                "goes in by FromLinen."
+                "FromNNX: module has the wrong type; expected a class of flax.nnx or an nnx module, got "
+                f"{type(module).__name__}. For a linen module, use FromLinen."
             )
         self._graphdef, self._kinds = fixed
         params, streams, buffers = states
@@ -119,26 +123,28 @@ class FromNNX(Foreign):
         method = getattr(module, nnx_method or "__call__", None)
         if not callable(method):
             raise ValueError(
-                f"FromNNX: {type(module).__name__} has no method {nnx_method or '__call__'!r}. Name one that it has: "
-                "nnx_method='…'."
+                f"FromNNX: {type(module).__name__} has no method {nnx_method or '__call__'!r}; expected a method of "
+                "the module. Pass the name of a method that the module has as nnx_method."
             )
         key = self.drawn_key()
         _reseed(module, lambda tag: random.key_for_name(jax.random.key(0) if key is None else key, tag))
         counts = jax.tree.leaves(nnx.state(module, nnx.RngCount))
         out = method(*args, **kwargs, **training_arguments(method, module, self.training, args, kwargs))
         if key is None and _drawn(counts, module):
-            self.make_rng()  # raises: there is no key
+            self.make_rng()  # raises an error, because there is no key
         _, (_, _, buffers) = _split(module)
         new = _named(buffers)
         self.keep({name: new[name] for name in self._names[1]})
         return out
 
     def to_nnx(self, params: Tree, state: Tree, rngs: nnx.Rngs | None = None) -> nnx.Module:
-        """The nnx module with these arrays.
+        """Return the nnx module with the arrays of `params` and `state`.
 
         Args:
-            params, state: of this description (`params["1"]`, where it is a net's part "1").
-            rngs: what the random streams start from, each kind from the stream of its name; without them, seed 0.
+            params, state: params and state of this description. If this module is the part "1" of a net, pass
+                `params["1"]` and `state["1"]`.
+            rngs: seeds of the random streams. Each stream uses the stream of `rngs` with the same name. By default, the
+                seed is 0.
         """
         bound = binding.bind(self, params, state)
         module = bound.assembled()
@@ -151,8 +157,8 @@ def _make(module: Any, args: Any, kwargs: Any, key: jax.Array) -> nnx.Module:
     made = module(*args, **kwargs, **({"rngs": nnx.Rngs(key)} if _takes_rngs(module) else {}))
     if not isinstance(made, nnx.Module):
         raise TypeError(
-            f"FromNNX: expected a class of flax.nnx or an nnx module, got what makes {type(made).__name__}. A linen "
-            "module goes in by FromLinen."
+            "FromNNX: module has the wrong type; expected a class of flax.nnx or an nnx module, got a callable that "
+            f"returns {type(made).__name__}. For a linen module, use FromLinen."
         )
     return made
 
@@ -169,26 +175,26 @@ def _takes_rngs(module: Any) -> bool:
 
 
 def _no_plain_arrays(made: nnx.Module) -> None:
-    """Refuses arrays that are not variables: flax takes traced ones for constants."""
+    """Refuse arrays that are not variables, because flax treats such arrays as constants when it traces them."""
     for path, inner in nnx.iter_modules(made):
         for name, value in vars(inner).items():
             if isinstance(value, jax.core.Tracer):
                 raise TypeError(
                     f"FromNNX: {'.'.join([*map(str, path), name])!r} of {type(made).__name__} is a plain array; "
-                    "expected an nnx.Variable, which flax can trace. Wrap it, nnx.Variable(array), or give FromNNX a "
-                    "module that is made already."
+                    "expected an nnx.Variable, which flax can trace. Wrap it in nnx.Variable(array), or pass an "
+                    "instance of the module to FromNNX."
                 )
 
 
 def _split(module: nnx.Module) -> tuple[Any, Any]:
-    """((graphdef, {name: class of each module}), (parameters, random streams, buffers))."""
+    """Return ((graphdef, {name: class of each module}), (parameters, random streams, buffers))."""
     graphdef, *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
     kinds = {".".join(map(str, path)): type(inner).__name__ for path, inner in nnx.iter_modules(module)}
     return (graphdef, kinds), tuple(states)
 
 
 def _named(state: Any) -> dict[str, Any]:
-    """{dotted name: array} in the order of the leaves. A variable that holds several arrays has a name for each."""
+    """Return {dotted name: array} in the order of the leaves. A variable with several arrays has a name per array."""
     is_variable = lambda item: isinstance(item, nnx.Variable)
     named = {}
     for path, item in jax.tree_util.tree_flatten_with_path(state, is_leaf=is_variable)[0]:
@@ -199,7 +205,7 @@ def _named(state: Any) -> dict[str, Any]:
 
 
 def _reseed(module: nnx.Module, key_of: Callable[[str], jax.Array]) -> None:
-    """Reseeds the random streams, those of one tag from the key of that tag."""
+    """Reseed the random streams. All streams of one tag use the key of that tag."""
     tags = {stream.key.tag for _, stream in nnx.iter_graph(module) if isinstance(stream, nnx.RngStream)}
     if tags:
         keys: dict[str, Any] = {tag: key_of(tag) for tag in sorted(tags)}
@@ -207,7 +213,7 @@ def _reseed(module: nnx.Module, key_of: Callable[[str], jax.Array]) -> None:
 
 
 def _drawn(before: list[Any], module: nnx.Module) -> bool:
-    """Whether the call took a key from a stream, as far as one can tell while it is traced."""
+    """Return whether the call drew a key from a stream. While tracing, the answer may be a false True."""
     after = jax.tree.leaves(nnx.state(module, nnx.RngCount))
     moved = [new for old, new in zip(before, after, strict=True) if new is not old]
     return any(isinstance(count, jax.core.Tracer) or bool((count != 0).any()) for count in moved)

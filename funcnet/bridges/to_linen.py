@@ -1,4 +1,4 @@
-"""A funcnet module as a flax.linen module: its leaves are linen variables in torch's names."""
+"""Use a funcnet module as a flax.linen module. Its leaves are linen variables with torch's names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,23 +18,24 @@ PARAMS, FROZEN, STATE = "params", "frozen_params", "batch_stats"
 
 
 class ToLinen(linen.Module):
-    """A funcnet module as a `flax.linen.Module`, at the top or inside a linen parent.
+    """A funcnet module as a `flax.linen.Module`, either the top module or inside a linen parent.
 
-    `init` gives the collections `params`, `batch_stats` (the buffers) and `frozen_params` (parameters with
-    requires_grad=False), those that are not empty, as nested dicts in torch's names. A leaf that is shared stands under
-    its first name. Buffers that a call in training changes need `mutable=["batch_stats"]`, as linen's BatchNorm does.
-    Keys come from the stream `dropout`, or from `params` where there is none.
+    `init` returns the collections `params`, `batch_stats` (the buffers) and `frozen_params` (the parameters with
+    requires_grad=False), as nested dicts with torch's names. Empty collections are omitted. A shared leaf is stored
+    under its first name. As with linen's BatchNorm, a training call that changes buffers requires
+    `mutable=["batch_stats"]`. Random keys are drawn from the stream `dropout`, or from `params` if there is no such
+    stream.
 
     Args:
-        net: the description. It must not change afterwards. Lazy modules take their shapes from `init`'s example.
+        net: description, which must not change afterwards. Lazy modules infer their shapes from the example of `init`.
 
-    Call: what `forward` takes, and these keywords:
+    Call: accepts the arguments of `forward`, and these keywords:
         training: True, False (the default) or {name pattern: bool}, as in `Module.apply`.
-        net_method: the name of another method of the net than `forward`.
+        net_method: name of a method of the net to call instead of `forward`.
 
     Raises:
-        ValueError: buffers change and `batch_stats` is not mutable; no key where one is needed.
-        TypeError: net is not a funcnet module.
+        ValueError: if buffers change but `batch_stats` is not mutable, or a call needs a key and has none.
+        TypeError: if `net` is not a funcnet module.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -67,13 +68,13 @@ class ToLinen(linen.Module):
             out, new = self.net.apply(params, state, *inputs, training=training, rng=rng, method=net_method, **kwargs)
         except ValueError as error:
             if rng is None and "needs randomness" in str(error):
-                error.add_note("ToLinen: give linen's apply a key: rngs={'dropout': jax.random.key(0)}.")
+                error.add_note("ToLinen: pass a key to linen's apply, rngs={'dropout': jax.random.key(0)}.")
             raise
         if new is not state and not self.is_initializing():
             if not self.is_mutable_collection(STATE):
                 raise ValueError(
                     f"ToLinen: the call changes buffers of {type(self.net).__name__}; expected {STATE!r} among the "
-                    f"mutable collections. Write model.apply(…, mutable=[{STATE!r}]), which gives (output, updated)."
+                    f"mutable collections. Use model.apply(…, mutable=[{STATE!r}]), which returns (output, updated)."
                 )
             self._put({STATE: new})
         return out
@@ -86,26 +87,26 @@ class ToLinen(linen.Module):
 
     @linen.nowrap
     def to_variables(self, params: Tree, state: Tree) -> Variables:
-        """linen's variables from (params, state) of the net."""
+        """Convert (params, state) of the net to linen's variables."""
         trained, frozen = self.net.partition(params)
         collections = {PARAMS: pruned(trained), FROZEN: pruned(frozen), STATE: pruned(state)}
         return {name: values for name, values in collections.items() if values}
 
     @linen.nowrap
     def trees(self, variables: Mapping[str, Any]) -> tuple[Tree, Tree]:
-        """(params, state) of the net from linen's variables: the inverse of `to_variables`."""
+        """Convert linen's variables to (params, state) of the net. This is the inverse of `to_variables`."""
         given = {name: tree.flatten(core.unfreeze(values)) for name, values in variables.items()}
         params = {**given.get(PARAMS, {}), **given.get(FROZEN, {})}
         return whole(self.net, params, given.get(STATE, {}), "ToLinen.trees")
 
     @linen.nowrap
     def state_dict(self, variables: Mapping[str, Any]) -> Any:
-        """{dotted name: array} with torch's names, shapes and order; see `Module.state_dict`."""
+        """Return {dotted name: array} with torch's names, shapes and order. See `Module.state_dict`."""
         return self.net.state_dict(*self.trees(variables))
 
     @linen.nowrap
     def load_state_dict(
         self, sd: Mapping[str, Any], strict: bool = True, into: Mapping[str, Any] | None = None
     ) -> Variables:
-        """linen's variables from a state_dict; `into` are variables. See `Module.load_state_dict`."""
+        """Convert a state_dict to linen's variables. `into` are linen variables. See `Module.load_state_dict`."""
         return self.to_variables(*self.net.load_state_dict(sd, strict, None if into is None else self.trees(into)))

@@ -1,4 +1,4 @@
-"""A funcnet module as a flax.nnx module: its leaves are nnx variables in the net's own tree."""
+"""Use a funcnet module as a flax.nnx module. Its leaves are nnx variables in the net's own tree."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ __all__ = ["Branch", "FrozenParam", "ToNNX"]
 
 
 class FrozenParam(nnx.Variable):
-    """A parameter with requires_grad=False: `nnx.grad` and `nnx.Optimizer`, which take `nnx.Param`s, leave it alone."""
+    """A parameter with requires_grad=False. It is not an `nnx.Param`, so `nnx.grad` and `nnx.Optimizer` ignore it."""
 
 
 class Branch(nnx.Module):
-    """A module of a funcnet net in nnx's tree: it holds variables and says whether it trains.
+    """A module of a funcnet net in nnx's tree. It contains variables and a flag for training or eval.
 
-    One flag each, by nnx's names, so that `train()`, `eval()` and `nnx.view` set it: `use_running_average` where the
-    module keeps buffers, `deterministic` elsewhere.
+    The flag has one of nnx's names, so that `train()`, `eval()` and `nnx.view` set it. It is `use_running_average` if
+    the module has buffers, and `deterministic` otherwise.
     """
 
     def __init__(self, keeps_buffers: bool):
@@ -34,11 +34,11 @@ class Branch(nnx.Module):
             self.deterministic = False
 
     def set_view(self, deterministic: bool | None = None, use_running_average: bool | None = None) -> None:
-        """What `nnx.view` calls.
+        """Set the flag. `nnx.view` calls this method.
 
         Args:
-            deterministic: whether modules without buffers, such as dropout, are in eval.
-            use_running_average: whether modules with buffers, such as BatchNorm, are in eval.
+            deterministic: whether modules without buffers, such as dropout, are in eval mode.
+            use_running_average: whether modules with buffers, such as BatchNorm, are in eval mode.
         """
         for name, value in (("deterministic", deterministic), ("use_running_average", use_running_average)):
             if value is not None and name in vars(self):
@@ -48,30 +48,31 @@ class Branch(nnx.Module):
 class ToNNX(Branch):
     """A funcnet module as a `flax.nnx.Module`.
 
-    Parameters are `nnx.Param`s (`FrozenParam`s where requires_grad is False), buffers `nnx.BatchStat`s, under torch's
-    names: `model.fc.weight`, and `("fc", "weight")` in `nnx.state`. A leaf that is shared stands under its first name.
-    Buffers change in place when a call in training changes them. The wrapper, and every module in it, starts in
-    training, as nnx's and torch's do: `model.eval()`, `model.encoder.eval()`, `model.train()`.
+    Parameters are `nnx.Param`s (or `FrozenParam`s if requires_grad is False), and buffers are `nnx.BatchStat`s. They
+    have torch's names: `model.fc.weight`, and `("fc", "weight")` in `nnx.state`. A shared leaf is stored under its
+    first name. A training call updates buffers in place. As in nnx and torch, the wrapper and all its modules are
+    initially in training mode. Use `model.eval()`, `model.encoder.eval()` or `model.train()` to change the mode.
 
     Args:
-        net: the description. It must not change afterwards.
-        *example_inputs, **kwargs: what `net.init` takes; for lazy modules alone.
-        rngs: its stream `params` draws the start, its stream `dropout` is forked for all randomness of calls; each
-            falls back on the stream `default`.
-        values: (params, state) to start from, as `net.init` or `net.load_state_dict` gives them; rngs need no `params`
-            then.
+        net: description, which must not change afterwards.
+        *example_inputs, **kwargs: arguments of `net.init`, needed only for lazy modules.
+        rngs: random streams. The stream `params` initialises the parameters. The stream `dropout` is forked for the
+            randomness of calls. The stream `default` replaces a missing stream.
+        values: initial (params, state), as returned by `net.init` or `net.load_state_dict`. With `values`, `rngs` does
+            not need the stream `params`.
 
-    Call: what `forward` takes, and these keywords:
-        training: True, False or {name pattern: bool}, as in `Module.apply`; None: what the modules' own flags say.
-        rngs: a key, `nnx.RngStream` or `nnx.Rngs` (its stream `dropout`) for this call, in place of the module's own.
-        method: the name of another method than `forward`.
+    Call: accepts the arguments of `forward`, and these keywords:
+        training: True, False or {name pattern: bool}, as in `Module.apply`. None uses the flags of the modules.
+        rngs: key, `nnx.RngStream` or `nnx.Rngs` (with a stream `dropout`) for this call, instead of the model's stream.
+        method: name of a method of the net to call instead of `forward`.
 
-    A call in training takes a key from the stream, one in eval takes none and changes nothing: a net that is random in
-    eval too (fractional pooling) needs `rngs` for each call.
+    A training call draws a key from the stream. An eval call draws no key and changes no state. A net that is random
+    even in eval mode (fractional pooling) therefore requires `rngs` in each call.
 
     Raises:
-        ValueError: neither rngs nor values; a part has the name of a part of nnx.Module; no key where one is needed.
-        TypeError: net is not a funcnet module.
+        ValueError: if neither `rngs` nor `values` is given, a part has the name of an attribute of nnx.Module, or a
+            call needs a key and has none.
+        TypeError: if `net` is not a funcnet module.
 
     Example:
         >>> import jax.numpy as jnp, optax
@@ -105,8 +106,8 @@ class ToNNX(Branch):
         if values is None:
             if rngs is None:
                 raise ValueError(
-                    "ToNNX: nothing to start from; expected rngs or values, got neither. Give rngs=nnx.Rngs(0), or "
-                    "values=(params, state)."
+                    "ToNNX: there are no initial values; expected rngs or values, got neither. Pass "
+                    "rngs=nnx.Rngs(0), or values=(params, state)."
                 )
             values = net.init(rngs.params(), *example_inputs, **kwargs)
         super().__init__(keeps_buffers=bool(leaves(net, Buffer)))
@@ -146,8 +147,9 @@ class ToNNX(Branch):
         except ValueError as error:
             if key is None and "needs randomness" in str(error):
                 error.add_note(
-                    "ToNNX: its own stream serves calls in training, and it has one if it was made with "
-                    "rngs=nnx.Rngs(…). Make it so, or give this call a key: model(x, rngs=jax.random.key(0))."
+                    "ToNNX: only training calls draw keys from the model's own stream, which requires ToNNX(net, "
+                    "rngs=nnx.Rngs(0)). Pass rngs there, or pass a key to this call: model(x, "
+                    "rngs=jax.random.key(0))."
                 )
             raise
         if new is not state:
@@ -165,7 +167,7 @@ class ToNNX(Branch):
         return rngs() if isinstance(rngs, nnx.RngStream) else rngs
 
     def trees(self) -> tuple[Tree, Tree]:
-        """(params, state) for `net.apply`, as `net.init` gives them."""
+        """Return (params, state) for `net.apply`, in the structure of `net.init`."""
         params: Tree = {}
         state: Tree = {}
         for path, branch in _branches(self):
@@ -176,20 +178,20 @@ class ToNNX(Branch):
         return whole(self._net, params, state, "ToNNX")
 
     def set_trees(self, params: Tree, state: Tree) -> None:
-        """Takes the arrays of (params, state), in place."""
+        """Replace the values of all variables by the arrays of (params, state), in place."""
         params, state = tree.flatten(params), tree.flatten(state)
         whole(self._net, params, state, "ToNNX.set_trees")
         for path, value in (*params.items(), *state.items()):
             _variable(self, path)[...] = jnp.asarray(value)
 
     def state_dict(self) -> Any:
-        """{dotted name: array} with torch's names, shapes and order; see `Module.state_dict`."""
+        """Return {dotted name: array} with torch's names, shapes and order. See `Module.state_dict`."""
         return self._net.state_dict(*self.trees())
 
     def load_state_dict(self, sd: Any, strict: bool = True) -> None:
-        """Takes the arrays of a state_dict (torch tensors, numpy or JAX arrays), in place.
+        """Load the arrays of a state_dict (torch tensors, numpy or JAX arrays), in place.
 
-        With strict=False, what `sd` lacks stays as it is. See `Module.load_state_dict`.
+        With strict=False, leaves that are missing in `sd` are unchanged. See `Module.load_state_dict`.
         """
         self.set_trees(*self._net.load_state_dict(sd, strict, into=self.trees()))
 
@@ -197,14 +199,14 @@ class ToNNX(Branch):
 def _attach(branch: Branch, name: str, value: Any, path: str) -> None:
     if hasattr(branch, name) or hasattr(type(branch), name):
         raise ValueError(
-            f"ToNNX: the part {path!r} has a name that {type(branch).__name__} needs for itself; expected any other, "
-            f"got {name!r}. Rename it" + (", or wrap the net: nn.Sequential(net)." if "." not in path else ".")
+            f"ToNNX: the part {path!r} has the name of an attribute of {type(branch).__name__}; expected another name, "
+            f"got {name!r}. Rename the part" + (", or wrap the net: nn.Sequential(net)." if "." not in path else ".")
         )
     setattr(branch, name, value)
 
 
 def _branches(model: Branch, path: str = "") -> list[tuple[str, Branch]]:
-    """[(dotted name, branch)], parents first."""
+    """Return [(dotted name, branch)], parents first."""
     found = [(path, model)]
     for name, value in vars(model).items():
         if isinstance(value, Branch):

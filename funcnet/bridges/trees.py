@@ -1,4 +1,4 @@
-"""From {dotted name: array}, as other libraries' trees are read, to the nested dicts that `init` would have given."""
+"""Convert {dotted name: array}, the form of other libraries' trees, to nested dicts in the structure of `init`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,10 @@ __all__ = ["check_module", "pruned", "whole"]
 
 
 def whole(net: Module, params: Mapping[str, Any], state: Mapping[str, Any], where: str) -> tuple[Tree, Tree]:
-    """(params, state) of `net` in the structure of its `init`, from their leaves by dotted names.
+    """Return (params, state) of `net` in the structure of its `init`, from leaves with dotted names.
 
     Raises:
-        ValueError: a leaf is missing, or there is one that the net does not have.
+        ValueError: if a leaf is missing or unexpected.
     """
     given = (dict(params), dict(state))
     lacking: list[str] = []
@@ -34,13 +34,13 @@ def whole(net: Module, params: Mapping[str, Any], state: Mapping[str, Any], wher
     if lacking or beyond:
         raise ValueError(
             f"{where}: the leaves are not those of {type(net).__name__}; missing: {', '.join(lacking) or 'none'}; "
-            f"unexpected: {', '.join(beyond) or 'none'}. Give what was made for this net."
+            f"unexpected: {', '.join(beyond) or 'none'}. Pass values that were made for this net."
         )
     return trees
 
 
 def pruned(values: Tree) -> Tree:
-    """The tree without its empty dicts: flax keeps none.
+    """Remove the empty dicts of a tree, because flax keeps none.
 
     >>> pruned({"fc": {"weight": 1}, "act": {}})
     {'fc': {'weight': 1}}
@@ -49,9 +49,9 @@ def pruned(values: Tree) -> Tree:
 
 
 def check_module(net: Any, where: str) -> None:
-    """Refuses what is not a funcnet module."""
+    """Raise a TypeError if `net` is not a funcnet module."""
     if not isinstance(net, Module):
         raise TypeError(
-            f"{where}: expected a funcnet.nn.Module, got {type(net).__name__}. A flax module goes into a funcnet model "
-            "by FromNNX or FromLinen."
+            f"{where}: net has the wrong type; expected a funcnet.nn.Module, got {type(net).__name__}. To use a flax "
+            "module in a funcnet model, use FromNNX or FromLinen."
         )

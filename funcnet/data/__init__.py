@@ -1,8 +1,8 @@
-"""Datasets -> batches of numpy arrays, in an order that (seed, step) alone determines.
+"""Load batches of numpy arrays from datasets, in an order that depends only on (seed, step).
 
-torch users find `DataLoader` and its dataset where they expect them. There are two differences. A dataset is asked for
-a whole batch at once (`dataset[indices]` with an array of indices), so no Python runs for each example. And a loader
-has no position: `batch(step)` is a pure function, so a run resumes from the number of its step.
+`DataLoader` and `Dataset` differ from torch's in two ways. First, `dataset[indices]` takes an array of indices and
+returns a complete batch, so no Python code runs per example. Second, a loader has no position. `batch(step)` is a pure
+function, so a run can resume from its step number.
 """
 
 from funcnet.data.arrow import read_columns, write_columns

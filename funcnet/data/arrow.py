@@ -1,8 +1,8 @@
 """Columns of numbers in one Arrow IPC file, read back as memory-mapped numpy arrays.
 
-A column is an array of one or two dimensions; the first has the same length in all columns of a file. Two-dimensional
-columns are Arrow's fixed-size lists. Reading takes no memory: pages are loaded from the file when they are used, and
-processes share them.
+A column is an array of one or two dimensions. The first dimension has the same length in all columns of a file.
+Two-dimensional columns are Arrow's fixed-size lists. Opening a file takes no memory, because pages are loaded from the
+file when they are used. Processes share the loaded pages.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ KEY = b"funcnet"
 def write_columns(
     path: str | Path, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any] | None = None
 ) -> None:
-    """Write columns to a file in one step.
+    """Write columns to a file atomically.
 
     Args:
-        path: the file; its directory must exist.
-        columns: name -> array (N,) or (N, K) of integers or floats; booleans are stored as uint8.
-        metadata: JSON values, which are read back with the columns.
+        path: file to write. Its directory must exist.
+        columns: dict from name to array (N,) or (N, K) of integers or floats. Booleans are stored as uint8.
+        metadata: dict of JSON values, which is read back with the columns.
 
     Raises:
-        ValueError: the columns differ in length, or have neither one nor two dimensions.
-        OSError: the file cannot be written; nothing of it is left.
+        ValueError: if the columns differ in length, or have neither one nor two dimensions.
+        OSError: if the file cannot be written. No partial file is left.
 
     Example:
         >>> import tempfile
@@ -62,11 +62,11 @@ def write_columns(
 
 
 def read_columns(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Open a file of `write_columns`: (name -> read-only array over the memory-mapped file, metadata).
+    """Open a file of `write_columns`. Return a dict from name to read-only memory-mapped array, and the metadata.
 
     Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: it is no such file, or is cut short.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if the file was not written by `write_columns`, or is truncated.
     """
     path = Path(path)
     if not path.is_file():
@@ -94,7 +94,7 @@ def _to_arrow(name: str, column: NDArray[Any]) -> pa.Array:
 
 
 def _to_numpy(column: pa.ChunkedArray) -> NDArray[Any]:
-    """The only chunk, over the mapped file (`combine_chunks` would copy it); an empty column may have none."""
+    """Return the only chunk, without copying it as `combine_chunks` would. An empty column may have no chunk."""
     array = column.chunk(0) if column.num_chunks else pa.array([], column.type)
     if pa.types.is_fixed_size_list(array.type):
         return array.flatten().to_numpy(zero_copy_only=True).reshape(-1, array.type.list_size)

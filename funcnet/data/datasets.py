@@ -1,7 +1,7 @@
-"""What a loader reads: anything that has a length and accepts an array of indices.
+"""Datasets: objects that have a length and accept an array of indices.
 
-A dataset may also have `at_epoch(epoch)`, which returns the dataset of one epoch. Everything that is drawn at each
-visit (masks, crops, pairs) comes from it, so that it depends on the epoch and not on a counter.
+A dataset may also have a method `at_epoch(epoch)`, which returns the dataset of one epoch. That dataset makes all
+random draws of the epoch (masks, crops, pairs), so that the draws depend on the epoch and not on a counter.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ __all__ = ["ArrayDataset", "Dataset"]
 
 @runtime_checkable
 class Dataset(Protocol):
-    """What returns a batch for an int64 array of shape (B,): an array, or a dict, list or tuple of arrays whose first
-    size is B."""
+    """An object that returns the batch for an int64 array of B indices.
+
+    A batch is an array, or a dict, list or tuple of arrays, and the first dimension of each array is B.
+    """
 
     def __len__(self) -> int: ...
 
@@ -26,13 +28,13 @@ class Dataset(Protocol):
 
 
 class ArrayDataset:
-    """Named arrays of one length, like torch's `TensorDataset`, with dicts as batches.
+    """A dataset of named arrays of equal length, like torch's `TensorDataset`, but with dicts as batches.
 
     Args:
-        columns: name -> array of shape (N, ...).
+        columns: dict from name to array of shape (N, ...).
 
     Raises:
-        ValueError: the arrays differ in length.
+        ValueError: if the arrays differ in length, or there are none.
 
     Example:
         >>> data = ArrayDataset({"x": np.arange(6).reshape(3, 2), "y": np.array([0, 1, 1])})

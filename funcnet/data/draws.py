@@ -1,8 +1,8 @@
-"""Random numbers that are a function of their purpose (seed, epoch, example, position), not of earlier draws.
+"""Random numbers that depend on their purpose (seed, epoch, example, position), not on earlier draws.
 
-They are hashes of counters (splitmix64's finaliser), computed for whole arrays. So a draw does not depend on the batch
-of an example, on the number of processes, or on where a run was resumed; and changes of numpy's random streams do not
-change a run.
+The numbers are hashes of counters (splitmix64's finaliser), computed for entire arrays. A draw therefore does not
+depend on the batch of an example, on the number of processes, or on the step from which a run was resumed. Changes to
+numpy's random streams do not change a run either.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["draw_bits", "permute", "to_integers", "to_uniform"]
 
-ROUNDS = 6  # of add, multiply, xor-shift in a permutation; tests/data/test_draws.py says what fewer rounds would show
+ROUNDS = 6  # rounds of add, multiply, xor-shift in a permutation; tests/data/test_draws.py tests that they are enough
 SMALLEST_BITS = 6  # fewer bits have too few permutations; values beyond `size` are skipped
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def draw_bits(seed: int, *counters: ArrayLike) -> NDArray[np.uint64]:
-    """64 random bits for every combination of counters.
+    """Return 64 random bits for every combination of counters.
 
     Args:
-        seed: any integer; taken modulo 2**64.
-        counters: integers >= 0, arrays that broadcast together; their order matters.
+        seed: any integer. It is used modulo 2**64.
+        counters: integers >= 0, or arrays of them that broadcast together. Their order matters.
 
     Returns:
-        uint64, of the broadcast shape.
+        uint64 array of the broadcast shape.
 
     Example:
         >>> import numpy as np
@@ -43,7 +43,7 @@ def draw_bits(seed: int, *counters: ArrayLike) -> NDArray[np.uint64]:
 
 
 def to_uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Bits -> floats in [0, 1), multiples of 2**-53.
+    """Convert random bits to floats in [0, 1), which are multiples of 2**-53.
 
     Example:
         >>> float(to_uniform(np.array([2**63], np.uint64))[0])
@@ -53,7 +53,9 @@ def to_uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def to_integers(bits: NDArray[np.uint64], size: int) -> NDArray[np.int64]:
-    """Bits -> integers in [0, size), size below 2**32; all values are equally frequent up to one part in 2**32 / size.
+    """Convert random bits to integers in [0, size), where `size` is below 2**32.
+
+    The frequencies of all values are equal up to one part in 2**32 / size.
 
     Example:
         >>> to_integers(np.array([0, 2**63, 2**64 - 1], np.uint64), 10).tolist()
@@ -63,18 +65,18 @@ def to_integers(bits: NDArray[np.uint64], size: int) -> NDArray[np.int64]:
 
 
 def permute(places: ArrayLike, size: int, *, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The values at some places of a random permutation of `range(size)`, without making the permutation.
+    """Return the values at some positions of a random permutation of `range(size)`, without storing the permutation.
 
     A keyed hash, which is one-to-one on the numbers with a given number of bits, is applied until its result is below
-    `size` (1.5 times on average). So time and memory for a place are constant, however large the dataset is.
+    `size` (1.5 times on average). Time and memory per position are therefore constant, however large the dataset is.
 
     Args:
-        places: integers in [0, size), any shape.
+        places: positions, integers in [0, size), of any shape.
         size: length of the permutation.
-        seed, epoch: choose the permutation.
+        seed, epoch: integers that determine the permutation.
 
     Returns:
-        int64, the shape of `places`; different places give different values.
+        int64 array of the shape of `places`. Different positions give different values.
 
     Example:
         >>> sorted(permute(range(10), 10, seed=0, epoch=3).tolist()) == list(range(10))
@@ -94,7 +96,7 @@ def permute(places: ArrayLike, size: int, *, seed: int, epoch: int) -> NDArray[n
 
 
 def _scramble(values: NDArray[np.uint64], bits: int, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Each step can be undone modulo 2**bits: adding, multiplying by an odd number, xor with the upper half."""
+    """Apply invertible steps modulo 2**bits: add, multiply by an odd number, and xor with the upper half."""
     mask, half = np.uint64(2**bits - 1), np.uint64((bits + 1) // 2)
     for add, factor in keys.reshape(-1, 2):
         values = ((values + add) * (factor | np.uint64(1))) & mask

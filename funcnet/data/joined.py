@@ -12,16 +12,17 @@ __all__ = ["Joined"]
 
 
 class Joined:
-    """Arrays (N, …) of one type, one after the other, without copying them.
+    """The concatenation of arrays (N, …) of one dtype, without copying them.
 
     Args:
-        arrays: at least one; memory-mapped arrays stay on the disk until they are used.
+        arrays: at least one array. Memory-mapped arrays stay on disk until they are used.
 
     Attributes:
-        arrays, dtype: as given; their common type.
+        arrays: the arrays, as a tuple.
+        dtype: common dtype of the arrays.
 
     Raises:
-        ValueError: no array, or arrays of several types.
+        ValueError: if there is no array, or the arrays have several dtypes.
 
     Example:
         >>> joined = Joined([np.array([5, 6]), np.array([], np.int64), np.array([7])])
@@ -33,7 +34,7 @@ class Joined:
         types = sorted({str(array.dtype) for array in arrays})
         if len(types) != 1:
             got = ", ".join(types) or "no array"
-            raise ValueError(f"Joined: the arrays have several types or there is none; expected one type, got {got}.")
+            raise ValueError(f"Joined: the arrays do not have one common dtype; expected one dtype, got {got}.")
         self.arrays = tuple(arrays)
         self.dtype = arrays[0].dtype
         self._ends = np.cumsum([len(array) for array in arrays])
@@ -42,7 +43,10 @@ class Joined:
         return int(self._ends[-1])
 
     def __getitem__(self, indices: NDArray[np.int64]) -> NDArray[Any]:
-        """The entries at integers in [0, len), of any shape, followed by the other dimensions."""
+        """Return the entries at `indices`, an array of any shape of integers in [0, len).
+
+        The result has the shape of `indices`, followed by the remaining dimensions of the arrays.
+        """
         if len(self.arrays) == 1:
             return self.arrays[0][indices]
         which = np.searchsorted(self._ends, indices, "right")

@@ -1,4 +1,7 @@
-"""A dataset -> batches, in an order that follows from (seed, epoch). B batch, N examples."""
+"""Load batches from a dataset, in an order that depends only on (seed, epoch).
+
+B is the batch size, and N the number of examples.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +18,24 @@ __all__ = ["DataLoader"]
 
 
 class DataLoader:
-    """The batches of a dataset, by their number.
+    """Gives access to the batches of a dataset by their step number.
 
     Args:
-        dataset: has a length N and accepts an int64 array of B indices (see `funcnet.data.Dataset`); if it has
-            `at_epoch`, each epoch reads from `dataset.at_epoch(epoch)`, which has the same length.
-        batch_size: B, over all devices.
-        shuffle: use another permutation in each epoch; otherwise examples come in order.
-        seed: of the permutations.
-        drop_last: omit the last, smaller batch of an epoch (it would be compiled for its own shape).
+        dataset: object that has a length N and accepts an int64 array of B indices (see `funcnet.data.Dataset`). If it
+            has `at_epoch`, each epoch reads from `dataset.at_epoch(epoch)`, which must have the same length.
+        batch_size: number of examples per batch, B, over all devices.
+        shuffle: if True, each epoch uses a different random permutation. Otherwise the examples are in order.
+        seed: seed of the permutations.
+        drop_last: if True, omit the last batch of an epoch if it is smaller. That batch would be compiled separately.
 
     Raises:
-        TypeError: the dataset is a list or tuple, which accepts no array of indices.
-        ValueError: `batch_size` is below 1, the dataset is empty, or with `drop_last` smaller than one batch.
+        TypeError: if the dataset is a list or tuple, which does not accept an array of indices.
+        ValueError: if `batch_size` is below 1, the dataset is empty, or `drop_last` is True and the dataset is smaller
+            than one batch.
 
-    Differs from torch: a loader has no position, so there is no `iter(loader)`; `batches(start, stop)` counts steps
-    over all epochs, and `epoch(number)` iterates over one. Nothing is collated: the dataset returns batches. Read ahead
-    with `Prefetcher`.
+    Differs from torch: a loader has no position, so `iter(loader)` is an error. `batches(start, stop)` counts steps
+    over all epochs, and `epoch(number)` iterates over one epoch. There is no collate function, because the dataset
+    returns complete batches. Use `Prefetcher` to load batches ahead.
 
     Example:
         >>> from funcnet.data import ArrayDataset
@@ -47,8 +51,8 @@ class DataLoader:
     ):
         if isinstance(dataset, list | tuple):
             raise TypeError(
-                "DataLoader: the dataset accepts no array of indices; expected an array, an ArrayDataset or your own "
-                f"Dataset, got {type(dataset).__name__}. Wrap it: ArrayDataset({{'x': np.asarray(data)}})."
+                "DataLoader: the dataset does not accept an array of indices; expected an array, an ArrayDataset or "
+                f"your own Dataset, got {type(dataset).__name__}. Wrap it: ArrayDataset({{'x': np.asarray(data)}})."
             )
         size = len(dataset)
         if batch_size < 1:
@@ -62,34 +66,37 @@ class DataLoader:
         self.seed, self.drop_last, self.size = seed, drop_last, size
 
     def __len__(self) -> int:
-        """The number of batches in an epoch."""
+        """Return the number of batches in an epoch."""
         return self.size // self.batch_size if self.drop_last else -(-self.size // self.batch_size)
 
     def indices(self, step: int) -> NDArray[np.int64]:
-        """The examples of a step, counted from 0 over all epochs: int64 (B,), fewer in a smaller last batch."""
+        """Return the indices of a step's examples, int64 (B,), or fewer in a smaller last batch.
+
+        Steps are counted from 0 over all epochs.
+        """
         epoch, number = divmod(step, len(self))
         places = np.arange(number * self.batch_size, min((number + 1) * self.batch_size, self.size))
         return permute(places, self.size, seed=self.seed, epoch=epoch) if self.shuffle else places
 
     def batch(self, step: int) -> Any:
-        """The batch of a step; the cost does not depend on the step."""
+        """Return the batch of a step. The cost is the same for every step."""
         at_epoch = getattr(self.dataset, "at_epoch", None)
         dataset = self.dataset if at_epoch is None else at_epoch(step // len(self))
         return dataset[self.indices(step)]
 
     def batches(self, start: int = 0, stop: int | None = None) -> Iterator[Any]:
-        """The batches of the steps from `start` up to `stop`, which is excluded; None: without end."""
+        """Yield the batches of the steps from `start` to `stop` (exclusive), or without end if `stop` is None."""
         step = start
         while stop is None or step < stop:
             yield self.batch(step)
             step += 1
 
     def epoch(self, number: int = 0) -> Iterator[Any]:
-        """All batches of one epoch."""
+        """Return an iterator over all batches of one epoch."""
         return self.batches(number * len(self), (number + 1) * len(self))
 
     def __iter__(self) -> NoReturn:
         raise TypeError(
-            "DataLoader: a loader has no position; expected loader.epoch(number) or loader.batches(start, stop), got "
-            "iter(loader). Write `for batch in loader.epoch(epoch)`."
+            "DataLoader: a loader has no position, so it cannot be iterated over; expected loader.epoch(number) or "
+            "loader.batches(start, stop), got iter(loader). Write `for batch in loader.epoch(epoch)`."
         )

@@ -1,4 +1,4 @@
-"""Batches that are made, and put on their devices, while a step runs; the time that steps wait is measured."""
+"""Load batches and put them on their devices while a step runs, and measure how long steps wait for batches."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ POLL = 0.1  # seconds until a thread with a full queue notices that it was close
 
 
 class Prefetcher(Generic[Item]):
-    """An iterator over batches that a thread makes ahead.
+    """An iterator over batches that a background thread loads ahead.
 
     Args:
-        batches: read in the thread, one after the other.
-        transfer: called in the thread with each batch, for example `lambda batch: jax.device_put(batch, sharding)`.
-        depth: largest number of finished batches that wait.
+        batches: iterable of batches, which the thread reads in order.
+        transfer: function that the thread calls with each batch, for example `lambda batch: jax.device_put(batch,
+            sharding)`.
+        depth: maximum number of finished batches in the queue.
 
     Attributes:
-        waited: seconds that the consumer waited, without the first batch, for which it must wait.
+        waited: seconds that the consumer has waited for batches. The unavoidable wait for the first batch is not
+            included.
 
     Raises:
-        Whatever `batches` or `transfer` raised, at that batch. After it, and after `close`, there are no more batches.
+        Exception: if `batches` or `transfer` raises one, at the position of that batch. After an exception, and after
+            `close`, the iterator is exhausted.
 
     Example:
         >>> with Prefetcher(iter(range(3)), transfer=lambda x: x * 10) as ahead:
@@ -43,8 +46,8 @@ class Prefetcher(Generic[Item]):
         self._ended = False
         self._begun = False
         self.waited = 0.0
-        # The thread refers to the queue and not to this object, so an unused Prefetcher is collected, which stops the
-        # thread.
+        # The thread refers to the queue and not to this object. An unused Prefetcher can therefore be
+        # garbage-collected, which stops the thread.
         self._thread = threading.Thread(
             target=_work, args=(batches, transfer, self._queue, self._stop), name="funcnet-prefetch", daemon=True
         )
@@ -71,15 +74,15 @@ class Prefetcher(Generic[Item]):
         raise StopIteration
 
     def close(self) -> None:
-        """End the thread and drop the batches that it made ahead. Calling it again has no effect.
+        """End the thread and drop the batches that it loaded ahead. Calling this method again has no effect.
 
-        It waits until the thread has ended, for at most a second: if a batch takes longer, the thread ends by itself
-        after it.
+        The method waits at most one second for the thread to end. If the current batch takes longer, the thread ends
+        by itself after this batch.
         """
         self._ended = True
         self._stop.set()
         patience = time.monotonic() + 1
-        while self._thread.is_alive() and time.monotonic() < patience:  # it may be waiting for room in the queue
+        while self._thread.is_alive() and time.monotonic() < patience:  # the thread may be waiting for the full queue
             _drain(self._queue)
             self._thread.join(POLL / 10)
         _drain(self._queue)
@@ -102,10 +105,10 @@ def _work(
             if stop.is_set() or not _put(ready, ("batch", batch if transfer is None else transfer(batch)), stop):
                 return
         _put(ready, ("end", None), stop)
-    except BaseException as error:  # also SystemExit: otherwise the consumer would wait without end
+    except BaseException as error:  # also SystemExit, because the consumer would otherwise wait forever
         _put(ready, ("error", error), stop)
     finally:
-        if hasattr(batches, "close"):  # a generator ends now, not when it is collected
+        if hasattr(batches, "close"):  # end a generator now, not when it is garbage-collected
             batches.close()
 
 

@@ -1,8 +1,8 @@
-"""TFRecord files of tf.train.Example, without TensorFlow: numbers in, numbers out.
+"""Read and write numbers in TFRecord files of tf.train.Example, without TensorFlow.
 
-A record is its length (8 bytes), a checksum of the length, a message, and a checksum of the message. The message is
-protobuf: `Example { Features { map<string, Feature> } }`, where a Feature is a list of int64 or of floats (or of bytes,
-which are ignored here).
+A record consists of a length (8 bytes), a checksum of the length, a message, and a checksum of the message. The message
+is protobuf: `Example { Features { map<string, Feature> } }`. A Feature is a list of int64, of floats, or of bytes, and
+lists of bytes are ignored here.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from funcnet.files import replacing
 __all__ = ["read_examples", "write_examples"]
 
 FLOATS, INTEGERS = 2, 3  # fields of a Feature
-VARINT, LENGTH_DELIMITED, FIXED = 0, 2, {1: 8, 5: 4}  # protobuf's wire types; number of bytes
+VARINT, LENGTH_DELIMITED, FIXED = 0, 2, {1: 8, 5: 4}  # protobuf's wire types; FIXED: wire type -> number of bytes
 LONGEST = 1 << 31  # bytes; a record with a greater length is damaged
 
 
 def write_examples(path: str | Path, rows: Iterable[Mapping[str, NDArray[Any]]]) -> int:
-    """Write examples to a TFRecord file in one step.
+    """Write examples to a TFRecord file atomically.
 
     Args:
-        path: the file.
-        rows: the features of each example, arrays of one dimension: integers >= 0 become int64, floats float32.
+        path: file to write.
+        rows: features of each example, a dict from name to one-dimensional array. Integers, which must be >= 0, are
+            stored as int64, and floats as float32.
 
     Returns:
-        How many examples there are.
+        The number of examples.
 
     Raises:
-        OSError: the file cannot be written.
-        ValueError: an integer is negative.
+        OSError: if the file cannot be written.
+        ValueError: if an integer is negative.
 
     Example:
         >>> import tempfile
@@ -59,11 +60,12 @@ def write_examples(path: str | Path, rows: Iterable[Mapping[str, NDArray[Any]]])
 
 
 def read_examples(path: str | Path) -> Iterator[dict[str, NDArray[Any]]]:
-    """The examples of a TFRecord file, one after the other: int64 and float32 arrays.
+    """Yield the examples of a TFRecord file in order, as dicts of int64 and float32 arrays.
 
     Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: a record is cut short, damaged, or no example; the message has the file and the record's number.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if a record is truncated, damaged, or not an example. The message gives the file and the number of
+            the record.
     """
     path = Path(path)
     if not path.is_file():
@@ -105,7 +107,7 @@ def _record(file: IO[bytes]) -> bytes | None:
 
 
 def _checksum(data: bytes) -> bytes:
-    """CRC-32C, rotated and shifted as in TFRecord."""
+    """Return TFRecord's masked CRC-32C: the checksum, rotated, plus a constant."""
     crc = google_crc32c.value(data)
     return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
 
@@ -118,7 +120,9 @@ def _example(row: Mapping[str, NDArray[Any]]) -> bytes:
     for name, values in row.items():
         if np.issubdtype(values.dtype, np.integer):
             if values.size and values.min() < 0:
-                raise ValueError(f"write_examples: {name!r} has negative integers; expected 0 or more.")
+                raise ValueError(
+                    f"write_examples: {name!r} has negative integers; expected integers >= 0, got {values.min()}."
+                )
             feature = _field(INTEGERS, _field(1, _varints(values)))
         else:
             feature = _field(FLOATS, _field(1, values.astype("<f4").tobytes()))
@@ -131,7 +135,7 @@ def _field(number: int, data: bytes) -> bytes:
 
 
 def _varints(values: NDArray[Any]) -> bytes:
-    """Seven bits in a byte, the lowest first; the top bit means that more follow."""
+    """Encode integers as varints: seven bits per byte, lowest first; the top bit is set if more bytes follow."""
     values = values.astype(np.uint64)
     most = max(1, -(-int(values.max()).bit_length() // 7)) if values.size else 1
     groups = values[:, None] >> (np.arange(most, dtype=np.uint64) * np.uint64(7))  # (N, most)
@@ -155,13 +159,13 @@ def _features(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _list(data: bytes, kind: int) -> NDArray[Any]:
-    """A packed list, or the older form with a field for each number."""
+    """Decode a packed list, or the older form with one field per number."""
     packed = b"".join(part for _, part in _fields(data))
     return np.frombuffer(packed, "<f4").astype(np.float32) if kind == FLOATS else _from_varints(packed)
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(number, bytes) of every field of a message; a number that is not in a list has its own bytes."""
+    """Yield (field number, bytes) for every field of a message. The bytes of a plain number are its encoding."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -173,7 +177,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
         else:
             length = FIXED.get(wire, -1)
         if length < 0 or at + length > len(data):
-            raise ValueError("a field that is cut short")
+            raise ValueError("a truncated field")
         yield tag >> 3, data[at : at + length]
         at += length
 
@@ -192,7 +196,7 @@ def _from_varints(packed: bytes) -> NDArray[np.int64]:
     digits = np.frombuffer(packed, np.uint8)
     last = digits < 128
     if digits.size and not last[-1]:
-        raise ValueError("a number that is cut short")
+        raise ValueError("a truncated number")
     ends = np.flatnonzero(last)
     starts = np.concatenate([[0], ends[:-1] + 1]) if ends.size else ends
     place = np.arange(len(digits)) - np.repeat(starts, ends - starts + 1)

@@ -1,4 +1,7 @@
-"""What optax lacks: BERT's AdamW, NVIDIA's LAMB, their schedules, torch's clipping and states. The rest is optax's."""
+"""Optimizers that optax lacks: BERT's AdamW, NVIDIA's LAMB, their schedules, and torch's clipping and optimizer states.
+
+For all other optimizers, use optax.
+"""
 
 from funcnet.optim import swa_utils
 from funcnet.optim.adamw import NO_DECAY, bert_adamw, scale_by_bert_adam

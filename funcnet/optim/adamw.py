@@ -1,4 +1,4 @@
-"""BERT's AdamW: Adam without bias correction, decoupled weight decay, none on biases and LayerNorms."""
+"""BERT's AdamW: Adam without bias correction, with decoupled weight decay except on biases and LayerNorms."""
 
 import functools
 import math
@@ -14,13 +14,18 @@ from funcnet.optim.clipping import clip_by_global_norm
 
 __all__ = ["NO_DECAY", "BertAdamState", "bert_adamw", "scale_by_bert_adam"]
 
-NO_DECAY = ("**.bias", "**.LayerNorm")  # BERT's rule, in the names that Hugging Face gives BERT's parameters
+NO_DECAY = ("**.bias", "**.LayerNorm")  # BERT's rule, for Hugging Face's names of BERT's parameters
 
 
 class BertAdamState(NamedTuple):
-    """`mu`, `nu`: moving averages of the gradient and of its square, as params; `count`: int32, the updates made."""
+    """The state of `scale_by_bert_adam`.
 
-    count: jax.Array  # type: ignore[assignment]  # optax has the name from here, tuples have a method of it
+    Attributes:
+        count: number of updates so far, int32.
+        mu, nu: moving averages of the gradient and of its square, with the structure of params.
+    """
+
+    count: jax.Array  # type: ignore[assignment]  # optax's name for this field, but tuples have a method `count`
     mu: Any
     nu: Any
 
@@ -37,29 +42,29 @@ def bert_adamw(
     bias_correction: bool = False,
     rates: Mapping[str, float] | None = None,
 ) -> optax.GradientTransformation:
-    """The optimizer that BERT was pretrained with.
+    """Return the optimizer that BERT was pretrained with.
 
     g ← g · min(1, max_norm / ‖g‖)
     m ← b1·m + (1 − b1)·g,   v ← b2·v + (1 − b2)·g²
-    p ← p − rate · (m / (√v + eps) + weight_decay · p)     the last term not for names in `no_decay`
+    p ← p − rate · (m / (√v + eps) + weight_decay · p)     (names in `no_decay` omit the last term)
 
     Args:
-        learning_rate: a number or a schedule (`warmup_linear_decay`).
-        b1, b2: the decay rates of the two averages.
-        eps: added outside the square root.
-        weight_decay: decoupled from the gradient, multiplied by the rate.
-        no_decay: patterns of `funcnet.tree`; `()` decays everything.
-        max_norm: the limit for the norm of all gradients together, by TensorFlow's formula; None does not clip.
-        bias_correction: divide m and v by 1 − bᵗ: then, without clipping, this is `torch.optim.AdamW`.
-        rates: {pattern: factor of the learning rate}, like torch's parameter groups; the last match wins, and the
-            factor is 1 where nothing matches.
+        learning_rate: a number or a schedule, such as `warmup_linear_decay`.
+        b1, b2: decay rates of the moving averages m and v.
+        eps: number that is added to the denominator, outside the square root.
+        weight_decay: coefficient of the decoupled weight decay, which is multiplied by the learning rate.
+        no_decay: name patterns of the parameters without weight decay (see `funcnet.tree`). `()` decays all parameters.
+        max_norm: maximum global norm of the gradients, clipped by TensorFlow's formula. None disables clipping.
+        bias_correction: if True, divide m and v by 1 − bᵗ. With `max_norm=None`, this is `torch.optim.AdamW`.
+        rates: {name pattern: factor of the learning rate}, like torch's parameter groups. If several patterns match,
+            the last one is used. The factor of parameters that no pattern matches is 1.
 
     Returns:
-        An `optax.GradientTransformation`; `update` needs the params.
+        An `optax.GradientTransformation`, whose `update` requires the params.
 
     Raises:
-        ValueError: a pattern of `no_decay` or `rates` matches no parameter (shows the nearest); `max_norm` is not
-            above 0.
+        ValueError: if a pattern of `no_decay` or `rates` matches no parameter (the message shows the closest names), or
+            `max_norm` is not above 0.
 
     Example:
         >>> params = {"fc": {"weight": jnp.ones(2), "bias": jnp.ones(2)}}
@@ -85,12 +90,12 @@ def bert_adamw(
 def scale_by_bert_adam(
     b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6, *, bias_correction: bool = False
 ) -> optax.GradientTransformation:
-    """m / (√v + eps), the plain averages: Adam's direction without bias correction.
+    """Scale gradients to m / (√v + eps), which is Adam's direction, by default without bias correction.
 
-    optax's own `scale_by_adam` always corrects (or, with Nesterov, otherwise). Without it the first steps are about
-    three times as long ((1 − b1)/√(1 − b2) = 3.2), which warm-up hides.
+    optax's own `scale_by_adam` always corrects the bias (with `nesterov=True`, by another formula). Without bias
+    correction, the first updates are about three times as large ((1 − b1)/√(1 − b2) = 3.2), but warm-up hides this.
 
-    Args and reference as `bert_adamw`.
+    See `bert_adamw` for the arguments and the reference.
 
     Example:
         >>> adam = scale_by_bert_adam()
@@ -119,7 +124,7 @@ def scale_by_bert_adam(
 
 
 def _power_missing(base: float, count: jax.Array) -> float | jax.Array:
-    """1 - base**count; written out, float32 loses four digits of it at base 0.999."""
+    """Return 1 - base**count, without the loss of four digits that the plain formula has in float32 at base 0.999."""
     return 1.0 if base == 0 else -jnp.expm1(count.astype(jnp.result_type(float)) * math.log(base))
 
 
@@ -130,7 +135,7 @@ def _like(scale: float | jax.Array, x: jax.Array) -> float | jax.Array:
 def _scaled(updates: tree.Tree, params: tree.Tree | None, *, rates: Mapping[str, float]) -> tree.Tree:
     del params
     factors = tree.assign(rates, tree.flatten(updates), 1.0, where="optim.bert_adamw: rates")
-    # an update is an array, or an optax.MaskedNode where another optimizer has the parameter
+    # an update is an array, or an optax.MaskedNode if another optimizer updates the parameter
     return tree.map_with_name(lambda name, update: jax.tree.map(lambda u: factors[name] * u, update), updates)
 
 

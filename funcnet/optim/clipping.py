@@ -1,4 +1,4 @@
-"""Clipping by the norm of all gradients together: one factor for all, so that their direction stays."""
+"""Clip gradients by their global norm. All gradients get the same factor, so that their direction is unchanged."""
 
 import math
 from typing import Any
@@ -11,22 +11,23 @@ __all__ = ["clip_by_global_norm", "scale_to_norm", "total_norm"]
 
 
 def clip_by_global_norm(max_norm: float, eps: float = 0.0) -> optax.GradientTransformation:
-    """Scale all gradients by one factor, so that their common norm is at most `max_norm`.
+    """Scale all gradients by one factor, so that their global norm is at most `max_norm`.
 
     g ← g · min(1, max_norm / (‖g‖ + eps)),  ‖g‖ = sqrt(sum of the squares of all entries of all leaves)
 
-    With `eps=0` this is TensorFlow's `clip_by_global_norm`, what BERT was trained with; with `eps=1e-6` it is torch's
-    `clip_grad_norm_`, which shrinks a clipped gradient a little further (as a function: `nn.utils.clip_grad_norm`).
+    With `eps=0`, this is TensorFlow's `clip_by_global_norm`, which BERT was trained with. With `eps=1e-6`, it is
+    torch's `clip_grad_norm_`, which makes a clipped gradient slightly smaller. `nn.utils.clip_grad_norm` applies the
+    same formula as a function.
 
     Args:
-        max_norm: the largest norm that stays as it is, above 0.
-        eps: added to the norm before dividing.
+        max_norm: maximum global norm, above 0.
+        eps: number that is added to the norm before dividing.
 
     Returns:
         An `optax.GradientTransformation` without state.
 
     Raises:
-        ValueError: `max_norm` is not above 0.
+        ValueError: if `max_norm` is not above 0.
 
     Example:
         >>> clip = clip_by_global_norm(1.0)
@@ -39,8 +40,8 @@ def clip_by_global_norm(max_norm: float, eps: float = 0.0) -> optax.GradientTran
     """
     if not max_norm > 0:
         raise ValueError(
-            f"optim.clip_by_global_norm: max_norm; expected a number above 0, got {max_norm}. "
-            "Leave the transformation out to train without clipping."
+            f"optim.clip_by_global_norm: max_norm is out of range; expected a number above 0, got {max_norm}. "
+            "Omit this transformation to train without clipping."
         )
 
     def update(grads, state, params=None):
@@ -51,9 +52,9 @@ def clip_by_global_norm(max_norm: float, eps: float = 0.0) -> optax.GradientTran
 
 
 def total_norm(tree: Any, norm_type: float = 2.0) -> jax.Array:
-    """The norm of the leaves' norms, a scalar of the widest leaf's dtype and of float32 at least; 0 without leaves.
+    """Return the norm of the norms of all leaves, as a scalar of the widest leaf's dtype, but at least float32.
 
-    For norms from 1 to infinity that is the norm of all entries together.
+    For orders from 1 to infinity, this is the norm of all entries together. Without leaves, it is 0.
 
     >>> float(total_norm({"weight": jnp.array([3.0]), "bias": jnp.array([-4.0])}))
     5.0
@@ -67,7 +68,7 @@ def total_norm(tree: Any, norm_type: float = 2.0) -> jax.Array:
 
 
 def scale_to_norm(tree: Any, max_norm: Any, norm: jax.Array, eps: float) -> Any:
-    """The leaves times min(1, max_norm / (norm + eps)), the factor in each leaf's dtype."""
+    """Multiply all leaves by min(1, max_norm / (norm + eps)), cast to each leaf's dtype."""
     scale = jnp.minimum(1.0, max_norm / (norm + eps))
     return jax.tree.map(lambda leaf: leaf * scale.astype(leaf.dtype), tree)
 

@@ -1,4 +1,4 @@
-"""LAMB as in NVIDIA's training of BERT: Adam's direction, scaled for each tensor to the norm of its weights."""
+"""LAMB as in NVIDIA's training of BERT. The update of each tensor is Adam's, scaled to the norm of the tensor."""
 
 from typing import Any
 
@@ -25,38 +25,39 @@ def lamb(
     bias_correction: bool = True,
     use_nvlamb: bool = False,
 ) -> optax.GradientTransformation:
-    """The optimizer for batches of tens of thousands: each tensor moves by a fraction of its own norm.
+    """Return LAMB, an optimizer for batches of tens of thousands. It moves each tensor by a fraction of its norm.
 
     g ← g · min(1, max_norm / ‖g of all tensors‖)
     m ← b1·m + (1 − b1)·g,   v ← b2·v + (1 − b2)·g²,   m̂ = m / (1 − b1ᵗ),   v̂ = v / (1 − b2ᵗ)
-    u = m̂ / (√v̂ + eps) + weight_decay · p              the last term not for names in `no_decay`
-    p ← p − rate · ratio · u,   ratio = ‖p‖ / ‖u‖       for each tensor; 1 where either norm is 0
+    u = m̂ / (√v̂ + eps) + weight_decay · p              (names in `no_decay` omit the last term)
+    p ← p − rate · ratio · u,   ratio = ‖p‖ / ‖u‖       (for each tensor; 1 if either norm is 0)
 
-    A tensor without decay keeps ratio 1, unless `use_nvlamb`: biases and LayerNorms start at 0 and 1, and their norm
-    says little. So with `weight_decay=0` all tensors keep it, as in apex. A stacked leaf (`nn.Repeat(scan=True)`, the
-    segment `*` in its name) holds the tensors of many layers and has a ratio for each of them, so that both forms train
-    equally.
+    If `use_nvlamb` is False, the trust ratio of a tensor without weight decay is 1, because biases and LayerNorms start
+    at 0 and 1 and their norm says little. With `weight_decay=0`, the ratio of all tensors is therefore 1, as in apex.
+    A stacked leaf (`nn.Repeat(scan=True)`, with the segment `*` in its name) contains the tensors of many layers. It
+    has one ratio per layer, so that stacked and unstacked layers train equally.
 
     Args:
-        learning_rate: a number or a schedule (`lamb_schedule`).
-        b1, b2: the decay rates of the two averages.
-        eps: added outside the square root.
-        weight_decay: decoupled from the gradient; it counts in ‖u‖.
-        no_decay: patterns of `funcnet.tree`; `()` decays everything.
-        max_norm: the limit for the norm of all gradients together, applied first; None does not clip.
-        bias_correction: divide m and v by 1 − bᵗ.
-        use_nvlamb: the ratio for all tensors.
+        learning_rate: a number or a schedule, such as `lamb_schedule`.
+        b1, b2: decay rates of the moving averages m and v.
+        eps: number that is added to the denominator, outside the square root.
+        weight_decay: coefficient of the decoupled weight decay, which is part of u and of its norm.
+        no_decay: name patterns of the parameters without weight decay (see `funcnet.tree`). `()` decays all parameters.
+        max_norm: maximum global norm of the gradients. Clipping is the first step. None disables clipping.
+        bias_correction: if True, divide m and v by 1 − bᵗ.
+        use_nvlamb: if True, use the trust ratio for all tensors, including those without weight decay.
 
     Returns:
-        An `optax.GradientTransformation`; `update` needs the params.
+        An `optax.GradientTransformation`, whose `update` requires the params.
 
     Raises:
-        ValueError: a pattern of `no_decay` matches no parameter (shows the nearest); `max_norm` is not above 0.
+        ValueError: if a pattern of `no_decay` matches no parameter (the message shows the closest names), or `max_norm`
+            is not above 0.
 
-    Differs from `optax.lamb`: that clips nothing, and neither it nor the paper excludes tensors from the ratio; with
-    `max_norm=None, use_nvlamb=True, no_decay=()` both are the same. From the paper: the ratio is not clipped there
-    either (φ is the identity). From apex's FusedLAMB: only names; NVIDIA's text divides g by its norm always,
-    its code, which this follows, only where the norm is above `max_norm`.
+    Differs from `optax.lamb`, which does not clip gradients. Neither `optax.lamb` nor the paper excludes tensors from
+    the trust ratio. With `max_norm=None, use_nvlamb=True, no_decay=()`, both functions are the same. The trust ratio is
+    not clipped, so the paper's φ is the identity. Only names differ from apex's FusedLAMB. NVIDIA's text always divides
+    g by its norm, but NVIDIA's code does so only if the norm is above `max_norm`. This function follows the code.
 
     Example:
         >>> params = {"fc": {"weight": jnp.array([3.0, 4.0]), "bias": jnp.ones(2)}}
@@ -83,19 +84,21 @@ def lamb(
 
 
 def scale_by_layer_norms(exempt: tree.Patterns = ()) -> optax.GradientTransformation:
-    """u ← u · ‖p‖ / ‖u‖ for each tensor, of a stacked leaf for each layer; where either norm is 0, u stays.
+    """Multiply the update u of each parameter p by the trust ratio ‖p‖ / ‖u‖.
+
+    A stacked leaf has one ratio per layer. The ratio is 1 if either norm is 0.
 
     Args:
-        exempt: patterns of the names whose u stays.
+        exempt: name patterns of the parameters whose updates are not scaled.
 
     Returns:
-        An `optax.GradientTransformation` without state; `update` needs the params.
+        An `optax.GradientTransformation` without state, whose `update` requires the params.
 
     Raises:
-        ValueError: a pattern matches no parameter; `update` is called without params.
+        ValueError: if a pattern matches no parameter, or `update` is called without params.
 
-    Differs from `optax.scale_by_trust_ratio`: it knows stacked leaves and exemptions, and neither least norm nor
-    coefficient.
+    Differs from `optax.scale_by_trust_ratio`: supports stacked leaves and exemptions, but has no minimum norm and no
+    trust coefficient.
 
     Example:
         >>> scale = scale_by_layer_norms()
@@ -109,8 +112,8 @@ def scale_by_layer_norms(exempt: tree.Patterns = ()) -> optax.GradientTransforma
     def update(updates: tree.Tree, state: optax.OptState, params: tree.Tree | None = None) -> Any:
         if params is None:
             raise ValueError(
-                "optim.scale_by_layer_norms: params; expected those that are trained, got none. Call update(updates, "
-                "state, params)."
+                "optim.scale_by_layer_norms: params are missing; expected the trained params, got None. Call "
+                "update(updates, state, params)."
             )
         scaled = _outside(params, exempt, "optim.scale_by_layer_norms: exempt")
         return tree.map_with_name(_scaled, updates, params, scaled), state
@@ -119,7 +122,7 @@ def scale_by_layer_norms(exempt: tree.Patterns = ()) -> optax.GradientTransforma
 
 
 def _outside(params: tree.Tree, patterns: tree.Patterns, where: str) -> tree.Tree:
-    """True for every leaf that no pattern matches."""
+    """Return a tree that is True for every leaf that no pattern matches."""
     return jax.tree.map(lambda inside: not inside, tree.mask(params, patterns, where=where))
 
 
@@ -134,6 +137,6 @@ def _scaled(name: str, update: jax.Array, param: jax.Array, is_scaled: bool) -> 
 
 
 def _norm(x: jax.Array, layers: int) -> jax.Array:
-    """Over all but the first `layers` axes, which stay; in float32 at least."""
+    """Return the norm over all axes except the first `layers` axes, which remain, in at least float32."""
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     return jnp.sqrt(jnp.sum(wide * wide, axis=tuple(range(layers, x.ndim)), keepdims=True))

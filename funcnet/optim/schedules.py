@@ -1,7 +1,8 @@
-"""Learning rates as functions of the step: warm-up, then decay to zero, linear or (LAMB) by a root.
+"""Learning rate schedules: warm-up, then decay to zero, which is linear or (for LAMB) a root.
 
-A schedule is optax's: `schedule(step) -> learning rate`, pure, `step` the count of updates before this one.
-So the first step of a warm-up has rate 0, in Google's and in Hugging Face's training alike; NVIDIA's counts from 1.
+A schedule is a pure function `schedule(step) -> learning rate`, as in optax. `step` is the number of updates before the
+current one. The first step of a warm-up therefore has rate 0, as in Google's and Hugging Face's training. NVIDIA's
+training counts steps from 1.
 """
 
 import jax
@@ -12,21 +13,21 @@ __all__ = ["bert_schedule", "lamb_schedule", "warmup_linear_decay"]
 
 
 def warmup_linear_decay(peak: float, warmup_steps: int, total_steps: int) -> optax.Schedule:
-    """Rises from 0 to `peak` in `warmup_steps`, then falls to 0 at `total_steps`, without a jump. The default.
+    """Return the default schedule: a linear rise from 0 to `peak`, then a linear fall to 0, without a jump.
 
     rate(t) = peak · t / warmup                         for t < warmup
-    rate(t) = peak · (total − t) / (total − warmup)     after it, and 0 past the end
+    rate(t) = peak · (total − t) / (total − warmup)     after the warm-up, and 0 after the last step
 
     Args:
-        peak: the rate at the end of the warm-up.
-        warmup_steps: how many steps the rise takes; 0 for none.
-        total_steps: the step where the rate is 0 again.
+        peak: learning rate at the end of the warm-up.
+        warmup_steps: number of warm-up steps. 0 means no warm-up.
+        total_steps: step at which the learning rate reaches 0.
 
     Returns:
-        `schedule(step)`, step an int or an integer array.
+        A function `schedule(step)`, where `step` is an int or an integer array.
 
     Raises:
-        ValueError: not 0 <= warmup_steps <= total_steps, or total_steps below 1.
+        ValueError: if not 0 <= warmup_steps <= total_steps, or `total_steps` is below 1.
 
     Example:
         >>> schedule = warmup_linear_decay(1.0, warmup_steps=2, total_steps=6)
@@ -48,13 +49,13 @@ def warmup_linear_decay(peak: float, warmup_steps: int, total_steps: int) -> opt
 
 
 def bert_schedule(peak: float, warmup_steps: int, total_steps: int) -> optax.Schedule:
-    """Google's schedule: the decay is measured from step 0, so the rate jumps down at the end of the warm-up.
+    """Return Google's schedule, whose linear decay begins at step 0, so the rate drops at the end of the warm-up.
 
     rate(t) = peak · t / warmup          for t < warmup
-    rate(t) = peak · (1 − t / total)     after it, and 0 past the end
+    rate(t) = peak · (1 − t / total)     after the warm-up, and 0 after the last step
 
-    With 10,000 of 1,000,000 steps the jump is 1 %; with a tenth of them it is 10 %. Args, Returns and Raises as
-    `warmup_linear_decay`, which has no such jump.
+    With a warm-up of 10,000 out of 1,000,000 steps, the drop is 1 %. If a tenth of the steps are warm-up, it is 10 %.
+    See `warmup_linear_decay`, which has no drop, for the arguments, the result and the errors.
 
     Example:
         >>> schedule = bert_schedule(1.0, warmup_steps=2, total_steps=4)
@@ -69,23 +70,25 @@ def bert_schedule(peak: float, warmup_steps: int, total_steps: int) -> optax.Sch
     def schedule(step):
         t = _as_float(step)
         rise = t / max(1, warmup_steps)
-        fall = jnp.maximum(0.0, total_steps - t) / total_steps  # 1 - t / total would lose digits at the end
+        fall = jnp.maximum(0.0, total_steps - t) / total_steps  # 1 - t / total would lose precision near the last step
         return peak * jnp.where(t < warmup_steps, rise, fall)
 
     return schedule
 
 
 def lamb_schedule(peak: float, warmup_steps: int, total_steps: int, power: float = 0.5) -> optax.Schedule:
-    """NVIDIA's schedule for LAMB: decay by a root from step 0, so the rate jumps down at the end of the warm-up.
+    """Return NVIDIA's schedule for LAMB, whose decay begins at step 0, so the rate drops at the end of the warm-up.
 
-    rate(t) = peak · s / warmup            for s < warmup, where s = t + 1: the first update has a rate above 0
-    rate(t) = peak · (1 − s / total)**power    after it; the last update has rate 0
+    rate(t) = peak · s / warmup                for s < warmup, where s = t + 1
+    rate(t) = peak · (1 − s / total)**power    after the warm-up
 
-    NVIDIA's phases: peak 6e-3, 2,000 of 7,038 steps of 65,536 sequences of 128; then 4e-3, 200 of 1,563 of 32,768 of
-    512. Args, Returns and Raises as `warmup_linear_decay`, and
+    The first update has a rate above 0, and the last update has rate 0. NVIDIA trains in two phases. Phase 1 has peak
+    6e-3, 7,038 steps with 2,000 warm-up steps, and batches of 65,536 sequences of 128 tokens. Phase 2 has peak 4e-3,
+    1,563 steps with 200 warm-up steps, and batches of 32,768 sequences of 512 tokens. See `warmup_linear_decay` for
+    the result, the errors and the other arguments.
 
     Args:
-        power: of the decay; 1 is a straight line.
+        power: exponent of the decay. 1 gives a linear decay.
 
     Example:
         >>> schedule = lamb_schedule(1.0, warmup_steps=2, total_steps=4)
@@ -113,6 +116,7 @@ def _as_float(step: int | jax.Array) -> jax.Array:
 def _check(where: str, warmup_steps: int, total_steps: int) -> None:
     if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
         raise ValueError(
-            f"optim.{where}: steps; expected 0 <= warmup_steps <= total_steps and total_steps >= 1, "
-            f"got warmup_steps={warmup_steps}, total_steps={total_steps}. Use a shorter warm-up or more steps."
+            f"optim.{where}: the numbers of steps are out of range; expected 0 <= warmup_steps <= total_steps and "
+            f"total_steps >= 1, got warmup_steps={warmup_steps}, total_steps={total_steps}. Use a shorter warm-up or "
+            "more steps."
         )

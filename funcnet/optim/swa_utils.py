@@ -1,4 +1,4 @@
-"""Averages of weights over training, as in torch/optim/swa_utils.py: exponential (EMA) or of equal weight (SWA).
+"""Average weights over training, as in torch/optim/swa_utils.py: exponentially (EMA) or with equal weights (SWA).
 
     average = swa_utils.AveragedModel.create(params, state, swa_utils.get_ema_avg_fn(0.999))
     average = average.update_parameters(params, state)   # after every step; inside jit too
@@ -23,19 +23,19 @@ __all__ = ["AveragedModel", "get_ema_avg_fn", "get_swa_avg_fn"]
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
-    """``decay · averaged + (1 - decay) · current``.
+    """Return a function that computes the exponential average ``decay · averaged + (1 - decay) · current``.
 
     Args:
-        decay: in [0, 1].
+        decay: decay rate, in [0, 1].
 
     Returns:
         A function (averaged, current, num_averaged) -> averaged.
 
     Raises:
-        ValueError: `decay` is outside of [0, 1].
+        ValueError: if `decay` is not in [0, 1].
 
-    Differs from torch: `get_ema_multi_avg_fn` there is the same for many arrays at once, and does not exist here.
-    `optax.ema` starts at zero and corrects for it; this starts at the first weights.
+    Differs from torch: there is no `get_ema_multi_avg_fn`, which computes the same average for many arrays at once.
+    `optax.ema` starts at zero and corrects this bias, whereas this average starts at the first weights.
 
     Example:
         >>> float(get_ema_avg_fn(0.75)(jnp.array(4.0), jnp.array(8.0), jnp.array(1)))
@@ -45,14 +45,14 @@ def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
     """
     if not 0 <= decay <= 1:
         raise ValueError(
-            f"swa_utils.get_ema_avg_fn: decay; expected a number in [0, 1], got {decay}. 0.999 averages over about a "
-            "thousand steps."
+            f"swa_utils.get_ema_avg_fn: decay is out of range; expected a number in [0, 1], got {decay}. For example, "
+            "0.999 averages over about a thousand steps."
         )
     return _Exponential(decay)
 
 
 def get_swa_avg_fn() -> AvgFn:
-    """``averaged + (current - averaged) / (num_averaged + 1)``: the mean of all.
+    """Return a function that computes the mean, ``averaged + (current - averaged) / (num_averaged + 1)``.
 
     >>> float(get_swa_avg_fn()(jnp.array(4.0), jnp.array(8.0), jnp.array(3)))
     5.0
@@ -76,16 +76,17 @@ class _Equal:
 
 @struct.dataclass
 class AveragedModel:
-    """Averaged params, and the state to run them with: a pytree; `create` makes it.
+    """Averaged params and the matching state, as a pytree. Use `create` to make one.
 
     Args:
-        params, state: as the net takes them, averaged.
-        n_averaged: () int32, how many have been averaged.
-        avg_fn: (averaged, current, num_averaged) -> averaged, called for each leaf in at least float32.
-        use_buffers: whether the state is averaged too; otherwise it is the latest.
+        params, state: averaged params, and the state with which the net applies them.
+        n_averaged: number of params that have been averaged, () int32.
+        avg_fn: function (averaged, current, num_averaged) -> averaged, called for each leaf in at least float32.
+        use_buffers: if True, the state is averaged too. Otherwise the latest state is kept.
 
-    Differs from torch: a value: `update_parameters` returns the new one. The average has the dtypes of what `create`
-    was given: give it `tree.cast(params, jnp.float32)` where the net trains in bfloat16, whose 8 bits would not move.
+    Differs from torch: an `AveragedModel` is immutable, and `update_parameters` returns a new one. The average keeps
+    the dtypes of the params that `create` received. If the net trains in bfloat16, pass `tree.cast(params,
+    jnp.float32)`, because small changes would be lost in the 8 bits of bfloat16.
 
     Example:
         >>> average = AveragedModel.create({"weight": jnp.array(1.0)}, {})
@@ -107,18 +108,18 @@ class AveragedModel:
     def create(
         cls, params: Tree, state: Tree, avg_fn: AvgFn | None = None, use_buffers: bool = False
     ) -> "AveragedModel":
-        """An average of nothing yet, in copies of the arrays: the first update copies, as in torch.
+        """Make an empty average, with copies of the arrays. As in torch, the first update copies its params.
 
         Args:
-            params, state: of the net.
-            avg_fn: how to average; `get_swa_avg_fn()` by default.
+            params, state: params and state of the net.
+            avg_fn: function that computes the average, `get_swa_avg_fn()` by default.
             use_buffers: whether to average the state too.
         """
         params, state = jax.tree.map(jnp.array, (params, state))
         return cls(params, state, jnp.zeros((), jnp.int32), get_swa_avg_fn() if avg_fn is None else avg_fn, use_buffers)
 
     def update_parameters(self, params: Tree, state: Tree) -> "AveragedModel":
-        """The average with one more."""
+        """Return the average that also includes `params` and `state`."""
 
         def average(averaged: jax.Array, current: jax.Array) -> jax.Array:
             floating = jnp.issubdtype(averaged.dtype, jnp.inexact)
@@ -137,20 +138,20 @@ class AveragedModel:
         )
 
     def state_dict(self, net: Any) -> dict[str, Any]:
-        """torch's names: `n_averaged`, and the net's own names with the prefix `module.`."""
+        """Return a state_dict with torch's names: `n_averaged`, and the net's names with the prefix `module.`."""
         own = net.state_dict(self.params, self.state)
         return {"n_averaged": self.n_averaged, **{f"module.{name}": value for name, value in own.items()}}
 
     def load_state_dict(self, net: Any, sd: Mapping[str, Any]) -> "AveragedModel":
-        """The average that a state_dict of torch's AveragedModel holds; how to average is not in it.
+        """Return the average with the values of a state_dict of torch's AveragedModel, which does not contain `avg_fn`.
 
         Raises:
-            ValueError: `n_averaged` is missing, or the names differ from the net's.
+            ValueError: if `n_averaged` is missing, or the names differ from the net's names.
         """
         if "n_averaged" not in sd:
             raise ValueError(
-                f"AveragedModel.load_state_dict: expected 'n_averaged' and 'module.…', got {list(sd)[:3]}. Load a "
-                "plain net's state_dict with net.load_state_dict."
+                f"AveragedModel.load_state_dict: 'n_averaged' is missing; expected 'n_averaged' and 'module.…', got "
+                f"{list(sd)[:3]}. Load the state_dict of a plain net with net.load_state_dict."
             )
         own = {name.removeprefix("module."): value for name, value in sd.items() if name != "n_averaged"}
         params, state = net.load_state_dict(own, into=(self.params, self.state))

@@ -1,7 +1,7 @@
-"""The state of torch's Adam, AdamW and SGD as optax's, and back: a run that began in one continues in the other.
+"""Convert the state of torch's Adam, AdamW and SGD to optax's state and back, so that a run can continue in the other.
 
-Moving averages, momentum and the count of updates are carried over. Rates, betas and decay are arguments of the optax
-optimizer, which must be given equally:
+Moving averages, momentum and the number of updates are converted. Learning rates, betas and weight decay are arguments
+of the optax optimizer, and must be passed with equal values:
     torch Adam(lr, betas, eps)               optax.adam(lr, b1, b2, eps)
     torch Adam(…, weight_decay=w)            optax.chain(optax.add_decayed_weights(w), optax.adam(…))
     torch AdamW(…, weight_decay=w)           optax.adamw(…, weight_decay=w)
@@ -21,32 +21,33 @@ from funcnet import tree
 __all__ = ["from_torch", "to_torch"]
 
 _ADAM, _SGD = {"step", "exp_avg", "exp_avg_sq"}, {"momentum_buffer"}
-_HYPER = {  # what torch's load_state_dict does not fill in
+_HYPER = {  # hyperparameters that torch's load_state_dict does not fill in
     "Adam": ("lr", "betas", "eps", "weight_decay"),
     "SGD": ("lr", "momentum", "dampening", "weight_decay", "nesterov"),
 }
 
 
 def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, steps: int | None = None) -> Any:
-    """optax's state with the averages, momentum and counts of a torch optimizer.
+    """Return optax's state with the averages, momentum and update counts of a torch optimizer.
 
     Args:
-        state_dict: of `torch.optim.Adam`, `AdamW` or `SGD` (`optimizer.state_dict()`), as `weights.load` reads it.
-        names: of the parameters in the order in which torch's optimizer got them: a net (its `named_parameters()`),
-            or a list, over all groups one after the other. Names that the file itself holds (`param_names`) win.
-        opt_state: `optimizer.init(params)` of the optax optimizer that continues; params are nested dicts.
-        steps: the number of updates so far, for schedules with SGD, which does not count them.
+        state_dict: `state_dict()` of `torch.optim.Adam`, `AdamW` or `SGD`, for example read by `weights.load`.
+        names: names of the parameters in the order in which torch's optimizer received them. This is a net (its
+            `named_parameters()`), or a list of names over all groups. The `param_names` of `state_dict`, if present,
+            take precedence.
+        opt_state: `optimizer.init(params)` of the optax optimizer that continues, where params are nested dicts.
+        steps: number of updates so far. It is needed for schedules with SGD, whose torch state has no update count.
 
     Returns:
-        The tree of `opt_state`, its dtypes, with averages, momentum and counts replaced.
+        The tree of `opt_state`, with the same dtypes, and with averages, momentum and counts replaced.
 
     Raises:
-        ValueError: names or shapes that differ; parameters that had unequal counts of updates; an option that optax
-            does not have: amsgrad (torch's maximum is taken before the bias correction, optax's after it) or dampening;
-            another optimizer's state.
+        ValueError: if names or shapes differ, the parameters have different numbers of updates, the state is of another
+            optimizer, or it uses amsgrad or dampening. optax has no dampening, and its amsgrad takes the maximum after
+            the bias correction, whereas torch takes it before.
 
     Differs from torch:
-        There is one count of updates, not one per parameter. Hyperparameters are not carried.
+        There is a single count of updates, not one per parameter. Hyperparameters are not converted.
 
     Example:
         >>> optimizer = optax.adam(0.1)
@@ -66,14 +67,15 @@ def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, ste
     keys = {key for values in remembered.values() for key in values}
     if not (keys <= _ADAM or keys <= _SGD):
         raise ValueError(
-            f"{where}: this is another optimizer's state; expected {sorted(_ADAM)} (Adam, AdamW) or {sorted(_SGD)} "
-            f"(SGD), got {sorted(keys)}. Start with a new state for that optimizer."
+            f"{where}: the state is of another optimizer; expected {sorted(_ADAM)} (Adam, AdamW) or {sorted(_SGD)} "
+            f"(SGD), got {sorted(keys)}. Start with a new optimizer state."
         )
     if counts := {int(np.asarray(values["step"])) for values in remembered.values() if "step" in values}:
         if len(counts) > 1:
             raise ValueError(
-                f"{where}: torch's parameters had unequal counts of updates; expected one, got {sorted(counts)}. "
-                "optax counts once for all: freeze those that start later, or start with a new state."
+                f"{where}: torch's parameters have different numbers of updates; expected one number, got "
+                f"{sorted(counts)}. optax has a single count for all parameters. Freeze the parameters that start "
+                "later, or start with a new optimizer state."
             )
         steps = counts.pop()
     elif steps is None and not any("momentum" in group for group in groups):
@@ -85,28 +87,29 @@ def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, ste
         - filler.used
     ):
         raise ValueError(
-            f"{where}: the optax state has no place for torch's state of {_some(left)}; expected an optimizer "
-            "of the same kind over the same parameters. Compare their names and the optimizer."
+            f"{where}: the optax state lacks the parameters {_some(left)}, which torch's state contains; expected an "
+            "optimizer of the same kind over the same parameters. Compare the names and the optimizers."
         )
     return filled
 
 
 def to_torch(opt_state: Any, names: Any, param_groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What `torch_optimizer.load_state_dict` takes, from optax's state.
+    """Convert optax's state to a state_dict for `torch_optimizer.load_state_dict`.
 
     Args:
-        opt_state: of `optax.adam`, `adamw` or `sgd`, alone or in a chain; its counts are concrete.
-        names: of the parameters in the order in which torch's optimizer gets them; as in `from_torch`.
-        param_groups: the groups' hyperparameters, which torch takes from here: `[{"lr": 1e-3, "betas": (0.9, 0.999),
-            "eps": 1e-8, "weight_decay": 0.0}]`, or those of an older state_dict. One group needs no `params`; each of
-            several lists its numbers.
+        opt_state: state of `optax.adam`, `adamw` or `sgd`, alone or in a chain. Its counts must be concrete.
+        names: names of the parameters in the order in which torch's optimizer receives them, as in `from_torch`.
+        param_groups: hyperparameters of the groups, which torch reads from the state_dict: `[{"lr": 1e-3, "betas":
+            (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}]`, or the groups of an older state_dict. A single group does
+            not need `params`. If there are several groups, each must list the numbers of its parameters in `params`.
 
     Returns:
-        {"state": {number: averages}, "param_groups": […]} of numpy arrays: `weights.save("optimizer.pt", …)`. What
-        optax does not move (frozen) has no entry.
+        {"state": {number: averages}, "param_groups": […]} of numpy arrays, for example for
+        `weights.save("optimizer.pt", …)`. Frozen parameters have no entry.
 
     Raises:
-        ValueError: no such state in `opt_state`; names that differ; a hyperparameter that torch needs and is missing.
+        ValueError: if the names differ, a hyperparameter that torch needs is missing, or a state or group uses amsgrad
+            or dampening.
 
     Example:
         >>> state = optax.sgd(0.1, momentum=0.9).init({"fc": {"bias": jnp.zeros(2)}})
@@ -136,22 +139,23 @@ def to_torch(opt_state: Any, names: Any, param_groups: Sequence[Mapping[str, Any
     _replaced(opt_state, note)
     if odd := set(remembered) - set(order.values()):
         raise ValueError(
-            f"{where}: optax holds parameters that torch's optimizer does not get: {_some(odd)}; expected names out of "
-            f"{_some(set(order.values()))}. Unstack the layers of a scanned Repeat, or give these names too."
+            f"{where}: optax's state contains parameters that are not in names; expected names out of "
+            f"{_some(set(order.values()))}, got {_some(odd)}. Add these names, or unstack the layers of a scanned "
+            "Repeat."
         )
     kind = "Adam" if any("exp_avg" in values for values in remembered.values()) else "SGD"
     for group in groups:
         if missing := [key for key in _HYPER[kind] if key not in group]:
             raise ValueError(
-                f"{where}: torch takes its hyperparameters from param_groups; expected {', '.join(_HYPER[kind])} for "
-                f"{kind}, got none of {', '.join(missing)}. Add them."
+                f"{where}: param_groups lacks hyperparameters of torch's {kind}; expected {', '.join(_HYPER[kind])}, "
+                f"got none of {', '.join(missing)}. Add the missing hyperparameters to each group."
             )
     states = {number: remembered[name] for number, name in order.items() if name in remembered}
     return {"state": states, "param_groups": groups}
 
 
 class _Filler:
-    """Replaces the values of one node of optax's state by torch's."""
+    """Replaces the values of one node of optax's state by torch's values."""
 
     def __init__(self, where: str, remembered: dict[str, dict[str, Any]], steps: int | None):
         self._where, self._remembered, self._steps = where, remembered, steps
@@ -166,8 +170,8 @@ class _Filler:
         if "count" in node._fields:
             if self._steps is None:
                 raise ValueError(
-                    f"{self._where}: {type(node).__name__} counts updates and torch's SGD does not; expected steps=, "
-                    "got None. Give the number of updates so far."
+                    f"{self._where}: {type(node).__name__} counts updates, but the state of torch's SGD has no count; "
+                    "expected steps=…, got None. Pass the number of updates so far as steps."
                 )
             values["count"] = jnp.asarray(self._steps, node.count.dtype)
         return node._replace(**values)
@@ -177,15 +181,16 @@ class _Filler:
             return leaf
         if self._keys and key not in self._keys:
             raise ValueError(
-                f"{self._where}: the two are different optimizers; expected a place for "
-                f"{', '.join(sorted(self._keys))}, got one for {key}. Take the optax optimizer of the same kind."
+                f"{self._where}: torch's and optax's optimizers are different; expected an optax state for "
+                f"{', '.join(sorted(self._keys))}, got one for {key}. Use the optax optimizer of the same kind."
             )
         value = self._remembered.get(name, {}).get(key)
         if value is None:
             if self._remembered and key != "momentum_buffer":
                 raise ValueError(
-                    f"{self._where}: torch has no state of {name!r}, which never had a gradient there; expected "
-                    f"{key} as for {_some(set(self._remembered))}. Freeze it in optax too, or start with a new state."
+                    f"{self._where}: torch's state lacks {name!r}, because this parameter never had a gradient; "
+                    f"expected {key}, as for {_some(set(self._remembered))}, got nothing. Freeze the parameter in "
+                    "optax too, or start with a new optimizer state."
                 )
             return jnp.zeros_like(leaf)
         self.used.add(name)
@@ -198,11 +203,11 @@ class _Filler:
 
 
 def _fields(node: Any) -> dict[str, str]:
-    """{torch's key: optax's field} of a node of optax's state that has a value for each parameter."""
+    """Return {torch's key: optax's field} for the fields of an optax state node that have a value per parameter."""
     if "nu_max" in node._fields:
         raise ValueError(
-            "optim: optax's amsgrad takes its maximum after the bias correction, torch before it; expected Adam, AdamW "
-            "or SGD, got amsgrad. Their states differ in meaning: start with a new state."
+            "optim: an amsgrad state cannot be converted; expected Adam, AdamW or SGD, got amsgrad. optax takes its "
+            "maximum after the bias correction, and torch before it. Start with a new optimizer state."
         )
     if {"mu", "nu", "count"} <= set(node._fields):
         return {"exp_avg": "mu", "exp_avg_sq": "nu"}
@@ -210,7 +215,7 @@ def _fields(node: Any) -> dict[str, str]:
 
 
 def _replaced(node: Any, replace: Callable[[Any], Any]) -> Any:
-    """`node` with `replace` applied to every named tuple that has averages or counts, however deep."""
+    """Return `node` with `replace` applied to every named tuple that has averages or counts, at any depth."""
     if isinstance(node, tuple) and hasattr(node, "_fields"):
         if _fields(node):
             return replace(node)
@@ -226,13 +231,13 @@ def _refuse_options(where: str, groups: Sequence[Mapping[str, Any]]) -> None:
     for group in groups:
         if "decoupled_weight_decay" in group and "amsgrad" not in group:
             raise ValueError(
-                f"{where}: this is another optimizer's state; expected Adam, AdamW or SGD, got RAdam, whose averages "
-                "have the same names. Start with a new state for that optimizer."
+                f"{where}: the state is of another optimizer; expected Adam, AdamW or SGD, got RAdam, whose averages "
+                "have the same names. Start with a new optimizer state."
             )
         if group.get("amsgrad"):
             raise ValueError(
-                f"{where}: torch's amsgrad takes its maximum before the bias correction, optax's after it; expected "
-                "amsgrad=False, got True. Their states differ in meaning: start with a new state."
+                f"{where}: an amsgrad state cannot be converted; expected amsgrad=False, got True. optax takes its "
+                "maximum after the bias correction, and torch before it. Start with a new optimizer state."
             )
         if group.get("momentum") and group.get("dampening"):
             raise ValueError(
@@ -242,7 +247,7 @@ def _refuse_options(where: str, groups: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _order(where: str, groups: Sequence[Mapping[str, Any]], names: Any) -> dict[int, str]:
-    """{torch's number of a parameter: its name}."""
+    """Return {torch's number of a parameter: its name}."""
     numbers = [number for group in groups for number in group["params"]]
     if all("param_names" in group for group in groups):
         listed = [name for group in groups for name in group["param_names"]]
@@ -250,13 +255,14 @@ def _order(where: str, groups: Sequence[Mapping[str, Any]], names: Any) -> dict[
         listed = _listed(names)
         if len(groups) > 1 and hasattr(names, "named_parameters"):
             raise ValueError(
-                f"{where}: torch's optimizer has {len(groups)} groups, and a net does not say which parameter is in "
-                "which; expected a list of names, group after group, got a net."
+                f"{where}: torch's optimizer has {len(groups)} groups, but a net does not determine the group of each "
+                "parameter; expected a list of names in the order of the groups, got a net."
             )
     if len(listed) != len(numbers) or len(set(listed)) != len(listed):
         raise ValueError(
-            f"{where}: torch's optimizer has {len(numbers)} parameters; expected as many names, each once, got "
-            f"{len(listed)}. Give those of the parameters that it got, in their order."
+            f"{where}: the names do not match torch's {len(numbers)} parameters; expected {len(numbers)} different "
+            f"names, got {len(listed)} ({len(set(listed))} different). Pass the names of the parameters in the order "
+            "in which torch's optimizer received them."
         )
     return dict(zip(numbers, listed, strict=True))
 

@@ -1,4 +1,4 @@
-"""Checks before and after a step: batches divide evenly, and replicas are equal."""
+"""Check before a step that the batch divides evenly, and after a step that replicas are equal."""
 
 from typing import Any
 
@@ -11,43 +11,43 @@ __all__ = ["check_batch_size", "check_replicated"]
 
 
 def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str = "parallel.check_batch_size") -> None:
-    """Refuse a batch that does not divide evenly over devices and micro-batches.
+    """Check that a batch divides evenly over devices and micro-batches.
 
     Args:
-        rows: number of rows of the whole batch.
+        rows: number of rows of the batch, over all devices.
         devices: number of devices over which the batch is sharded.
         accumulate: number of micro-batches per update.
-        where: the caller or the flag, for the error message.
+        where: name of the caller or the flag, with which the error message begins.
 
     Raises:
-        ValueError: `rows` is not a positive multiple of `devices * accumulate`.
+        ValueError: if `rows` is not a positive multiple of `devices * accumulate`, or `accumulate` is below 1.
 
     Example:
         >>> check_batch_size(32, devices=8, accumulate=2)
     """
     if accumulate < 1:
-        raise ValueError(f"{where}: accumulate; expected at least 1, got {accumulate}.")
+        raise ValueError(f"{where}: accumulate is too small; expected at least 1, got {accumulate}.")
     multiple = devices * accumulate
     if rows > 0 and rows % multiple == 0:
         return
     over = f"{devices} device{'s' * (devices != 1)}" + (f" x {accumulate} micro-batches" if accumulate > 1 else "")
     near = [m for m in (rows // multiple * multiple, (rows // multiple + 1) * multiple) if m > 0] or [multiple]
     raise ValueError(
-        f"{where}: the batch does not divide over {over}; expected a multiple of {multiple}, got {rows}. "
+        f"{where}: the batch does not divide evenly over {over}; expected a multiple of {multiple}, got {rows}. "
         f"Use a batch size of {' or '.join(map(str, near))}, or another number of devices."
     )
 
 
 def check_replicated(tree: Any, *, where: str = "parallel.check_replicated") -> None:
-    """Refuse leaves whose replicas differ between devices, because they were not synchronised.
+    """Check that the replicas of each leaf are equal on all devices. They differ if they were not synchronised.
 
     Args:
-        tree: arrays on the devices. Every replica is read, so check buffers rather than parameters. For a sharded leaf,
-            the replicas of each shard are compared.
-        where: the caller, for the error message.
+        tree: pytree of arrays on the devices. Every replica is read, so check buffers rather than parameters. For a
+            sharded leaf, the replicas of each shard are compared.
+        where: name of the caller, with which the error message begins.
 
     Raises:
-        ValueError: replicas differ; the message names the leaves.
+        ValueError: if replicas differ. The message names the leaves.
 
     Example:
         >>> import jax.numpy as jnp
@@ -62,6 +62,7 @@ def check_replicated(tree: Any, *, where: str = "parallel.check_replicated") -> 
             differing.append(jax.tree_util.keystr(path, simple=True, separator="."))
     if differing:
         raise ValueError(
-            f"{where}: {', '.join(differing[:4])}; expected equal replicas on all devices, got different ones. "
-            f"Synchronise them (SyncBatchNorm, or axis_name={AXIS!r}), or train with buffers='averaged'."
+            f"{where}: the replicas of {', '.join(differing[:4])} differ; expected equal replicas on all devices, got "
+            f"different ones. Synchronise them (SyncBatchNorm, or axis_name={AXIS!r}), or train with "
+            "buffers='averaged'."
         )

@@ -1,11 +1,11 @@
-"""The layout of a run: which device has which part of every array.
+"""The layout of a run, which determines the part of each array on each device.
 
 A *mesh* is an array of devices with named axes. *Rules* map name patterns to `PartitionSpec`s, which assign mesh axes
-to the dimensions of a parameter or buffer. A leaf without a rule is replicated: every device has all of it. The mesh
-and the rules determine the shardings of parameters, buffers, optimizer state and batch; no other part of the package
-does. A data-parallel run has no rules, and shards its batches along the axis `data`.
+to the dimensions of a parameter or buffer. A leaf without a rule is replicated, which means that every device has a
+complete copy. Only the mesh and the rules determine the shardings of parameters, buffers, optimizer state and batches.
+A data-parallel run has no rules, and shards its batches along the axis `data`.
 
-`kind` selects how a step runs on the mesh; see `funcnet.parallel.step`.
+`kind` selects how a step runs on the mesh. See `funcnet.parallel.step`.
 """
 
 import dataclasses
@@ -28,13 +28,13 @@ Kind = Literal["pmap", "shard_map", "jit"]
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The placement of arrays on devices, and how steps run there. Use `make_layout` to make one.
+    """The placement of arrays on devices, and the way in which steps run. Use `make_layout` to make a layout.
 
     Attributes:
-        kind: "jit", "shard_map" or "pmap".
-        mesh: the devices.
+        kind: transformation that runs steps, "jit", "shard_map" or "pmap".
+        mesh: mesh of the devices.
         rules: {name pattern: PartitionSpec} for parameters and buffers.
-        batch_axes: the mesh axes along which the rows of a batch are sharded.
+        batch_axes: mesh axes along which the rows of a batch are sharded.
 
     Example:
         >>> layout = make_layout("data=4,model=2", rules={"fc.weight": PartitionSpec("model", None)})
@@ -51,7 +51,7 @@ class Layout:
 
     @property
     def axis_name(self) -> str | tuple[str, ...] | None:
-        """The axis name for collectives in a step: the batch axes under pmap and shard_map, None under jit."""
+        """The axis name for collectives in a step: the batch axes under pmap and shard_map, or None under jit."""
         if self.kind == "jit":
             return None
         return self.batch_axes[0] if len(self.batch_axes) == 1 else self.batch_axes
@@ -76,20 +76,20 @@ class Layout:
         return f"{self.mesh.size} device{'s' * (self.mesh.size != 1)} ({axes}) by {self.kind}"
 
     def shardings(self, tree: Any) -> Any:
-        """The sharding of every leaf, from the rules.
+        """Return the sharding of every leaf, according to the rules.
 
         Args:
             tree: a train state, parameters, buffers, or any pytree of these, with arrays or `jax.ShapeDtypeStruct`s
-                as leaves. The name of a leaf is the dotted path of its innermost nested dicts. So the moments of an
-                optimizer have the names of their parameters, and the same sharding if they have the same shape. A leaf
-                outside any dict (the step, a key) has no name, and is replicated.
+                as leaves. The name of a leaf is the dotted path of its innermost nested dicts. The moments of an
+                optimizer therefore have the names of their parameters, and the same sharding if the shapes are equal. A
+                leaf outside any dict (the step, a key) has no name, and is replicated.
 
         Returns:
-            A pytree of `NamedSharding` of the same structure.
+            A pytree of `NamedSharding` with the same structure.
 
         Raises:
-            ValueError: a rule matches nothing, names an axis that the mesh does not have, has more entries than the
-                leaf has dimensions, or shards a dimension that does not divide evenly; or two rules match one leaf.
+            ValueError: if a rule matches no leaf, names an unknown mesh axis, has more entries than the leaf has
+                dimensions, or shards a dimension that does not divide evenly. Also if two rules match the same leaf.
         """
         leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
         names = [_name(path) for path, _ in leaves]
@@ -107,10 +107,10 @@ class Layout:
         """Copy a tree to the devices, with its `shardings`.
 
         Args:
-            tree: as for `shardings`, with arrays as leaves.
+            tree: pytree as for `shardings`, with arrays as leaves.
 
         Returns:
-            The tree as `jax.Array`s. They never share memory with `tree`, so a step may donate them.
+            The tree as `jax.Array`s, which never share memory with `tree`. A step may therefore donate them.
         """
         # Without this copy, device_put reuses an array that is already on the device, even with may_alias=False.
         own = jax.tree.map(lambda x: x.copy() if isinstance(x, jax.Array) else x, tree)
@@ -120,13 +120,13 @@ class Layout:
         """Shard a batch by rows along the batch axes.
 
         Args:
-            batch: a pytree of arrays (B, …).
+            batch: pytree of arrays (B, …).
 
         Returns:
-            Arrays (B, …) on the devices; under pmap (N, B/N, …) for N devices.
+            A pytree of arrays (B, …) on the devices. Under pmap, the shape is (N, B/N, …) for N devices.
 
         Raises:
-            ValueError: B is not a multiple of `batch_parts`.
+            ValueError: if B is not a multiple of `batch_parts`.
         """
         for leaf in jax.tree.leaves(batch):
             rows = np.shape(leaf)[0] if np.ndim(leaf) else 0
@@ -139,15 +139,15 @@ class Layout:
         """Copy a tree to the host.
 
         Args:
-            tree: a pytree of arrays on the devices.
+            tree: pytree of arrays on the devices.
 
         Returns:
-            The tree as whole numpy arrays. They do not share memory with `tree`, so no later step can change them.
+            The tree as unsharded numpy arrays. They do not share memory with `tree`, so no later step can change them.
         """
         return jax.tree.map(lambda x: np.array(x, copy=True), tree)
 
     def _specs(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, PartitionSpec]:
-        """The spec of every name; raises the errors of `shardings`."""
+        """Return the spec of every name. Raise the errors of `shardings`."""
         where = "parallel.Layout: rules"
         specs = dict.fromkeys(shapes, PartitionSpec())
         ruled: dict[str, str] = {}
@@ -156,13 +156,13 @@ class Layout:
             axes = [axis for entry in spec for axis in ((entry,) if isinstance(entry, str) else entry or ())]
             if unknown := [axis for axis in axes if axis not in self.mesh.axis_names]:
                 raise ValueError(
-                    f"{where}: {pattern!r} names the axis {unknown[0]!r}; expected an axis of the mesh "
+                    f"{where}: {pattern!r} names the unknown axis {unknown[0]!r}; expected an axis of the mesh "
                     f"({', '.join(self.mesh.axis_names)}), got {spec}."
                 )
             for name in names_of.select(pattern, named, where=where):
                 if name in ruled and specs[name] != spec:
                     raise ValueError(
-                        f"{where}: two rules match {name!r}; expected one, got {ruled[name]!r} and {pattern!r}. "
+                        f"{where}: two rules match {name!r}; expected one rule, got {ruled[name]!r} and {pattern!r}. "
                         "Make one of the patterns more specific."
                     )
                 self._check(name, shapes[name], pattern, spec)
@@ -170,7 +170,7 @@ class Layout:
         return specs
 
     def _check(self, name: str, shape: tuple[int, ...], pattern: str, spec: PartitionSpec) -> None:
-        """Refuse a spec that does not fit the shape of a leaf."""
+        """Raise a ValueError if a spec does not fit the shape of a leaf."""
         if len(spec) > len(shape):
             raise ValueError(
                 f"parallel.Layout: rules: {pattern!r} does not fit {name!r}; expected at most {len(shape)} entries for "
@@ -195,18 +195,19 @@ def make_layout(
     """Make the layout of a run.
 
     Args:
-        mesh: the sizes of the mesh axes: `{"data": 8}`, or as on the command line "data=4,model=2". A size of -1 takes
-            all remaining devices. None puts all devices on the axis `data`.
-        kind: how steps run. "pmap" and "shard_map" accept no rules, because their steps see whole parameters.
-        rules: {name pattern: PartitionSpec} for parameters and buffers; see `funcnet.tree` for patterns.
-        batch_axes: the axes along which batches are sharded.
+        mesh: sizes of the mesh axes, such as `{"data": 8}`, or "data=4,model=2" as on the command line. A size of -1
+            stands for all remaining devices. None puts all devices on the axis `data`.
+        kind: transformation that runs steps. "pmap" and "shard_map" do not accept rules, because their steps see
+            complete parameters.
+        rules: {name pattern: PartitionSpec} for parameters and buffers. See `funcnet.tree` for patterns.
+        batch_axes: mesh axes along which batches are sharded.
 
     Returns:
-        The layout.
+        A `Layout`.
 
     Raises:
-        ValueError: the kind is unknown; the mesh needs more devices than there are; neither a rule nor the batch uses
-            an axis; pmap or shard_map has rules.
+        ValueError: if `kind` is unknown, the mesh needs more devices than exist, an axis of the mesh is not used by a
+            rule or the batch, `batch_axes` names an unknown axis, or `rules` are given for pmap or shard_map.
 
     Example:
         >>> layout = make_layout("data=4,model=2", rules={"fc.weight": PartitionSpec("model", None)})
@@ -217,21 +218,21 @@ def make_layout(
         (2, 3)
     """
     if kind not in get_args(Kind):
-        raise ValueError(f"parallel.make_layout: kind; expected {' or '.join(get_args(Kind))}, got {kind!r}.")
+        raise ValueError(f"parallel.make_layout: unknown kind; expected {' or '.join(get_args(Kind))}, got {kind!r}.")
     sizes = parse_mesh(mesh) if isinstance(mesh, str) else mesh
     layout = Layout(kind, make_mesh(sizes), dict(rules or {}), batch_axes)
     used = {axis for spec in layout.rules.values() for e in spec for axis in ((e,) if isinstance(e, str) else e or ())}
     for axis, size in layout.mesh.shape.items():
         if axis not in used | set(batch_axes) and size > 1:
             raise ValueError(
-                f"parallel.make_layout: nothing is sharded along the axis {axis!r}; expected axes that a rule or the "
-                f"batch ({', '.join(batch_axes)}) uses, got {dict(layout.mesh.shape)}."
+                f"parallel.make_layout: no array is sharded along the axis {axis!r}; expected only axes that a rule or "
+                f"the batch ({', '.join(batch_axes)}) uses, got {dict(layout.mesh.shape)}."
             )
     for axis in batch_axes:
         if axis not in layout.mesh.axis_names:
             raise ValueError(
-                f"parallel.make_layout: the batch is sharded along {axis!r}; expected an axis of that name, got "
-                f"{', '.join(layout.mesh.axis_names)}."
+                f"parallel.make_layout: batch_axes names the unknown axis {axis!r}; expected a mesh with this axis, "
+                f"got the axes {', '.join(layout.mesh.axis_names)}."
             )
     if kind != "jit" and (layout.rules or layout.mesh.size != layout.batch_parts):
         raise ValueError(
@@ -242,7 +243,7 @@ def make_layout(
 
 
 def _name(path: tuple[Any, ...]) -> str:
-    """The dotted path of the innermost nested dicts: of opt_state[0].mu["fc"]["weight"] it is fc.weight."""
+    """Return the dotted path of the innermost nested dicts, such as fc.weight for opt_state[0].mu["fc"]["weight"]."""
     segments: list[str] = []
     for key in reversed(path):
         if not isinstance(key, jax.tree_util.DictKey):

@@ -1,4 +1,4 @@
-"""The devices of a run, and their mesh: an array of devices with named axes."""
+"""The devices of a run, and their mesh, which is an array of devices with named axes."""
 
 import math
 import os
@@ -15,47 +15,47 @@ AXIS = "data"  # the axis along which batches are sharded; the `axis_name` of co
 
 
 def use_virtual_cpu_devices(count: int) -> None:
-    """Make the CPU appear as `count` devices. Call this before JAX starts: before the first array or device query.
+    """Make the CPU appear as `count` devices. Call this function before the first array or device query of JAX.
 
     Each device has its own memory and its own share of the work, so a step that is correct on 8 virtual devices is
-    correct on 8 GPUs. If JAX finds a GPU or TPU, that one remains the default.
+    correct on 8 GPUs. If JAX finds a GPU or TPU, it remains the default backend.
 
     Args:
         count: number of devices, at least 1.
 
     Raises:
-        ValueError: `count` is below 1, or JAX has already started with fewer devices.
+        ValueError: if `count` is below 1, or JAX has already started with fewer devices.
 
     Example:
         >>> use_virtual_cpu_devices(8)  # does nothing here, because the tests start with eight
     """
     if count < 1:
-        raise ValueError(f"parallel.use_virtual_cpu_devices: count; expected at least 1, got {count}.")
+        raise ValueError(f"parallel.use_virtual_cpu_devices: count is too small; expected at least 1, got {count}.")
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
-        return  # JAX accepts only one of the two; select_devices raises an error if there are too few devices
+        return  # JAX accepts only one of the two settings; select_devices reports too few devices
     try:
         jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError as error:  # JAX has already started
         found = len(jax.devices("cpu"))
         if found < count:
             raise ValueError(
-                f"parallel.use_virtual_cpu_devices: called after JAX started; expected {count} CPU devices, got "
-                f"{found}. Call it before the first array is made, or set the environment variable "
+                f"parallel.use_virtual_cpu_devices: JAX has already started; expected {count} CPU devices, got "
+                f"{found}. Call this function before the first array is made, or set the environment variable "
                 f"XLA_FLAGS=--xla_force_host_platform_device_count={count}."
             ) from error
 
 
 def select_devices(count: int | None = None) -> list[jax.Device]:
-    """The first `count` devices of JAX's default backend.
+    """Return the first `count` devices of JAX's default backend.
 
     Args:
-        count: number of devices. The default is all devices.
+        count: number of devices. None means all devices.
 
     Returns:
         A list of `jax.Device`.
 
     Raises:
-        ValueError: `count` is below 1, or there are not so many devices.
+        ValueError: if `count` is below 1, or larger than the number of devices.
 
     Example:
         >>> select_devices(1) == jax.devices()[:1]
@@ -71,7 +71,10 @@ def select_devices(count: int | None = None) -> list[jax.Device]:
             if kind == "CPU"
             else "Use fewer devices, or make more of them visible (CUDA_VISIBLE_DEVICES)."
         )
-        raise ValueError(f"parallel.select_devices: {kind} devices; expected 1 to {len(found)}, got {count}. {advice}")
+        raise ValueError(
+            f"parallel.select_devices: the number of {kind} devices is out of range; expected 1 to {len(found)}, got "
+            f"{count}. {advice}"
+        )
     return list(found[:count])
 
 
@@ -82,10 +85,10 @@ def parse_mesh(text: str) -> dict[str, int]:
         text: axes and sizes, such as "data=4,model=2". A size of -1 stands for all remaining devices.
 
     Returns:
-        {axis: size}, in order.
+        A dict {axis: size}, in the order of the text.
 
     Raises:
-        ValueError: the text has another form, or has an axis twice.
+        ValueError: if the text is not of this form, or an axis occurs twice.
 
     Example:
         >>> parse_mesh("data=-1,model=2")
@@ -106,20 +109,22 @@ def parse_mesh(text: str) -> dict[str, int]:
 def make_mesh(sizes: Mapping[str, int] | None = None) -> Mesh:
     """Make a mesh of the first devices.
 
-    Its axes have the type Auto: under `jit`, the compiler chooses the shardings of intermediate values, so a model
-    written for one device runs unchanged. `jax.make_mesh` makes axes of type Explicit by default, where the sharding is
-    part of the type of every array. With a batch sharded along such an axis, JAX refuses operations whose result has an
-    ambiguous sharding under `jit`: here `F.embedding`, `group_norm`, `instance_norm`, `unfold`, `interpolate` and, on
-    CPU, convolutions with one-pixel kernels.
+    The axes have the type Auto. Under `jit`, the compiler then chooses the shardings of intermediate values, so a model
+    written for one device runs unchanged. By default, `jax.make_mesh` makes axes of type Explicit, for which the
+    sharding is part of the type of every array. If a batch is sharded along an Explicit axis, JAX refuses operations
+    with an ambiguous result sharding under `jit`. In this package, these are `F.embedding`, `group_norm`,
+    `instance_norm`, `unfold`, `interpolate` and, on CPU, convolutions with one-pixel kernels.
 
     Args:
-        sizes: {axis: size}. One size may be -1, which takes all remaining devices. None puts all devices on `AXIS`.
+        sizes: {axis: size}. One size may be -1, which stands for all remaining devices. None puts all devices on
+            `AXIS`.
 
     Returns:
         A `jax.sharding.Mesh`.
 
     Raises:
-        ValueError: the mesh needs more devices than there are, or -1 does not have a whole number as its value.
+        ValueError: if the mesh needs more devices than exist, there is more than one -1, or the other sizes do not
+            divide the number of devices.
 
     Example:
         >>> dict(make_mesh({"data": -1, "model": 2}).shape)
@@ -132,8 +137,8 @@ def make_mesh(sizes: Mapping[str, int] | None = None) -> Mesh:
         count = len(select_devices())
         if len(open_axes) > 1 or count % known:
             raise ValueError(
-                f"parallel.make_mesh: {sizes}; expected at most one -1, and sizes that divide the {count} devices, got "
-                f"{', '.join(f'{axis}={size}' for axis, size in sizes.items())}."
+                f"parallel.make_mesh: the sizes do not fit the devices; expected at most one -1, and other sizes that "
+                f"divide the {count} devices, got {', '.join(f'{axis}={size}' for axis, size in sizes.items())}."
             )
         sizes[open_axes[0]] = count // known
     chosen = select_devices(math.prod(sizes.values()))

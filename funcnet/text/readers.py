@@ -1,6 +1,6 @@
-"""One file -> its documents, as a stream: text and JSON lines, also compressed, Parquet, Arrow, Wikipedia dumps.
+"""Read the documents of one file, as a stream: text and JSON lines, also compressed, Parquet, Arrow, Wikipedia dumps.
 
-No file is read into memory: it contains a block of text and the document that is being read.
+No file is read into memory completely. Only a block of text and the current document are in memory.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["Document", "Source", "SourceKind", "TextLayout", "beginning", "read_
 TextLayout = Literal["blank-line", "file"]
 SourceKind = Literal["text", "json-lines", "parquet", "arrow", "wikipedia"]
 
-LONGEST_DOCUMENT = 1 << 24  # characters; a longer document is cut at a blank line, so that no file must fit into memory
+LONGEST_DOCUMENT = 1 << 24  # characters; longer documents are cut at a blank line, so that files may exceed the memory
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file of a corpus, and how it is read."""
+    """A file of a corpus, and its format."""
 
     path: Path
     kind: SourceKind
@@ -35,7 +35,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document as its file has it; with `wikitext`, the text is MediaWiki markup."""
+    """A document exactly as its file contains it. If `wikitext` is True, the text is MediaWiki markup."""
 
     name: str
     text: str
@@ -43,17 +43,18 @@ class Document:
 
 
 def read_documents(source: Source, layout: TextLayout, field: str, advance: Advance) -> Iterator[Document]:
-    """The documents of one file, in order; also those of white space alone.
+    """Yield the documents of one file, in order, including those that contain only white space.
 
     Args:
-        source: the file.
-        layout: of plain text: a file is a document, or a blank line ends one.
-        field: the field of JSON lines, or the column of Parquet and Arrow, with the text.
-        advance: called now and then with the share of the file that has been read, up to 1.
+        source: file and its format.
+        layout: layout of plain text. With `"file"`, a file is one document. With `"blank-line"`, a blank line ends a
+            document.
+        field: field of JSON lines, or column of Parquet and Arrow, that contains the text.
+        advance: function that is called now and then with the fraction of the file that has been read, up to 1.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it is not what its name says; the message has the position.
+        OSError: if the file cannot be read.
+        ValueError: if the file does not have the format of its suffix. The message gives the position.
     """
     if source.kind == "parquet":
         yield from _parquet(source.path, field, advance)
@@ -71,7 +72,7 @@ def read_documents(source: Source, layout: TextLayout, field: str, advance: Adva
 
 
 def beginning(source: Source, characters: int) -> str:
-    """The first characters of a file of text."""
+    """Return the first characters of a text file."""
     found, length = [], 0
     for block in _blocks(source.path, lambda share: None, size=1 << 15):
         found.append(block)
@@ -130,7 +131,7 @@ def _lines(path: Path, advance: Advance) -> Iterator[str]:
 
 
 def _blocks(path: Path, advance: Advance, size: int = BLOCK) -> Iterator[str]:
-    """The text of a file, with `\\n` as newline and without a byte order mark."""
+    """Yield the text of a file in blocks, with `\\n` as newline and without a byte order mark."""
     utf8 = codecs.getincrementaldecoder("utf-8")()
     newlines = io.IncrementalNewlineDecoder(None, translate=True)
     done, first = 0, True
@@ -143,8 +144,8 @@ def _blocks(path: Path, advance: Advance, size: int = BLOCK) -> Iterator[str]:
             except UnicodeDecodeError as error:
                 raise ValueError(
                     f"read_corpus: {path} is not UTF-8; expected UTF-8 text, got byte "
-                    f"0x{error.object[error.start]:02x} at byte {done - pending + error.start}. Convert it (for "
-                    f"example `iconv -f {_likely_encoding(error.object)} -t utf-8`), or omit it."
+                    f"0x{error.object[error.start]:02x} at byte {done - pending + error.start}. Convert the file, for "
+                    f"example with `iconv -f {_likely_encoding(error.object)} -t utf-8`, or omit it."
                 ) from None
             done += len(data)
             if first and text:
@@ -169,28 +170,28 @@ def _json_lines(path: Path, field: str, advance: Advance) -> Iterator[Document]:
             continue
         if len(line) > LONGEST_DOCUMENT:
             raise ValueError(
-                f"read_corpus: {path}, line {number} is too long; expected one object a line, of at most "
-                f"{LONGEST_DOCUMENT:,} characters, got more. Write each object on its own line, without a list around "
-                "them, and cut longer texts."
+                f"read_corpus: {path}, line {number} is too long; expected one object per line, of at most "
+                f"{LONGEST_DOCUMENT:,} characters, got more. Write each object on its own line, not inside a list, and "
+                "cut longer texts."
             )
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:  # the latter for very deep nesting
             where, why = wrong_json(error, number)
             raise ValueError(
-                f"read_corpus: {path}, {where}: no JSON; expected an object a line, got '{why}'. Write each object on "
-                "its own line, without a list around them, or omit the file."
+                f"read_corpus: {path}, {where}: not valid JSON; expected one object per line, got '{why}'. Write each "
+                "object on its own line, not inside a list, or omit the file."
             ) from None
         if not isinstance(row, dict):
             raise ValueError(
-                f"read_corpus: {path}, line {number}: no JSON object; expected one a line, got {type(row).__name__}. "
-                "Write each object on its own line, without a list around them, or omit the file."
+                f"read_corpus: {path}, line {number}: not a JSON object; expected one object per line, got "
+                f"{type(row).__name__}. Write each object on its own line, not inside a list, or omit the file."
             )
         if field not in row:
             raise ValueError(
-                f"read_corpus: {path}, line {number} has no field {field!r}; expected an object with the text there, "
-                f"got the fields {', '.join(map(repr, row)) or '(none)'}. Name the field with --field NAME, or omit "
-                "the file."
+                f"read_corpus: {path}, line {number} has no field {field!r}; expected an object with the text in this "
+                f"field, got the fields {', '.join(map(repr, row)) or '(none)'}. Name the field of the text with "
+                "--field NAME, or omit the file."
             )
         yield Document(f"{path}:{number}", _string(row[field], path, f"line {number}", field))
 
@@ -213,7 +214,7 @@ def _parquet(path: Path, field: str, advance: Advance) -> Iterator[Document]:
 
 
 def _arrow(path: Path, field: str) -> Iterator[Document]:
-    """Arrow's stream format, which Hugging Face's `datasets` saves, and its file format."""
+    """Read Arrow's stream format, which Hugging Face's `datasets` saves, and its file format."""
     import pyarrow as pa
 
     try:
@@ -239,8 +240,8 @@ def _arrow(path: Path, field: str) -> Iterator[Document]:
 def _check_column(schema: Any, field: str, path: Path) -> None:
     if field not in schema.names:
         raise ValueError(
-            f"read_corpus: {path} has no column {field!r}; expected one with the text, got the columns "
-            f"{', '.join(map(repr, schema.names))}. Name the column with --field NAME."
+            f"read_corpus: {path} has no column {field!r}; expected a column of this name with the text, got the "
+            f"columns {', '.join(map(repr, schema.names))}. Name the column of the text with --field NAME."
         )
 
 
@@ -249,14 +250,14 @@ def _string(value: Any, path: Path, place: str, field: str) -> str:
         return ""
     if not isinstance(value, str):
         raise ValueError(
-            f"read_corpus: {path}, {place}: {field!r} is no text; expected a string, got {type(value).__name__}. "
-            "Name another field with --field NAME."
+            f"read_corpus: {path}, {place}: {field!r} is not a text; expected a string, got {type(value).__name__}. "
+            "Name the field of the text with --field NAME."
         )
-    # JSON can contain half a surrogate pair, which no file can
+    # JSON can contain half a surrogate pair, which UTF-8 cannot
     return value.encode("utf-8", "replace").decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _no_table(path: Path, what: str, error: Exception) -> ValueError:
     return ValueError(
-        f"read_corpus: {path} cannot be read; expected a complete {what} file, got '{error}'. Make it again."
+        f"read_corpus: {path} cannot be read; expected a complete {what} file, got '{error}'. Create the file again."
     )

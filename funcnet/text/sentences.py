@@ -1,7 +1,7 @@
-"""A document -> its sentences.
+"""Split a document into sentences.
 
 `sentencex` finds the boundaries. It is Wikimedia's rule-based splitter in Rust, which knows abbreviations, quotes and
-brackets in about 240 languages; the 2 million words of the default corpus take 0.1 s.
+brackets in about 240 languages. The 2 million words of the default corpus take 0.1 s.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ __all__ = ["BLANK_LINE", "split_paragraphs", "split_sentences"]
 BLANK_LINE = re.compile(r"\n\s*\n")
 # sentencex 1.0 panics if a full stop follows white space of several bytes (no-break spaces, U+0085, U+3000)
 ODD_SPACE = re.compile(r"[^\S\n ]")
-LONGEST = 2_000  # characters; longer sentences are tables or lists, of which a segment would keep the beginning only
+LONGEST = 2_000  # characters; longer sentences are tables or lists, and a segment would keep only their beginning
 
 
 def split_sentences(document: str, *, language: str = "en") -> list[str]:
     """Split a document into sentences, in order.
 
-    No sentence crosses a blank line. White space becomes a single space. A sentence of more than 2,000 characters is
-    cut at a space.
+    No sentence crosses a blank line. Each run of white space becomes a single space. A sentence of more than 2,000
+    characters is cut at a space.
 
     Args:
         document: text with blank lines between paragraphs.
-        language: an ISO 639 code, for abbreviations.
+        language: ISO 639 code of the language, which determines the abbreviations.
 
     Returns:
-        The sentences, none of them empty. Together they have all characters of the document except white space.
+        The non-empty sentences. Together they contain all characters of the document except white space.
 
     Example:
         >>> split_sentences('Mr. Adams met Gen. Grant there. "Go!" he said.\\n\\nA HEADING\\n\\nIt cost $3.50. Why?')
@@ -57,7 +57,7 @@ def split_paragraphs(document: str) -> list[str]:
 
 
 def _cut(sentence: str) -> Iterator[str]:
-    """A sentence in parts of at most `LONGEST` characters; no part for an empty sentence."""
+    """Yield a sentence in parts of at most `LONGEST` characters. An empty sentence has no parts."""
     start = 0
     while len(sentence) - start > LONGEST:
         space = sentence.rfind(" ", start + 1, start + LONGEST)

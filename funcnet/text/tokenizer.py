@@ -1,6 +1,6 @@
-"""Tokenizers read from and written to disk, and what is asked of them.
+"""Read and write tokenizers, and query their properties.
 
-What is written opens in Hugging Face's `BertTokenizerFast` with the same ids.
+Hugging Face's `BertTokenizerFast` can open the written files, and gives the same ids.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ def load_tokenizer(path: str | Path, *, lower_case: bool | None = None) -> Token
     """Read a BERT tokenizer from a directory or from a vocabulary file.
 
     Args:
-        path: a directory with `tokenizer.json` or `vocab.txt`, or such a file itself (a vocabulary has one token a
-            line, and its id is the number of the line, from 0). In a directory, `tokenizer_config.json` decides on
-            `do_lower_case`, `strip_accents` and `tokenize_chinese_chars`, also against `tokenizer.json`, and the tokens
-            of `added_tokens.json` follow the vocabulary.
-        lower_case: how a vocabulary is read; a `tokenizer.json`, which has its own setting, must agree. None: as
-            `tokenizer_config.json` says, else as `tokenizer.json` says, else cased exactly if a token of the vocabulary
-            has a capital letter (transformers lower-cases if `tokenizer_config.json` says nothing).
+        path: a directory that contains `tokenizer.json` or `vocab.txt`, or one of these files. A vocabulary file has
+            one token per line. The id of a token is its line number, counted from 0. In a directory,
+            `tokenizer_config.json` sets `do_lower_case`, `strip_accents` and `tokenize_chinese_chars`, and takes
+            precedence over `tokenizer.json`. The tokens of `added_tokens.json` follow the vocabulary.
+        lower_case: whether a vocabulary file is read as lower-case. A `tokenizer.json` without a `vocab.txt` in the
+            same directory has its own setting, which must agree. None uses the setting of `tokenizer_config.json`, or
+            else of `tokenizer.json`. If neither has one, the tokenizer keeps capitals only if a token of the vocabulary
+            has a capital letter, whereas transformers always lower-cases.
 
     Returns:
-        A `tokenizers.Tokenizer` that neither pads nor truncates, whatever the file says.
+        A `tokenizers.Tokenizer` that neither pads nor truncates, whatever settings the file has.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a special token is missing or has another name, a token occurs twice, an added token does not follow
-            the vocabulary, a file is not what its name says, or a `tokenizer.json` without a vocabulary beside it
-            contradicts `lower_case`.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if a special token is missing or has another name, a token occurs twice, an added token does not
+            follow the vocabulary, a file does not have the format of its name, or a `tokenizer.json` without a
+            `vocab.txt` in the same directory contradicts `lower_case`.
 
     Example:
         >>> import pathlib, tempfile
@@ -69,7 +70,7 @@ def load_tokenizer(path: str | Path, *, lower_case: bool | None = None) -> Token
             tokenizer = _load_vocab(vocab, lower_case, settings)
         else:
             raise FileNotFoundError(
-                f"load_tokenizer: no vocabulary in {path}; expected vocab.txt or tokenizer.json there, got neither."
+                f"load_tokenizer: no vocabulary in {path}; expected vocab.txt or tokenizer.json, got neither."
             )
         add_tokens(tokenizer, settings, str(path))
         return tokenizer
@@ -82,12 +83,12 @@ def save_tokenizer(tokenizer: Tokenizer, directory: str | Path, *, max_length: i
     """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, which `BertTokenizerFast.from_pretrained` opens.
 
     Args:
-        tokenizer: as `train_wordpiece` or `load_tokenizer` returns it.
-        directory: created if needed; each file is replaced in one step.
-        max_length: longest sequence that the model accepts, for Hugging Face's truncation.
+        tokenizer: tokenizer from `train_wordpiece` or `load_tokenizer`.
+        directory: directory to write to, which is created if needed. Each file is replaced atomically.
+        max_length: longest sequence that the model accepts. Hugging Face truncates to it.
 
     Raises:
-        OSError: the directory cannot be written.
+        OSError: if the directory cannot be written.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -120,7 +121,7 @@ def save_tokenizer(tokenizer: Tokenizer, directory: str | Path, *, max_length: i
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """The tokens in the order of their ids.
+    """Return the tokens in the order of their ids.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -132,7 +133,9 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 
 def vocabulary_digest(tokenizer: Tokenizer) -> str:
-    """SHA-256 of the tokens and of whether capitals are kept: a run or a build that continues must find the same.
+    """Return the SHA-256 digest of the tokens and of the lower-case setting.
+
+    A run or a build can be continued only if this digest is unchanged.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -144,11 +147,11 @@ def vocabulary_digest(tokenizer: Tokenizer) -> str:
 
 
 def truncating(tokenizer: Tokenizer, length: int) -> Tokenizer:
-    """A copy that truncates to a number of tokens, the longer of two texts first, and does not pad.
+    """Return a copy of a tokenizer that truncates, and does not pad. Of two texts, the longer is truncated first.
 
     Args:
-        tokenizer: as `load_tokenizer` returns it; it is not changed.
-        length: largest number of tokens, special ones included.
+        tokenizer: tokenizer from `load_tokenizer`, which is not changed.
+        length: maximum number of tokens, including special tokens.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -163,10 +166,10 @@ def truncating(tokenizer: Tokenizer, length: int) -> Tokenizer:
 
 
 def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """The ids of the five special tokens.
+    """Return the ids of the five special tokens.
 
     Raises:
-        ValueError: one is missing.
+        ValueError: if a special token is missing.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -179,18 +182,18 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def require_fit(tokenizer: Tokenizer, rows: int, *, where: str) -> None:
-    """Check that a model's word table has a row for every token; a padded table has up to 127 more.
+    """Check that a model's word embedding table has a row for every token, and at most 127 more rows for padding.
 
     Args:
-        tokenizer: of the vocabulary.
-        rows: of the table.
-        where: the beginning of the message, with the directory or file.
+        tokenizer: tokenizer with the vocabulary.
+        rows: number of rows of the table.
+        where: beginning of the message, which names the directory or file.
 
     Raises:
-        ValueError: the vocabulary is larger than the table.
+        ValueError: if the vocabulary is larger than the table.
 
     Warns:
-        UserWarning: the vocabulary is smaller than padding explains.
+        UserWarning: if the table has more additional rows than padding explains.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -205,14 +208,14 @@ def require_fit(tokenizer: Tokenizer, rows: int, *, where: str) -> None:
         )
     if rows - ids[last] - 1 > MOST_PADDING:
         warnings.warn(
-            f"{where}: the vocabulary has {ids[last] + 1:,} tokens and the model's word table {rows:,} rows, more than "
-            "padding explains. Check that it is the vocabulary that the model was trained with.",
+            f"{where}: the vocabulary has {ids[last] + 1:,} tokens, but the model's word table has {rows:,} rows, more "
+            "than padding explains. Check that the model was trained with this vocabulary.",
             stacklevel=3,
         )
 
 
 def is_lower_case(tokenizer: Tokenizer) -> bool:
-    """Whether the tokenizer lower-cases text.
+    """Return whether the tokenizer lower-cases text.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -227,17 +230,17 @@ def _load_json(file: Path, lower_case: bool | None, settings: Mapping[str, objec
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # tokenizers raises bare Exception
         raise ValueError(
-            f"load_tokenizer: {file} is no tokenizer; expected the JSON of Hugging Face's tokenizers, got '{error}'."
+            f"load_tokenizer: {file} is not a tokenizer; expected JSON of Hugging Face's tokenizers, got '{error}'."
         ) from error
     _require_special(tokenizer.get_vocab(with_added_tokens=True), f"load_tokenizer: {file}")
     apply_tokenizer_config(tokenizer, settings)
     if lower_case is not None and is_lower_case(tokenizer) != lower_case:
-        does, should = ("keeps capitals", "lower-case") if lower_case else ("lower-cases", "keep capitals")
+        found, wanted = ("keeps capitals", "lower-cases") if lower_case else ("lower-cases", "keeps capitals")
         raise ValueError(
-            f"load_tokenizer: {file} {does}; expected it to {should}, got its own setting. Give a vocabulary "
-            "(vocab.txt), or use the setting of the file."
+            f"load_tokenizer: {file} contradicts lower_case={lower_case}; expected a tokenizer that {wanted}, got one "
+            f"that {found}. Pass a vocabulary file (vocab.txt) instead, or omit lower_case."
         )
-    tokenizer.no_padding()  # sentence encoders are published with both, and long lines would lose ids
+    tokenizer.no_padding()  # published sentence encoders have both settings, and long lines would lose ids
     tokenizer.no_truncation()
     return tokenizer
 
@@ -247,14 +250,14 @@ def _load_vocab(file: Path, lower_case: bool | None, settings: Mapping[str, obje
         text = file.read_text("utf-8").removeprefix("\ufeff")  # a byte-order mark
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"load_tokenizer: {file} is not UTF-8; expected one token a line, got byte "
+            f"load_tokenizer: {file} is not UTF-8; expected UTF-8 text with one token per line, got byte "
             f"0x{error.object[error.start]:02x} at byte {error.start}."
         ) from None
     vocab: dict[str, int] = {}
     for index, token in enumerate(text.removesuffix("\n").split("\n")):
         if token in vocab:
             raise ValueError(
-                f"load_tokenizer: {file} contains {token!r} twice; expected each token once, got it on lines "
+                f"load_tokenizer: {file} contains {token!r} twice; expected each token once, got this token on lines "
                 f"{vocab[token] + 1} and {index + 1}."
             )
         vocab[token] = index
@@ -280,5 +283,5 @@ def _require_special(present: Iterable[str], where: str) -> None:
     if missing:
         raise ValueError(
             f"{where}: the vocabulary lacks special tokens; expected {' '.join(SPECIAL_TOKENS)}, got none of "
-            f"{' '.join(missing)}. Add them, each on its own line, or train a vocabulary."
+            f"{' '.join(missing)}. Add the missing tokens, each on its own line, or train a new vocabulary."
         )

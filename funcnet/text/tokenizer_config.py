@@ -1,8 +1,9 @@
-"""The settings in the small files beside a vocabulary, read as transformers' `BertTokenizerFast` reads them.
+"""Read a tokenizer's small settings files in the same way as transformers' `BertTokenizerFast`.
 
-`tokenizer_config.json` decides on capitals, accents and Chinese characters, also against a `tokenizer.json`.
-`added_tokens.json` and `special_tokens_map.json` are older forms of what it contains today. If it does not mention
-`do_lower_case`, `tokenizer.json` decides, whereas `BertTokenizerFast` of transformers 4 lower-cases.
+`tokenizer_config.json` sets the treatment of capitals, accents and Chinese characters, and takes precedence over
+`tokenizer.json`. `added_tokens.json` and `special_tokens_map.json` are older files, whose content is part of
+`tokenizer_config.json` today. If `tokenizer_config.json` does not set `do_lower_case`, the setting of `tokenizer.json`
+is used, whereas `BertTokenizerFast` of transformers 4 lower-cases.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from funcnet.files import parse_json
 
 __all__ = ["add_tokens", "apply_tokenizer_config", "read_tokenizer_config"]
 
-GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that use tokenizer.json as it is
+GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that use tokenizer.json without changes
 SPECIAL = ("unk", "sep", "pad", "cls", "mask")
 NORMALIZER = {  # field of the normaliser -> name of the setting
     "lowercase": "do_lower_case",
@@ -27,13 +28,13 @@ NORMALIZER = {  # field of the normaliser -> name of the setting
 
 
 def read_tokenizer_config(directory: Path) -> dict[str, object]:
-    """The settings of `tokenizer_config.json`, completed by those of older files; {} without any.
+    """Return the settings of `tokenizer_config.json` and of the older files, or {} if none of these files exists.
 
     Args:
-        directory: of the tokenizer.
+        directory: directory of the tokenizer.
 
     Raises:
-        ValueError: a file is not JSON, two added tokens have the same id, or a special token has another name.
+        ValueError: if a file is not JSON, two added tokens have the same id, or a special token has another name.
 
     Example:
         >>> import tempfile
@@ -52,18 +53,18 @@ def read_tokenizer_config(directory: Path) -> dict[str, object]:
         token, usual = _content(settings.get(f"{name}_token")), f"[{name.upper()}]"
         if token not in (None, usual):
             raise ValueError(
-                f"load_tokenizer: {directory} gives {name}_token another name; expected {usual}, got {token!r}. Rename "
-                "it in the vocabulary, tokenizer.json and tokenizer_config.json."
+                f"load_tokenizer: {name}_token has another name in {directory}; expected {usual}, got {token!r}. "
+                "Rename the token in the vocabulary, tokenizer.json and tokenizer_config.json."
             )
     return settings
 
 
 def apply_tokenizer_config(tokenizer: Tokenizer, settings: Mapping[str, object]) -> None:
-    """Change the normaliser of a `tokenizer.json` as the settings say; what they do not mention stays.
+    """Apply settings to the normaliser of a `tokenizer.json`, leaving all other options unchanged.
 
     Args:
-        tokenizer: changed in place, if its normaliser is BERT's.
-        settings: as `read_tokenizer_config` returns them. Those of a generic class (`GENERIC`) change nothing.
+        tokenizer: tokenizer that is changed in place, if its normaliser is BERT's.
+        settings: settings from `read_tokenizer_config`. The settings of a generic class (`GENERIC`) have no effect.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -85,17 +86,19 @@ def apply_tokenizer_config(tokenizer: Tokenizer, settings: Mapping[str, object])
 
 
 def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str) -> None:
-    """Add the tokens that the settings list. New tokens must follow the vocabulary; tokens of the vocabulary keep its
-    ids, whatever the settings say, as in transformers.
+    """Add the tokens that the settings list.
+
+    The ids of new tokens must follow the vocabulary. Tokens that are in the vocabulary keep their ids, whatever ids
+    the settings give them, as in transformers.
 
     Args:
-        tokenizer: changed in place.
-        settings: as `read_tokenizer_config` returns them.
-        where: the directory, for the message.
+        tokenizer: tokenizer that is changed in place.
+        settings: settings from `read_tokenizer_config`.
+        where: directory that the message names.
 
     Raises:
-        ValueError: a new token would have another id than the settings say, or is named without one; a file has the
-            wrong form.
+        ValueError: if a new token would get another id than in the settings, the settings name a new token without an
+            id, or the added tokens have the wrong form.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -119,8 +122,8 @@ def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str)
     for token in map(_content, _list(settings, "additional_special_tokens")):
         if token is not None and tokenizer.token_to_id(token) is None:
             raise ValueError(
-                f"load_tokenizer: {where}: an additional special token is not in the vocabulary; expected all of them "
-                f"there, got {token!r} without an id. Add it to the vocabulary, or remove it from the settings."
+                f"load_tokenizer: {where}: an additional special token is not in the vocabulary; expected an id for "
+                f"each of them, got none for {token!r}. Add it to the vocabulary, or remove it from the settings."
             )
 
 
@@ -133,21 +136,21 @@ def _added(settings: Mapping[str, object], where: str) -> list[tuple[int, AddedT
         }
     except (AttributeError, TypeError, ValueError):
         raise ValueError(
-            f"load_tokenizer: {where}: the added tokens have the wrong form; expected ids and tokens, got "
+            f"load_tokenizer: {where}: the added tokens have the wrong form; expected a map from ids to tokens, got "
             f"{found!r:.80}. Correct added_tokens.json or tokenizer_config.json."
         ) from None
     return sorted(tokens.items(), key=lambda item: item[0])
 
 
 def _decoder(file: Path, settings: Mapping[str, object]) -> dict[str, object]:
-    """`added_tokens.json`, which maps tokens to ids, as the map from ids to tokens that `tokenizer_config.json` has."""
+    """Convert `added_tokens.json`, which maps tokens to ids, to the form of `tokenizer_config.json`, ids to tokens."""
     special = [_content(token) for token in _list(settings, "additional_special_tokens")]
     decoder: dict[str, object] = {}
     for token, index in _read(file).items():
         if str(index) in decoder:
             raise ValueError(
-                f"load_tokenizer: {file} has two tokens with the same id; expected an id for each, got {index} again "
-                f"for {token!r}. Use the file that the model was trained with."
+                f"load_tokenizer: {file} has two tokens with the same id; expected a different id for each token, got "
+                f"{index} again for {token!r}. Use the file that the model was trained with."
             )
         decoder[str(index)] = {"content": token, "special": token in special, "normalized": token not in special}
     return decoder
@@ -166,5 +169,5 @@ def _list(settings: Mapping[str, object], name: str) -> list[object]:
 
 
 def _content(token: object) -> object:
-    """The text of a token, which a file has as a string or in an object."""
+    """Return the text of a token, which is a string or an object with the field `content`."""
     return token.get("content") if isinstance(token, dict) else token

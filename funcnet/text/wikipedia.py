@@ -1,8 +1,8 @@
-"""A Wikipedia dump (`pages-articles.xml`, also with `.bz2`) -> articles without markup.
+"""Extract articles without markup from a Wikipedia dump (`pages-articles.xml`, also with `.bz2`).
 
 The standard library's expat reads the XML, one page at a time. A dozen regular expressions remove the markup, innermost
-brackets first: templates, tables, references, files and categories disappear, and links leave their words. None of them
-searches more than once for the end of something that is never closed, so broken markup takes no longer.
+brackets first. Templates, tables, references, files and categories disappear, and links leave their words. If an
+element is never closed, its end is searched for only once, so broken markup takes no longer.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ SWITCH = re.compile(r"__[A-Z]+__")
 NAMESPACES = re.compile(
     r"\s*:?\s*(?:file|image|category|media|datei|bild|kategorie|fichier|catégorie)\s*:", re.IGNORECASE
 )
-DEEPEST = 20  # brackets within brackets
+DEEPEST = 20  # levels of nested brackets
 
 
 def read_pages(stream: IO[bytes], path: Path) -> Iterator[tuple[str, str]]:
-    """The (title, wikitext) of every article, without redirects and pages of other namespaces.
+    """Yield the (title, wikitext) of every article, without redirects and pages of other namespaces.
 
     Args:
-        stream: the XML.
-        path: the file, for messages.
+        stream: stream of the XML.
+        path: file that messages name.
 
     Raises:
-        ValueError: the file is not XML, or is cut short; the message has the position.
+        ValueError: if the file is not XML, or is truncated. The message gives the position.
     """
     try:
         root = None
@@ -59,15 +59,15 @@ def read_pages(stream: IO[bytes], path: Path) -> Iterator[tuple[str, str]]:
                 root.clear()
     except ElementTree.ParseError as error:
         raise ValueError(
-            f"read_corpus: {path} is no complete XML; expected a dump of pages-articles, got '{error}'. Download it "
-            "again."
+            f"read_corpus: {path} is not complete XML; expected a Wikipedia dump (pages-articles), got '{error}'. "
+            "Download the file again."
         ) from error
     except (*BROKEN, OSError) as error:
         raise broken(path, error) from error
 
 
 def plain_text(wikitext: str) -> str:
-    """An article without markup: paragraphs and headings with blank lines between them.
+    """Return an article without markup, as paragraphs and headings with blank lines between them.
 
     Example:
         >>> plain_text("'''Anna''' was {{lang|la|b}} a [[Roman|citizen]].<ref>x</ref>\\n== Life ==\\n* She [[lived]].")
@@ -84,7 +84,7 @@ def plain_text(wikitext: str) -> str:
 
 
 def _without_hidden(text: str) -> str:
-    """The text without references, formulas and so on; a tag that is never closed stays, as in MediaWiki."""
+    """Remove references, formulas and so on. A tag that is never closed remains in the text, as in MediaWiki."""
     kept, place = [], 0
     unclosed: set[str] = set()
     for opened in OPENED.finditer(text):

@@ -1,7 +1,7 @@
-"""WordPiece: a vocabulary trained from documents, and BERT's pipeline around a vocabulary.
+"""Train a WordPiece vocabulary from documents, and build BERT's tokenizer from a vocabulary.
 
-A *tokenizer* is a `tokenizers.Tokenizer` (Rust) with BERT's normaliser, pre-tokenizer and template. Continuations of a
-word start with `##`.
+A *tokenizer* is a `tokenizers.Tokenizer` (Rust) with BERT's normaliser, pre-tokenizer and template. Tokens that
+continue a word start with `##`.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ def train_wordpiece(
     min_frequency: int = 2,
     limit_alphabet: int = 1000,
 ) -> Tokenizer:
-    """Train a WordPiece vocabulary: the same documents give the same vocabulary, in the same order, on every run.
+    """Train a WordPiece vocabulary.
 
-    Ids: the five special tokens, then the characters, then the characters inside words, both sorted, then the merges
-    in the order in which they were made.
+    The same documents give the same vocabulary, in the same order, on every run. The ids begin with the five special
+    tokens. The sorted characters follow, then the sorted characters inside words, then the merges in the order in which
+    they were made.
 
     Args:
-        documents: the training documents, and only these.
-        vocab_size: largest number of entries, at least the special tokens and the characters; small corpora give fewer.
-        lower_case: lower-case and strip accents, as BERT's uncased models do.
-        min_frequency: a pair that occurs less often is not merged.
-        limit_alphabet: largest number of distinct characters; rarer ones become `[UNK]`.
+        documents: training documents. Do not include held-out documents.
+        vocab_size: maximum number of tokens, at least the number of special tokens and characters. A small corpus gives
+            fewer tokens.
+        lower_case: whether to lower-case the text and strip accents, as in BERT's uncased models.
+        min_frequency: minimum number of occurrences for a pair to be merged.
+        limit_alphabet: maximum number of distinct characters. Rarer characters become `[UNK]`.
 
     Returns:
         A tokenizer whose `encode("a", "b")` gives `[CLS] a [SEP] b [SEP]`.
 
     Raises:
-        ValueError: `vocab_size` is smaller than the alphabet, or there is no text.
+        ValueError: if `vocab_size` is smaller than the alphabet, or the documents are empty.
 
     Example:
         >>> tokenizer = train_wordpiece(["low lower lowest low low"] * 3, vocab_size=24)
@@ -59,7 +61,7 @@ def train_wordpiece(
     first = [*SPECIAL_TOKENS, *alphabet]
     if vocab_size < len(first):
         raise ValueError(
-            f"train_wordpiece: vocab_size does not hold the alphabet; expected at least {len(first)} (special tokens "
+            f"train_wordpiece: vocab_size is smaller than the alphabet; expected at least {len(first)} (special tokens "
             f"and characters), got {vocab_size}."
         )
     # The characters are passed as special tokens, because the trainer numbers `##` characters in the order of a hash
@@ -71,7 +73,7 @@ def train_wordpiece(
         show_progress=False,
         special_tokens=first,
     )
-    # Only the counts of words matter to it: each word is passed as often as it occurs, and text is cut at spaces alone.
+    # The trainer needs only the counts of words. Each word is repeated by its count, and text is split only at spaces.
     learning = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     learning.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     learning.train_from_iterator((f"{word} " * number for word, number in words.items()), trainer, length=len(words))
@@ -87,13 +89,13 @@ def bert_tokenizer(
     strip_accents: bool | None = None,
     chinese: bool = True,
 ) -> Tokenizer:
-    """BERT's pipeline around a vocabulary, as `transformers.convert_slow_tokenizer.BertConverter` builds it.
+    """Build BERT's tokenizer from a vocabulary, like `transformers.convert_slow_tokenizer.BertConverter`.
 
     Args:
-        vocab: token -> id, with the five special tokens.
-        lower_case: lower-case the text.
-        strip_accents: None: as `lower_case`.
-        chinese: put spaces around Chinese characters.
+        vocab: dict from token to id, with the five special tokens.
+        lower_case: whether to lower-case the text.
+        strip_accents: whether to strip accents. None means the value of `lower_case`.
+        chinese: whether to put spaces around Chinese characters.
     """
     tokenizer = Tokenizer(models.WordPiece(dict(vocab), unk_token="[UNK]", max_input_chars_per_word=100))
     tokenizer.normalizer = normalizers.BertNormalizer(
@@ -111,9 +113,9 @@ def bert_tokenizer(
 
 
 def _count_words(documents: Iterable[str], tokenizer: Tokenizer) -> Counter[str]:
-    """How often each word occurs in documents, after BERT's normaliser and pre-tokenizer.
+    """Count each word in documents, after BERT's normaliser and pre-tokenizer.
 
-    Both work between two spaces, so each such piece of text is processed once.
+    Neither of them looks across a space, so each distinct piece of text between spaces is processed once.
     """
     pieces: Counter[str] = Counter()
     for document in documents:
@@ -135,7 +137,7 @@ class _Spaced(dict[int, str]):
 
 
 def _alphabet(words: Mapping[str, int], limit: int) -> list[str]:
-    """The characters, then the `##` characters, of words; both sorted. The rarest beyond a limit are left out."""
+    """Return the sorted characters of words, then their sorted `##` characters, omitting the rarest beyond a limit."""
     counts: Counter[str] = Counter()
     for word, number in words.items():
         for character in word:

@@ -1,4 +1,7 @@
-"""Files <-> named arrays. Knows no model: what the names mean is the model's `state_dict` and `load_state_dict`."""
+"""Read and write files of named arrays.
+
+This package knows no models. The `state_dict` and `load_state_dict` of a model define the meaning of the names.
+"""
 
 from funcnet.weights.errors import UnsafeFileError
 from funcnet.weights.files import load, save

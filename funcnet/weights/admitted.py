@@ -1,4 +1,4 @@
-"""The fixed list of names that a torch file may use, and what each makes here. No name is ever imported."""
+"""The fixed list of names that a torch file may use, and the object that each name makes. No name is ever imported."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _KEYS = (str, int, float, complex, bool, type(None), bytes)
 
 @dataclass(frozen=True)
 class Maker:
-    """A name that may be called: with these arguments it makes plain data. `make` None: it may only be mentioned."""
+    """A name that a pickle may call to make plain data. If `make` is None, the name may occur but not be called."""
 
     name: str
     make: Callable[..., Any] | None = None
@@ -25,16 +25,16 @@ class Maker:
 
 @dataclass(frozen=True)
 class StorageType:
-    """A class of storages: what its elements are."""
+    """A class of storages, with the dtype of its elements."""
 
     dtype: np.dtype
 
 
 def admitted(module: str, name: str) -> Any:
-    """What the list has for a name: a Maker, a StorageType or a numpy dtype.
+    """Return the entry of the list for a name: a Maker, a StorageType or a numpy dtype.
 
     Raises:
-        UnsafeFileError: the list has nothing.
+        UnsafeFileError: if the name is not in the list.
     """
     full = f"{'builtins' if module == '__builtin__' else module}.{name}"
     if full in _MAKERS:
@@ -45,21 +45,21 @@ def admitted(module: str, name: str) -> Any:
         return StorageType(STORAGE_DTYPES[name])
     if module == "torch.storage" and name == UNTYPED:
         return StorageType(np.dtype(np.uint8))
-    expected = "expected tensors, numbers, texts, lists and dicts"
-    raise UnsafeFileError(f"it asks for {full[:120]!r}; {expected}, got {_reason(full)}")
+    expected = "expected only names for tensors, numbers, strings, lists and dicts"
+    raise UnsafeFileError(f"the name {full[:120]!r} is not allowed; {expected}, got {_reason(full)}")
 
 
 def require_key(key: Any) -> Any:
-    """The key, if it is one that plain data has: hashing nested ones can take forever.
+    """Return the key unchanged if plain data can have it. Hashing nested keys could take forever.
 
     Raises:
-        ValueError: it is not.
+        ValueError: if the key has another type.
     """
     for part in key if type(key) is tuple else (key,):
         if type(part) not in _KEYS and not isinstance(part, np.dtype):
             raise ValueError(
-                f"a dict or set has a key of type {type(key).__name__}; expected text, a number, a dtype or a tuple of "
-                "them"
+                f"a dict or set has a key of type {type(key).__name__}; expected a string, a number, a dtype or a "
+                "tuple of these"
             )
     return key
 
@@ -69,13 +69,13 @@ def _reason(full: str) -> str:
         if full.startswith(start):
             return reason
     return (
-        "something to run or a class. If it is a whole pickled module, open it in torch and save its state_dict() "
-        "instead; do not open it where you do not trust its maker"
+        "a function or a class. If the file contains a pickled module, open it in torch and save its state_dict() "
+        "instead, but only if you trust its author"
     )
 
 
 def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> np.ndarray:
-    """_rebuild_tensor, and _v2 with more arguments: requires_grad, hooks, metadata."""
+    """Make the tensor of _rebuild_tensor, or of _v2, which also has the arguments requires_grad, hooks and metadata."""
     metadata = rest[2] if len(rest) == 3 else None
     return _flagged(_storage(storage), _storage(storage).tensor(offset, size, stride), metadata)
 
@@ -84,21 +84,21 @@ def _tensor_v3(
     storage: Any, offset: Any, size: Any, stride: Any, _grad: Any, _hooks: Any, dtype: Any, metadata: Any = None
 ) -> np.ndarray:
     if not isinstance(dtype, np.dtype):
-        raise ValueError(f"a tensor has the dtype {shown(dtype)}; expected one of torch's")
+        raise ValueError(f"a tensor has the dtype {shown(dtype)}; expected a dtype of torch")
     return _flagged(_storage(storage), _storage(storage).tensor(offset, size, stride, dtype), metadata)
 
 
 def _storage(storage: Any) -> Storage:
     if not isinstance(storage, Storage):
-        raise ValueError(f"a tensor is made of a {type(storage).__name__}; expected a storage")
+        raise ValueError(f"a tensor has no storage; expected a storage, got {type(storage).__name__}")
     return storage
 
 
 def _flagged(storage: Storage, array: np.ndarray, metadata: Any) -> np.ndarray:
-    """torch keeps conjugation and negation as flags over the stored values; here they are applied."""
+    """Apply conjugation and negation, which torch stores as flags beside the values."""
     flags = metadata or {}
     if not isinstance(flags, dict) or not flags.keys() <= {"conj", "neg"}:
-        raise ValueError(f"a tensor has the metadata {shown(metadata)}; expected conj and neg at most")
+        raise ValueError(f"a tensor has unknown metadata; expected at most conj and neg, got {shown(metadata)}")
     turns = [turn for flag, turn in (("conj", np.conjugate), ("neg", np.negative)) if flags.get(flag)]
     if turns:
         storage.store.charge(array.nbytes)
@@ -110,15 +110,15 @@ def _flagged(storage: Storage, array: np.ndarray, metadata: Any) -> np.ndarray:
 
 def _same_array(array: Any, *_rest: Any) -> np.ndarray:
     if not isinstance(array, np.ndarray):
-        raise ValueError(f"a parameter is made of a {type(array).__name__}; expected a tensor")
+        raise ValueError(f"a parameter contains no tensor; expected a tensor, got {type(array).__name__}")
     return array
 
 
 def _from_type(make: Any, _type: Any, args: Any, _state: Any) -> np.ndarray:
-    """A tensor with Python attributes, which are left out."""
+    """Make a tensor that has Python attributes, which are left out."""
     if not isinstance(make, Maker) or make not in _REBUILD.values() or not isinstance(args, tuple):
         raise UnsafeFileError(
-            f"it calls {shown(make)} through _rebuild_from_type_v2; expected a function that makes tensors"
+            f"_rebuild_from_type_v2 may not call {shown(make)}; expected a function of the list that makes tensors"
         )
     assert make.make is not None
     return make.make(*args)
@@ -127,7 +127,7 @@ def _from_type(make: Any, _type: Any, args: Any, _state: Any) -> np.ndarray:
 def _on_other_device(array: Any, dtype: Any, _device: Any, _grad: Any) -> np.ndarray:
     if not isinstance(dtype, np.dtype) or _same_array(array).dtype != dtype:
         got = dtype if isinstance(dtype, np.dtype) else shown(dtype)
-        raise ValueError(f"a tensor of another device has the dtype {got}; expected {array.dtype}, as on the CPU")
+        raise ValueError(f"a tensor from another device has the dtype {got}; expected {array.dtype}, as on the CPU")
     return array
 
 
@@ -139,17 +139,18 @@ def _pairs(given: Any) -> Any:
     else:
         if isinstance(given, list):
             return given
-    raise ValueError(f"an OrderedDict is made of {type(given).__name__}; expected a list of pairs")
+    raise ValueError(f"an OrderedDict has invalid content; expected a list of pairs, got {type(given).__name__}")
 
 
 def _of(kind: Callable[..., Any], *allowed: type) -> Callable[..., Any]:
-    """`kind` of one argument, which has one of the types `allowed`, or of none."""
+    """Return a function that calls `kind` with no argument, or with one argument of the types `allowed`."""
 
     def make(*args: Any) -> Any:
         if len(args) > 1 or (args and type(args[0]) not in allowed):
             got = ", ".join(type(arg).__name__ for arg in args)
             raise ValueError(
-                f"{kind.__name__} is called with ({got}); expected {' or '.join(t.__name__ for t in allowed)}"
+                f"{kind.__name__} has invalid arguments; expected {' or '.join(t.__name__ for t in allowed)}, got "
+                f"({got})"
             )
         return kind(*args)
 
@@ -161,10 +162,11 @@ def _hashed(kind: type) -> Callable[..., Any]:
 
 
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
-    """How protocol 2 writes bytes."""
+    """Make bytes in the way in which protocol 2 writes them."""
     if type(text) is not str or type(encoding) is not str or encoding not in ("latin1", "latin-1"):
         raise ValueError(
-            f"_codecs.encode is called with {shown(text)} and {shown(encoding)}; expected a text and latin1"
+            f"_codecs.encode has invalid arguments; expected a string and 'latin1', got {shown(text)} and "
+            f"{shown(encoding)}"
         )
     return text.encode("latin1")
 
@@ -175,13 +177,13 @@ def _bytearray(*args: Any) -> bytearray:
 
 def _complex(*parts: Any) -> complex:
     if len(parts) > 2 or not all(type(part) in (int, float) for part in parts):
-        raise ValueError("complex is called with something else; expected two numbers")
+        raise ValueError("complex has invalid arguments; expected two numbers")
     return complex(*parts)
 
 
 def _device(kind: Any, index: Any = None) -> str:
     if type(kind) is not str or type(index) not in (int, type(None)):
-        raise ValueError("torch.device is called with something else; expected a text and a number")
+        raise ValueError("torch.device has invalid arguments; expected a string and a number")
     return kind if index is None else f"{kind}:{index}"
 
 
@@ -212,19 +214,20 @@ _MAKERS = _REBUILD | {
     "builtins.complex": Maker("complex", _complex),
     "_codecs.encode": Maker("encode", _encode),
 }
-_REASONS = {  # the longest first where one begins another
-    "torch._utils._rebuild_sparse": "a sparse tensor, which numpy does not have. Save x.to_dense()",
-    "torch._utils._rebuild_qtensor": "a quantized tensor, which numpy does not have. Save x.dequantize() or "
-    "x.int_repr()",
-    "torch._utils._rebuild_nested": "a nested tensor, which numpy does not have. Save x.to_padded_tensor(0.0) or its "
-    "parts",
-    "torch._utils._rebuild_meta": "a tensor on the meta device, which has no values. Save it with values",
-    "torch._utils._rebuild_wrapper": "a tensor subclass without values of its own. Save what it wraps",
-    "torch._utils._rebuild_device_tensor_from_numpy": "a tensor inside a numpy pickle. Save x.cpu()",
-    "torch._utils._rebuild_xla": "a tensor inside a numpy pickle. Save x.cpu()",
-    "torch.Q": "a quantized storage, which numpy does not have. Save x.dequantize() or x.int_repr()",
-    "torch.complex32": "complex numbers of two halves, which numpy does not have. Save x.to(torch.complex64)",
-    "torch.distributed": "a tensor spread over processes. Save its full_tensor()",
-    "torch.jit": "a TorchScript object. Save its state_dict()",
-    "numpy": "a numpy object, which has a pickle of its own. Save it as a tensor or as a Python number",
+_REASONS = {  # if one prefix begins another, the longer one is first
+    "torch._utils._rebuild_sparse": "a sparse tensor, which numpy does not support. Save x.to_dense() instead",
+    "torch._utils._rebuild_qtensor": "a quantized tensor, which numpy does not support. Save x.dequantize() or "
+    "x.int_repr() instead",
+    "torch._utils._rebuild_nested": "a nested tensor, which numpy does not support. Save x.to_padded_tensor(0.0) or "
+    "the parts of x instead",
+    "torch._utils._rebuild_meta": "a tensor on the meta device, which has no values. Save a tensor with values instead",
+    "torch._utils._rebuild_wrapper": "a tensor subclass without its own values. Save the wrapped tensor instead",
+    "torch._utils._rebuild_device_tensor_from_numpy": "a tensor inside a numpy pickle. Save x.cpu() instead",
+    "torch._utils._rebuild_xla": "a tensor inside a numpy pickle. Save x.cpu() instead",
+    "torch.Q": "a quantized storage, which numpy does not support. Save x.dequantize() or x.int_repr() instead",
+    "torch.complex32": "half-precision complex numbers, which numpy does not support. Save x.to(torch.complex64) "
+    "instead",
+    "torch.distributed": "a distributed tensor. Save its full_tensor() instead",
+    "torch.jit": "a TorchScript object. Save its state_dict() instead",
+    "numpy": "a pickled numpy object. Save it as a tensor or as a Python number instead",
 }

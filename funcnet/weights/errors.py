@@ -1,4 +1,4 @@
-"""The one error of this folder, and how a part of a file is shown in it."""
+"""The error for unsafe files, and a function that shows part of a file in a message."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ __all__ = ["UnsafeFileError", "shown"]
 
 
 class UnsafeFileError(ValueError):
-    """A file that asks for more than plain data: to call, to import, to make an object, to leave its folder.
+    """Raised for a file that requires more than plain data: a call, an import, an object, or a path outside its folder.
 
-    Nothing that it asks for was done.
+    The file is rejected before any of this happens.
     """
 
 
 def shown(value: Any) -> str:
-    """A text or a number as it is, the first parts of a tuple, the type of anything else.
+    """Return a short text for a value: a string or number itself, the first parts of a tuple, or else the type.
 
-    A repr of shared or repeated parts can be longer than any memory, and one of nested parts deeper than any stack.
+    A repr could exceed the memory for shared or repeated parts, and could exceed the stack for nested parts.
 
     >>> shown(("storage", 3, [[1]]))
     "('storage', 3, list)"

@@ -16,30 +16,35 @@ _INDEX = ".index.json"
 
 
 def load(path: str | Path) -> Any:
-    """The content of a weights file, read lazily. Neither torch nor any code in the file is run.
+    """Load the content of a weights file lazily. Neither torch nor any code in the file is run.
 
     Args:
-        path: a `.safetensors` file; a `.pt`, `.pth` or `.bin` file of `torch.save`, in its zip format or the one before
-            1.6; the `.index.json` of several such files; a TensorFlow checkpoint (`bert_model.ckpt`, or its `.index`);
-            or a directory that holds one of these under Hugging Face's or Google's name (`model.safetensors`,
+        path: one of the following.
+            A `.safetensors` file.
+            A `.pt`, `.pth` or `.bin` file of `torch.save`, in the zip format or the format before torch 1.6.
+            The `.index.json` file of several such files.
+            A TensorFlow checkpoint (`bert_model.ckpt` or its `.index` file).
+            A directory that contains one of these under Hugging Face's or Google's name (`model.safetensors`,
             `pytorch_model.bin`, `bert_model.ckpt.index`).
 
     Returns:
-        {name: numpy array} in the file's order; for a torch file its whole content: dicts (a state_dict's `_metadata`
-        is kept), lists, tuples, numbers, texts, numpy arrays (parameters too), dtypes as numpy's, sizes as tuples,
-        devices as texts. For a TensorFlow checkpoint a mapping that checks an array's checksum when it is looked up.
-        bfloat16 and float8 come from `ml_dtypes`. Arrays are read-only views of the mapped file, with
-        its strides and shared storages; an array is read from the disk when it is used, without a copy. As long as one
-        is alive, replace the file (as `save` does) and do not write into it.
+        {name: numpy array} in the order of the file. For a TensorFlow checkpoint, this is a mapping that verifies the
+        checksum of an array when the array is looked up. For a torch file, the complete content is returned: dicts
+        (including the `_metadata` of a state_dict), lists, tuples, numbers and strings. Tensors and parameters become
+        numpy arrays, dtypes become numpy dtypes, sizes become tuples, and devices become strings. The dtypes bfloat16
+        and float8 are from `ml_dtypes`. Arrays are read-only views of the memory-mapped file, with the strides and
+        shared storages of the file. An array is read from disk when it is used, without a copy. As long as an array is
+        in use, do not modify the file in place. Replacing the file, as `save` does, is safe.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        UnsafeFileError: a file that asks for more than plain data: to call or import something, a pickled module, a
-            sparse or quantized tensor. The message says what; nothing of it was done.
-        ValueError: another suffix, a file whose content is not what its suffix says, or that is broken or cut short.
+        FileNotFoundError: if the file does not exist.
+        UnsafeFileError: if the file requires more than plain data, for example a call, an import, a pickled module, or
+            a sparse or quantized tensor. The message names it. The file is rejected before any code is run.
+        ValueError: if the suffix is not supported, the content does not match the suffix, or the file is truncated or
+            damaged.
 
     Differs from torch:
-        `torch.load(weights_only=True)` needs torch and reads everything. Attributes of tensors are left out.
+        `torch.load(weights_only=True)` requires torch and reads the complete file. Attributes of tensors are left out.
 
     Example:
         >>> import pathlib, tempfile, numpy as np
@@ -65,7 +70,7 @@ def load(path: str | Path) -> Any:
     if not is_index and not is_tensorflow:
         _require_known(path, "load")
     if not path.is_file() and not is_tensorflow:
-        raise FileNotFoundError(f"weights.load: {path} does not exist; expected a file.")
+        raise FileNotFoundError(f"weights.load: {path} does not exist; expected an existing file.")
     try:
         if is_tensorflow:
             return TensorFlowCheckpoint(path)
@@ -77,24 +82,26 @@ def load(path: str | Path) -> Any:
 
 
 def save(path: str | Path, tree: Any, *, max_shard_size: int | None = None) -> None:
-    """Writes arrays to a file that torch and Hugging Face open; the file is written completely or not at all.
+    """Write arrays to a file that torch and Hugging Face can open. The file is written atomically.
 
     Args:
-        path: ends in `.safetensors`, `.pt`, `.pth` or `.bin`; its directory exists. An existing file is replaced.
-        tree: {name: array} of numpy or JAX arrays, flat with dotted names (as `state_dict` gives it) or nested: a
-            `.safetensors` file is flat, with dotted names. A torch file takes any tree of dicts, lists, tuples,
-            numbers, texts and arrays, as it is; `torch.load(weights_only=True)` opens it. Dicts with an attribute
-            `_metadata` keep it, and an array that occurs twice is one storage.
-        max_shard_size: in bytes. Larger trees are written as `<stem>-00001-of-0000N<suffix>` and so on, by dotted
-            names, with `<path>.index.json` beside them, and `path` itself is removed.
+        path: file to write, ending in `.safetensors`, `.pt`, `.pth` or `.bin`. Its directory must exist. An existing
+            file is replaced.
+        tree: {name: array} of numpy or JAX arrays, either flat with dotted names (as returned by `state_dict`) or
+            nested. A `.safetensors` file is always flat, with dotted names. A torch file keeps the structure of any
+            tree of dicts, lists, tuples, numbers, strings and arrays, and `torch.load(weights_only=True)` can open it.
+            It also keeps the attribute `_metadata` of dicts. An array that occurs twice is stored once.
+        max_shard_size: maximum size of a file in bytes. A larger tree is flattened to dotted names and written to
+            several files, `<stem>-00001-of-0000N<suffix>` and so on, with the index `<path>.index.json`. The file
+            `path` itself is then removed.
 
     Raises:
-        ValueError: another suffix; two leaves of one dotted name; a dtype that the format does not know; a tree that
-            holds itself; a `max_shard_size` that is not above 0.
-        TypeError: a leaf that is not an array, or, in a torch file, not plain data.
-        OSError: the disk is full or cannot be written; the old file stays.
+        ValueError: if the suffix is not supported, two leaves have the same dotted name, the format does not support a
+            dtype, the tree contains itself, or `max_shard_size` is not above 0.
+        TypeError: if a leaf is not an array. A torch file also accepts plain data.
+        OSError: if the file cannot be written, for example because the disk is full. The old file is kept.
 
-    Example: that of `load`.
+    Example: see `load`.
 
     Reference: https://huggingface.co/docs/safetensors; torch.save
     """
@@ -105,23 +112,23 @@ def save(path: str | Path, tree: Any, *, max_shard_size: int | None = None) -> N
         write(path, tree)
     elif max_shard_size <= 0:
         raise ValueError(
-            f"weights.save: max_shard_size has to be above 0; expected bytes, got {max_shard_size}. Leave it out for "
-            "one file."
+            f"weights.save: max_shard_size is out of range; expected a number of bytes above 0, got {max_shard_size}. "
+            "Omit it to write one file."
         )
     else:
         sharded.write(path, tree, max_shard_size, write)
 
 
 def _open(path: Path) -> Any:
-    """One file, by its suffix, which must agree with its content."""
+    """Load one file according to its suffix, which must match its content."""
     kind = kind_of(path)
     expected = (TORCH_ZIP, LEGACY) if path.suffix in _TORCH else (SAFETENSORS,)
     if kind not in expected:
         other = {SAFETENSORS: ".safetensors", TORCH_ZIP: ".pt", LEGACY: ".pt"}.get(kind)
         advice = f" Rename it to {other}." if other else ""
         raise ValueError(
-            f"it is not what {path.suffix!r} says; expected {' or '.join(expected)}, got "
-            f"{kind or 'bytes of no known kind: it may be cut short or broken'}.{advice}"
+            f"the content does not match the suffix {path.suffix!r}; expected {' or '.join(expected)}, got "
+            f"{kind or 'an unknown format. The file may be truncated or damaged'}.{advice}"
         )
     if kind == SAFETENSORS:
         return safetensors_format.read(path)

@@ -1,7 +1,7 @@
-"""A file mapped into memory: arrays are read from the disk when they are used, without a second copy.
+"""Memory-map a file, so that arrays are read from disk when they are used, without a second copy.
 
-The arrays are read-only views of the file. As long as one is alive, replace the file (as `weights.save` does) and never
-shorten it in place: memory that the file no longer covers ends the process.
+The arrays are read-only views of the file. As long as one of them is in use, do not shorten the file in place, because
+access to memory beyond the end of the file ends the process. Replacing the file, as `weights.save` does, is safe.
 """
 
 import math
@@ -18,13 +18,13 @@ from funcnet.weights.errors import shown
 __all__ = ["FilePlace", "MappedFile"]
 
 _MAX_DIMS = 64  # numpy's and torch's
-_MAX_BYTES = 2**62  # past it numpy's own sizes overflow
-_SPARE, _COPIES = 2**24, 4  # bytes of memory that need no reason; how often a byte of the file may be copied
-_EXPANDED = 2**30  # bytes that a tensor may show by strides of 0, where that is more than the whole file has
+_MAX_BYTES = 2**62  # beyond this, numpy's own sizes overflow
+_SPARE, _COPIES = 2**24, 4  # bytes that may always be copied; number of copies per byte of the file
+_EXPANDED = 2**30  # bytes that a tensor with strides of 0 may have, even if the file is smaller
 
 
 class FilePlace(NamedTuple):
-    """Some bytes of a file."""
+    """A range of bytes of a file."""
 
     name: str  # for messages
     start: int
@@ -32,7 +32,7 @@ class FilePlace(NamedTuple):
 
 
 class MappedFile:
-    """The bytes of a file: `data` to slice, `array` to view."""
+    """The bytes of a file. `data` can be sliced, and `array` makes views."""
 
     def __init__(self, path: Path):
         self._copied = 0
@@ -41,16 +41,16 @@ class MappedFile:
             self.data: mmap.mmap | bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
 
     def charge(self, count: int) -> None:
-        """Counts bytes that are about to be copied into memory, where a view will not do.
+        """Count bytes that are about to be copied into memory because a view is not possible.
 
         Raises:
-            ValueError: all copies together are far more than the file.
+            ValueError: if all copies together are far larger than the file.
         """
         self._copied += count
         if self._copied > _SPARE + _COPIES * self.size:
             raise ValueError(
-                f"its tensors need {self._copied} bytes of memory of their own, for their flags or their byte order; "
-                f"expected at most {_SPARE + _COPIES * self.size} for its length"
+                f"the tensors need too many copies, for their flags or byte order; expected at most "
+                f"{_SPARE + _COPIES * self.size} bytes for a file of this length, got {self._copied} bytes"
             )
 
     def array(
@@ -62,30 +62,35 @@ class MappedFile:
         offset: int = 0,
         swapped: bool = False,
     ) -> np.ndarray:
-        """A read-only view of `place`; `strides` and `offset` count elements, as in torch. `swapped` bytes are copied.
+        """Return a read-only view of `place`, or a copy if the bytes are `swapped`.
+
+        `strides` and `offset` count elements, as in torch.
 
         Raises:
-            ValueError: sizes, strides or the offset are invalid, or lead outside of `place`.
+            ValueError: if sizes, strides or the offset are invalid, or lead outside of `place`.
         """
         count = _count(shape, dtype)
         if strides is None:
             strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
         _require_counts("strides", strides)
-        _require_counts("a storage offset", (offset,))
+        _require_counts("storage offset", (offset,))
         if len(strides) != len(shape):
-            raise ValueError(f"a tensor has {len(shape)} sizes; expected as many strides, got {len(strides)}")
+            raise ValueError(
+                f"a tensor of {len(shape)} dimensions has another number of strides; expected {len(shape)}, got "
+                f"{len(strides)}"
+            )
         if not count:
             return _frozen(np.empty(shape, dtype))
         last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
         if (last + 1) * dtype.itemsize > place.size:
             raise ValueError(
                 f"a tensor of shape {tuple(shape)}, strides {tuple(strides)} and offset {offset} lies outside of "
-                f"{place.name}; expected at least {last + 1} elements of {dtype} there, got {place.size} bytes"
+                f"{place.name}; expected at least {last + 1} elements of {dtype}, got {place.size} bytes"
             )
         if count * dtype.itemsize > max(_EXPANDED, self.size):
             raise ValueError(
-                f"a tensor of shape {tuple(shape)} repeats the {place.size} bytes of {place.name}; expected at most "
-                f"{max(_EXPANDED, self.size)} bytes of it, got {count * dtype.itemsize}"
+                f"a tensor of shape {tuple(shape)} repeats the {place.size} bytes of {place.name} too many times; "
+                f"expected at most {max(_EXPANDED, self.size)} bytes, got {count * dtype.itemsize}"
             )
         steps = [step * dtype.itemsize if n > 1 else dtype.itemsize for n, step in zip(shape, strides, strict=True)]
         view: np.ndarray = np.ndarray(shape, dtype, self.data, place.start + offset * dtype.itemsize, steps)
@@ -96,20 +101,20 @@ class MappedFile:
 
 
 def _count(shape: Sequence[int], dtype: np.dtype) -> int:
-    """How many elements; ValueError if numpy could not hold them."""
+    """Return the number of elements. Raise a ValueError if the array would be too large for numpy."""
     _require_counts("sizes", shape)
     if len(shape) > _MAX_DIMS:
         raise ValueError(f"a tensor has too many dimensions; expected at most {_MAX_DIMS}, got {len(shape)}")
     if math.prod(max(n, 1) for n in shape) * dtype.itemsize > _MAX_BYTES:
-        raise ValueError(f"the sizes {tuple(shape)} of a tensor overflow; expected less than 2^62 bytes of {dtype}")
+        raise ValueError(
+            f"a tensor of shape {tuple(shape)} and dtype {dtype} is too large; expected less than 2^62 bytes"
+        )
     return math.prod(shape)
 
 
 def _require_counts(what: str, numbers: Sequence[int]) -> None:
     if not isinstance(numbers, tuple | list) or not all(type(n) is int and 0 <= n < 2**63 for n in numbers):
-        raise ValueError(
-            f"a tensor has {what} that cannot be; expected integers from 0 to 2^63 - 1, got {shown(numbers)}"
-        )
+        raise ValueError(f"a tensor has invalid {what}; expected integers from 0 to 2^63 - 1, got {shown(numbers)}")
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

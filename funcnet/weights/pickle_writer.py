@@ -1,4 +1,4 @@
-"""A writer of the pickles in torch's files, without torch: plain data in protocol 2, arrays as tensors."""
+"""Write the pickles of torch's files without torch, as plain data in protocol 2 and arrays as tensors."""
 
 import struct
 from collections import OrderedDict
@@ -19,9 +19,9 @@ _HOOKS = b"ccollections\nOrderedDict\n)R"
 
 
 class Pickler:
-    """Turns a tree into a pickle; the arrays in it are then `array(0)` … `array(storages - 1)`.
+    """Turns a tree into a pickle. The arrays of the tree are then `array(0)` … `array(storages - 1)`.
 
-    An array that occurs twice in the tree is one storage, as torch writes tied weights.
+    An array that occurs twice in the tree is a single storage, like tied weights in torch.
     """
 
     def __init__(self) -> None:
@@ -31,20 +31,20 @@ class Pickler:
 
     @property
     def storages(self) -> int:
-        """How many there are."""
+        """The number of storages."""
         return len(self._arrays)
 
     def array(self, number: int) -> np.ndarray:
-        """A storage's content, contiguous and little-endian."""
+        """Return the content of a storage, contiguous and little-endian."""
         array = np.asarray(self._arrays[number], order="C")
         return array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
 
     def dump(self, tree: Any) -> bytes:
-        """The pickle of `tree`.
+        """Return the pickle of `tree`.
 
         Raises:
-            TypeError: something in it is neither plain data nor an array.
-            ValueError: a dtype that torch does not have; a tree that is too deep or holds itself.
+            TypeError: if the tree contains an object that is neither plain data nor an array.
+            ValueError: if torch does not support a dtype, or the tree is too deep or contains itself.
         """
         self._out += b"\x80\x02"
         self._write(tree, "the tree", 0)
@@ -54,7 +54,7 @@ class Pickler:
     def _write(self, value: Any, where: str, depth: int) -> None:
         if depth > _MAX_DEPTH:
             raise ValueError(
-                f"{where[:120]} is nested deeper than {_MAX_DEPTH} levels, or holds itself; expected a tree"
+                f"{where[:120]} is nested deeper than {_MAX_DEPTH} levels, or contains itself; expected a finite tree"
             )
         if isinstance(value, Mapping):
             self._mapping(value, where, depth)
@@ -123,10 +123,10 @@ class Pickler:
             out += b"\x85R"
         elif isinstance(value, np.dtype) and value in _NAMES:
             out += f"ctorch\n{_NAMES[value]}\n".encode()
-        else:  # a frozenset too, which torch.load(weights_only=True) refuses
+        else:  # also a frozenset, which torch.load(weights_only=True) refuses
             raise TypeError(
-                f"{where} is not plain data; expected arrays, numbers, texts, lists, sets and dicts, got "
-                f"{type(value).__name__}. Leave it out, or convert it."
+                f"{where} is not plain data; expected arrays, numbers, strings, lists, sets and dicts, got "
+                f"{type(value).__name__}. Omit or convert this value."
             )
 
     def _integer(self, value: int, where: str) -> None:
@@ -135,17 +135,18 @@ class Pickler:
             return
         size = value.bit_length() // 8 + 1
         if size > 255:
-            raise ValueError(f"{where} is an integer of {size} bytes; expected at most 255. Write it as text.")
+            raise ValueError(f"{where} is an integer of {size} bytes; expected at most 255. Save it as a string.")
         self._out += b"\x8a" + bytes([size]) + value.to_bytes(size, "little", signed=True)
 
     def _tensor(self, value: Any, where: str) -> None:
-        """_rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()), or _v3 with the dtype at the end."""
+        """Write _rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()), or _v3 with a final dtype."""
         dtype = np.dtype(value.dtype)
         dtype = dtype.newbyteorder("=") if dtype.byteorder == ">" else dtype
         if dtype not in _NAMES:
             known = ", ".join(_NAMES.values())
             raise ValueError(
-                f"{where} has a dtype that torch does not have; expected one of {known}, got {dtype}. Cast it."
+                f"{where} has a dtype that torch does not support; expected one of {known}, got {dtype}. Cast the "
+                "array to one of these dtypes."
             )
         number = self._numbers.setdefault(id(value), len(self._arrays))
         if number == len(self._arrays):

@@ -1,4 +1,4 @@
-"""`.safetensors` files: the library of that name checks the header and writes; the arrays are views of the file."""
+"""Read and write `.safetensors` files. The `safetensors` library checks headers and writes; arrays are file views."""
 
 import struct
 from collections.abc import Mapping
@@ -30,24 +30,25 @@ _DTYPES = {
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
-    """{name: array} in the file's order; see `weights.load`."""
+    """Return {name: array} in the order of the file. See `weights.load`."""
     try:
         header = safetensors.safe_open(path, framework="np")
     except safetensors.SafetensorError as error:
         raise ValueError(
-            f"it is not a complete safetensors file; expected its header and all its arrays, got '{error}'. "
-            "Fetch or write it again."
+            f"the file is not a complete safetensors file; expected a header and all arrays, got '{error}'. "
+            "Download or save it again."
         ) from None
     file = MappedFile(path)
     (length,) = struct.unpack("<Q", file.data[:8])
     position = 8 + length
     arrays = {}
-    for name in header.offset_keys():  # the library has checked that they follow each other without a gap
+    for name in header.offset_keys():  # the library has checked that the arrays follow each other without a gap
         described = header.get_slice(name)
         kind, shape = described.get_dtype(), described.get_shape()
         if kind not in _DTYPES:
             raise ValueError(
-                f"{name!r:.120} has a dtype that numpy does not have; expected one of {', '.join(_DTYPES)}, got {kind}"
+                f"{name!r:.120} has a dtype that numpy does not support; expected one of {', '.join(_DTYPES)}, got "
+                f"{kind}"
             )
         dtype = _DTYPES[kind]
         arrays[name] = file.array(FilePlace(f"{name!r:.120}", position, file.size - position), dtype, shape)
@@ -56,24 +57,24 @@ def read(path: Path) -> dict[str, np.ndarray]:
 
 
 def write(path: Path, tree: Mapping[str, Any]) -> None:
-    """Writes {name: array}, flat or nested; see `weights.save`."""
-    # The library writes memory as it is: an array that is not contiguous would be scrambled.
+    """Write {name: array}, flat or nested. See `weights.save`."""
+    # The library writes memory in its own order, so an array that is not contiguous would be scrambled.
     arrays = {name: np.asarray(value, order="C") for name, value in flatten(tree).items()}
     with replacing(path) as part:
         try:
-            # "pt" in the metadata: transformers refuses files that do not say which framework wrote them.
+            # The metadata needs "pt", because transformers refuses files that do not name the framework.
             safetensors.numpy.save_file(arrays, part, metadata={"format": "pt"})
         except safetensors.SafetensorError as error:
             if "I/O" in str(error):
                 raise OSError(f"weights.save: cannot write {path}: {error}") from None
             raise ValueError(
-                f"weights.save: {path.name}: an array does not fit the format; expected a dtype that safetensors "
-                f"knows, got '{error}'. Cast it."
+                f"weights.save: {path.name}: the format does not support an array; expected a dtype of safetensors, "
+                f"got '{error}'. Cast the array to such a dtype."
             ) from None
 
 
 def flatten(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """{dotted name: array} of a tree of nothing but arrays."""
+    """Return {dotted name: array} for a tree that contains only arrays."""
     arrays: dict[str, Any] = {}
     _flatten(tree, "", arrays)
     return arrays
@@ -88,8 +89,10 @@ def _flatten(tree: Mapping[str, Any], prefix: str, into: dict[str, Any]) -> None
         if not hasattr(value, "dtype") or not hasattr(value, "shape"):
             raise TypeError(
                 f"weights.save: {name!r} is not an array; expected a numpy or JAX array, got {type(value).__name__}. "
-                "Leave it out, or convert it."
+                "Omit or convert this value."
             )
         if name in into:
-            raise ValueError(f"weights.save: two leaves are called {name!r}; expected each name once.")
+            raise ValueError(
+                f"weights.save: two leaves have the same name; expected each name once, got {name!r} twice. Rename one."
+            )
         into[name] = value

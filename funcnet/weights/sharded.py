@@ -1,4 +1,4 @@
-"""Weights in several files with an index, in Hugging Face's layout: `{"weight_map": {name: file}}`."""
+"""Read and write weights in several files with an index, in Hugging Face's layout: `{"weight_map": {name: file}}`."""
 
 import contextlib
 import json
@@ -21,63 +21,69 @@ _MAX_INDEX = 2**26  # bytes; the largest models have some 100,000 names
 
 
 def find(folder: Path) -> Path:
-    """The weights in a folder by Hugging Face's names, the one that transformers would take, or by Google's.
+    """Find the weights in a folder by Hugging Face's names, in the order of transformers, or by Google's name.
 
     Raises:
-        FileNotFoundError: there are none.
+        FileNotFoundError: if the folder contains no weights.
     """
     for name in _FOUND:
         if (folder / name).is_file():
             return folder / name
-    raise FileNotFoundError(f"weights.load: {folder} holds no weights; expected {' or '.join(_FOUND)}. Name the file.")
+    raise FileNotFoundError(
+        f"weights.load: {folder} contains no weights; expected {' or '.join(_FOUND)}. Pass the path of the file itself."
+    )
 
 
 def read(path: Path, open_one: Callable[[Path], Any]) -> dict[str, Any]:
-    """{name: array} in the index's order; `open_one` reads a shard. Names that the index lacks are left out."""
+    """Return {name: array} in the order of the index, omitting names that are not in it. `open_one` reads a shard."""
     weight_map = _weight_map(path)
     shards: dict[str, Mapping[str, Any]] = {}
     for file in dict.fromkeys(weight_map.values()):
         if not (path.parent / file).is_file():
-            raise FileNotFoundError(f"weights.load: {path.parent / file} does not exist; {path.name} lists it.")
+            raise FileNotFoundError(
+                f"weights.load: {path.parent / file} does not exist; expected all shards that {path.name} lists."
+            )
         try:
             shard = open_one(path.parent / file)
         except UnsafeFileError as error:
-            raise UnsafeFileError(f"its shard {file}: {error}") from None
+            raise UnsafeFileError(f"shard {file}: {error}") from None
         except ValueError as error:
-            raise ValueError(f"its shard {file}: {error}") from None
+            raise ValueError(f"shard {file}: {error}") from None
         if not isinstance(shard, Mapping):
-            raise ValueError(f"its shard {file} holds a {type(shard).__name__}; expected {{name: array}}")
+            raise ValueError(
+                f"shard {file} does not contain named arrays; expected {{name: array}}, got {type(shard).__name__}"
+            )
         shards[file] = shard
     arrays = {}
     for name, file in weight_map.items():
         if name not in shards[file]:
-            raise ValueError(f"its shard {file} lacks {name!r:.120}; expected what the index lists there")
+            raise ValueError(f"shard {file} lacks {name!r:.120}; expected all names that the index lists for it")
         arrays[name] = shards[file][name]
     return arrays
 
 
 def _weight_map(path: Path) -> dict[str, str]:
     if path.stat().st_size > _MAX_INDEX:
-        raise ValueError(f"it is too long for an index; expected at most {_MAX_INDEX} bytes, got {path.stat().st_size}")
+        raise ValueError(f"the index is too long; expected at most {_MAX_INDEX} bytes, got {path.stat().st_size}")
     try:
         index = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is not JSON; expected an index of shards, got '{str(error)[:120]}'") from None
+        raise ValueError(f"the file is not JSON; expected an index of shards, got '{str(error)[:120]}'") from None
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
-        raise ValueError('it is not an index of shards; expected {"weight_map": {name: file}}')
+        raise ValueError('the file is not an index of shards; expected {"weight_map": {name: file}}')
     for file in weight_map.values():
         if file in ("", ".", "..") or re.search(r"[/\\:\0]", file):
-            raise UnsafeFileError(f"its shard {file!r:.120} leads out of its folder; expected a plain file name")
+            raise UnsafeFileError(f"shard {file!r:.120} is outside of the folder; expected a plain file name")
     return weight_map
 
 
 def write(
     path: Path, tree: Mapping[str, Any], limit: int, write_one: Callable[[Path, Mapping[str, Any]], None]
 ) -> None:
-    """Writes `tree` as shards of at most `limit` bytes and their index, or as one file if it fits in one.
+    """Write `tree` as shards of at most `limit` bytes with an index, or as a single file if it is small enough.
 
-    All shards are written before the first is renamed; while they are renamed there is no index.
+    All shards are written before the first one is renamed. While the shards are renamed, there is no index.
     """
     arrays = flatten(tree)
     shards: list[dict[str, Any]] = [{}]
@@ -97,12 +103,12 @@ def write(
         for name, shard in zip(names, shards, strict=True):
             write_one(parts.enter_context(replacing(path.with_name(name))), shard)
         index.unlink(missing_ok=True)
-        path.unlink(missing_ok=True)  # transformers would take it before the index
+        path.unlink(missing_ok=True)  # transformers would prefer this file to the index
     weight_map = {name: file for file, shard in zip(names, shards, strict=True) for name in shard}
     total = sum(array.size * array.dtype.itemsize for array in arrays.values())
     write_json(index, {"metadata": {"total_size": total}, "weight_map": weight_map})
     shard_name = re.compile(re.escape(path.stem) + r"-\d{5}-of-\d{5}" + re.escape(path.suffix))
     for old in path.parent.iterdir():
         if shard_name.fullmatch(old.name) and old.name not in names:
-            old.unlink()  # of an earlier save in more or fewer
+            old.unlink()  # a shard of an earlier save with another number of shards
     return None

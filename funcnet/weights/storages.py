@@ -1,4 +1,4 @@
-"""torch's storages: flat memory of one dtype, of which tensors are views."""
+"""torch's storages, which are flat memory of one dtype. Tensors are views of storages."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -25,12 +25,9 @@ STORAGE_DTYPES = {
     "ComplexFloatStorage": np.dtype(np.complex64),
     "ComplexDoubleStorage": np.dtype(np.complex128),
 }
-UNTYPED = (
-    "UntypedStorage"  # bytes; the tensor says its dtype. So torch writes the dtypes that have no storage of their own
-)
-
+UNTYPED = "UntypedStorage"  # bytes, for dtypes without a storage class; the tensor has the dtype
 _UNTYPED_ONLY = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
-DTYPES = {  # torch's names of what numpy and ml_dtypes know
+DTYPES = {  # torch's names of the dtypes that numpy and ml_dtypes support
     **{dtype.name: dtype for dtype in STORAGE_DTYPES.values()},
     **{name: np.dtype(name) for name in ("uint16", "uint32", "uint64")},
     **{name: np.dtype(getattr(ml_dtypes, name)) for name in _UNTYPED_ONLY},
@@ -39,7 +36,7 @@ DTYPES = {  # torch's names of what numpy and ml_dtypes know
 
 @dataclass(frozen=True)
 class Storage:
-    """A storage as a pickle names it; tensors are made from it."""
+    """A storage that a pickle refers to. Tensors are views of it."""
 
     store: "Store"
     key: str
@@ -47,21 +44,23 @@ class Storage:
     place: FilePlace
 
     def tensor(self, offset: int, size: tuple, stride: tuple, dtype: np.dtype | None = None) -> np.ndarray:
-        """A view; `dtype` is for untyped storages. Offset and strides count elements of it."""
+        """Return a view, in which offset and strides count elements. `dtype` is for untyped storages."""
         return self.store.tensor(self, dtype or self.dtype, offset, size, stride)
 
     def part(self, view: Any) -> "Storage":
-        """What the old format calls a view: (key, first element, how many)."""
+        """Return the part of a storage that the old format calls a view: (key, first element, number of elements)."""
         if type(view) is not tuple or len(view) != 3 or not all(type(n) is int and n >= 0 for n in view[1:]):
-            raise ValueError(f"a view of a storage is described by {shown(view)}; expected its key, start and count")
+            raise ValueError(f"a view of a storage is invalid; expected (key, start, count), got {shown(view)}")
         start, size = (n * self.dtype.itemsize for n in view[1:])
         if start + size > self.place.size:
-            raise ValueError(f"a view of {self.place.name} ends at byte {start + size}; it has {self.place.size}")
+            raise ValueError(
+                f"a view of {self.place.name} is too long; expected at most {self.place.size} bytes, got {start + size}"
+            )
         return replace(self, place=FilePlace(self.place.name, self.place.start + start, size))
 
 
 class Store(Protocol):
-    """Where a pickle's storages come from."""
+    """The source of a pickle's storages."""
 
     def storage(self, key: str, dtype: np.dtype, count: int) -> Storage: ...
 
@@ -71,20 +70,20 @@ class Store(Protocol):
 
 
 class Storages:
-    """The storages of one file, each at its place."""
+    """The storages of one file, with their positions."""
 
     def __init__(self, file: MappedFile, places: dict[str, FilePlace], swapped: bool = False):
         self._file, self._places, self._swapped = file, places, swapped
 
     def storage(self, key: str, dtype: np.dtype, count: int) -> Storage:
-        """`count` elements under `key`.
+        """Return the storage of `key`, with `count` elements.
 
         Raises:
-            ValueError: there is no such key, or it holds less.
+            ValueError: if there is no such key, or the storage has fewer elements.
         """
         if key not in self._places:
             raise ValueError(
-                f"storage {key!r:.80} is asked for and not there; the file holds {len(self._places)} others"
+                f"the storage {key!r:.80} is missing; expected it in the file, got {len(self._places)} other storages"
             )
         place = self._places[key]
         if count * dtype.itemsize > place.size:
@@ -92,30 +91,30 @@ class Storages:
         return Storage(self, key, dtype, place)
 
     def tensor(self, storage: Storage, dtype: np.dtype, offset: int, size: tuple, stride: tuple) -> np.ndarray:
-        """The view that a pickle asks for."""
+        """Return the view of a storage that a pickle describes."""
         return self._file.array(storage.place, dtype, size, stride, offset, self._swapped)
 
     def charge(self, count: int) -> None:
-        """As `MappedFile.charge`."""
+        """Count bytes that are about to be copied. See `MappedFile.charge`."""
         self._file.charge(count)
 
 
 class Survey:
-    """Replaces the storages while their positions are unknown: notes the length of each, and makes empty arrays."""
+    """A replacement for `Storages` while positions are unknown. It records the lengths, and makes empty arrays."""
 
     def __init__(self) -> None:
         self.itemsize: dict[str, int] = {}
         self.count: dict[str, int] = {}
 
     def storage(self, key: str, dtype: np.dtype, count: int) -> Storage:
-        """Notes it; the first mention of a key says what its elements are, as in torch."""
+        """Record a storage. As in torch, the first mention of a key determines the dtype."""
         self.itemsize.setdefault(key, dtype.itemsize)
         self.count.setdefault(key, count)
         return Storage(self, key, dtype, FilePlace(f"the storage {key!r:.80}", 0, count * dtype.itemsize))
 
     def tensor(self, storage: Storage, dtype: np.dtype, offset: int, size: tuple, stride: tuple) -> np.ndarray:
-        """Nothing yet."""
+        """Return an empty array."""
         return np.empty(0, dtype)
 
     def charge(self, count: int) -> None:
-        """Nothing is copied yet."""
+        """Do nothing, because no bytes are copied."""

@@ -1,11 +1,12 @@
-"""TensorFlow's checkpoints (its "V2" format), read without TensorFlow: `NAME.index` and `NAME.data-00000-of-00001`, ….
+"""Read TensorFlow checkpoints in the "V2" format without TensorFlow: `NAME.index` and `NAME.data-00000-of-00001`, ….
 
-The index is a sorted string table as LevelDB writes it: blocks of keys and values, each key shortened by what it
-shares with the one before, then a block that says where the blocks are, then a footer. Its values are small protocol
-buffers: under the empty key how many data files there are, under every other key one tensor's dtype, shape, place and
-checksum.
+The index is a sorted string table of LevelDB. It consists of blocks of keys and values, a block with the positions of
+these blocks, and a footer. Each key omits the prefix that it shares with the previous key. The values are protocol
+buffers. The empty key has the number of data files, and every other key has the dtype, shape, position and checksum of
+one tensor.
 
-The arrays are read-only views of the mapped data files, and a tensor's checksum is checked when it is looked at.
+The arrays are read-only views of the memory-mapped data files. The checksum of a tensor is verified when the tensor is
+looked up.
 
 Reference: https://github.com/google/leveldb/blob/main/doc/table_format.md;
 tensorflow/core/protobuf/tensor_bundle.proto
@@ -32,7 +33,7 @@ _FOOTER, _TRAILER = 48, 5  # bytes; the trailer of a block is its kind and its c
 _MAX_INDEX, _MAX_NAME, _MAX_SHARDS, _MAX_DIMS = 2**26, 2**12, 100_000, 254
 _PLAIN, _SNAPPY = 0, 1
 _CHUNK = 2**20
-_SPARE, _GROWTH = 2**20, 32  # how many bytes names and unpacked blocks may need, beside so many times the file's
+_SPARE, _GROWTH = 2**20, 32  # names and unpacked blocks may need _SPARE bytes plus _GROWTH times the size of the file
 
 # The numbers of tensorflow/core/framework/types.proto.
 _TEXT, _BFLOAT16 = 7, 14
@@ -55,27 +56,28 @@ class _Entry(NamedTuple):
 
 
 class TensorFlowCheckpoint(Mapping[str, Any]):
-    """{name: array} of a checkpoint; an array is read, and its checksum checked, when it is looked up.
+    """A mapping {name: array} of a checkpoint. An array is read, and its checksum verified, when it is looked up.
 
     Args:
-        path: the checkpoint's name, or that of its `.index` file.
+        path: path of the checkpoint, with or without the suffix `.index`.
 
     Raises:
-        ValueError: when it is opened, an index that is invalid, cut short or broken; when an array is looked up, a
-            tensor that does not lie in its data file, whose bytes are not those that were written, that is in slices or
-            of texts.
-        FileNotFoundError: one of the files is not there.
+        ValueError: if the index is invalid, truncated or damaged, when the checkpoint is opened. Also if a tensor lies
+            outside its data file, is damaged, is stored in slices, or contains strings, when it is looked up.
+        FileNotFoundError: if one of the files is missing.
     """
 
     def __init__(self, path: Path):
         self._prefix = path.with_name(path.name.removesuffix(INDEX))
         entries = dict(_table(self._prefix.with_name(self._prefix.name + INDEX)))
         if b"" not in entries:
-            raise ValueError("its index has no header; expected the number of data files under the empty key")
+            raise ValueError("the index has no header; expected the number of data files under the empty key")
         header = _fields(entries.pop(b""), "the header")
         self._count, self._swapped = _number(header, 1), _number(header, 2) == 1
         if not 1 <= self._count <= _MAX_SHARDS:
-            raise ValueError(f"its header names {self._count} data files; expected 1 to {_MAX_SHARDS}")
+            raise ValueError(
+                f"the number of data files is out of range; expected 1 to {_MAX_SHARDS}, got {self._count}"
+            )
         self._entries = {_text(key): _entry(key, value) for key, value in entries.items() if not key.startswith(b"\0")}
         self._files: dict[int, MappedFile] = {}
 
@@ -95,31 +97,37 @@ class TensorFlowCheckpoint(Mapping[str, Any]):
     def _array(self, shown: str, entry: _Entry) -> np.ndarray:
         if entry.slices:
             raise ValueError(
-                f"{shown} is stored in {entry.slices} slices; expected whole tensors. Save it unpartitioned."
+                f"{shown} is stored in {entry.slices} slices; expected a complete tensor. Save the variable without "
+                "partitioning."
             )
         if entry.dtype not in _DTYPES:
-            kind = "texts" if entry.dtype == _TEXT else f"TensorFlow's dtype number {entry.dtype}"
-            raise ValueError(f"{shown} holds {kind}; expected numbers")
+            kind = "strings" if entry.dtype == _TEXT else f"TensorFlow's dtype number {entry.dtype}"
+            raise ValueError(f"{shown} does not contain numbers; expected a numeric dtype, got {kind}")
         dtype, file = _DTYPES[entry.dtype], self._file(entry.shard)
         if entry.offset + entry.size > file.size:
             raise ValueError(
-                f"{shown} lies outside of its data file, which may be cut short; expected at least "
+                f"{shown} lies outside of its data file, which may be truncated; expected at least "
                 f"{entry.offset + entry.size} bytes, got {file.size}"
             )
         size = math.prod(entry.shape) * dtype.itemsize
         if size != entry.size:
             raise ValueError(f"{shown} has shape {entry.shape} of {dtype}; expected {size} bytes, got {entry.size}")
         if _masked(file.data, entry.offset, entry.size) != entry.checksum:
-            raise ValueError(f"{shown} is not as it was written: its checksum differs. Fetch the data file again.")
+            raise ValueError(
+                f"{shown} is damaged; expected the checksum in the index, got another one. Download the data file "
+                "again."
+            )
         return file.array(FilePlace(shown, entry.offset, entry.size), dtype, entry.shape, swapped=self._swapped)
 
     def _file(self, shard: int) -> MappedFile:
         if shard >= self._count:
-            raise ValueError(f"a tensor lies in data file {shard}; expected one below {self._count}")
+            raise ValueError(f"a tensor is in an unknown data file; expected a number below {self._count}, got {shard}")
         if shard not in self._files:
             path = self._prefix.with_name(f"{self._prefix.name}.data-{shard:05}-of-{self._count:05}")
             if not path.is_file():
-                raise FileNotFoundError(f"weights.load: {path} does not exist; its index names it.")
+                raise FileNotFoundError(
+                    f"weights.load: {path} does not exist; expected all data files that the index lists."
+                )
             self._files[shard] = MappedFile(path)
         return self._files[shard]
 
@@ -133,7 +141,7 @@ def _entry(key: bytes, value: bytes) -> _Entry:
     dims = [_number(_fields(size, where), 1) for size in sizes]
     numbers = [_number(fields, field) for field in (1, 3, 4, 5, 6)]
     if any(n >= 2**63 for n in (*dims, *numbers)):  # a negative number, as protocol buffers write it
-        raise ValueError(f"{where} has sizes that cannot be; expected numbers from 0 to 2^63 - 1")
+        raise ValueError(f"{where} has invalid sizes; expected numbers from 0 to 2^63 - 1")
     dtype, shard, offset, size, checksum = numbers
     return _Entry(dtype, tuple(dims), shard, offset, size, checksum, len(fields.get(7, [])))
 
@@ -142,14 +150,14 @@ def _text(key: bytes) -> str:
     try:
         return key.decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError(f"its index has a name that is no UTF-8; expected text, got {key[:40]!r}") from None
+        raise ValueError(f"the index has a name that is not UTF-8; expected UTF-8 text, got {key[:40]!r}") from None
 
 
 # --------------------------------------------------------------------------------------------------- the string table
 
 
 class _Budget:
-    """Counts the bytes that names and unpacked blocks need: a small file must not need large memory."""
+    """Counts the bytes of names and unpacked blocks, so that a small file cannot use a large amount of memory."""
 
     def __init__(self, size: int):
         self.left = _SPARE + _GROWTH * size
@@ -157,71 +165,75 @@ class _Budget:
     def take(self, count: int) -> None:
         self.left -= count
         if self.left < 0:
-            raise ValueError(
-                "its index needs far more memory than it has bytes; expected a table that TensorFlow wrote"
-            )
+            raise ValueError("the index needs far more memory than its size; expected a table that TensorFlow wrote")
 
 
 def _table(path: Path) -> Iterator[tuple[bytes, bytes]]:
-    """(key, value) of a sorted string table, in order."""
+    """Yield the (key, value) pairs of a sorted string table, in order."""
     if not path.is_file():
         raise FileNotFoundError(f"weights.load: {path} does not exist; expected the checkpoint's index.")
     size = path.stat().st_size
     if size > _MAX_INDEX:
-        raise ValueError(f"its index is too long; expected at most {_MAX_INDEX} bytes, got {size}")
+        raise ValueError(f"the index is too long; expected at most {_MAX_INDEX} bytes, got {size}")
     data = path.read_bytes()
     if len(data) < _FOOTER or not data.endswith(_MAGIC):
         raise ValueError(
-            "its index does not end as a table does; expected LevelDB's last eight bytes. It may be cut short, or is "
-            "no TensorFlow checkpoint"
+            "the index has the wrong last eight bytes; expected those of a LevelDB table. The file may be truncated, "
+            "or may not be a TensorFlow checkpoint"
         )
     footer = _Reader(data[-_FOOTER:], "the footer")
-    footer.varint(), footer.varint()  # the place of a block that nobody uses
+    footer.varint(), footer.varint()  # the position of a block that is never used
     budget, end, last = _Budget(size), 0, None
     for _, handle in _block(data, (footer.varint(), footer.varint()), budget):
         reader = _Reader(handle, "the index of blocks")
         place = (reader.varint(), reader.varint())
         if place[0] < end:
-            raise ValueError("its blocks overlap; expected one after the other")
+            raise ValueError("the blocks of the index overlap; expected consecutive blocks")
         end = sum(place)
         for key, value in _block(data, place, budget):
             if last is not None and key <= last:
-                raise ValueError(f"its names are out of order; expected each once, sorted, got {key[:40]!r}")
+                raise ValueError(
+                    f"the names of the index are out of order; expected sorted names without duplicates, got "
+                    f"{key[:40]!r} after {last[:40]!r}"
+                )
             last = key
             yield key, value
 
 
 def _block(data: bytes, place: tuple[int, int], budget: _Budget) -> Iterator[tuple[bytes, bytes]]:
-    """(key, value) of one block: checksum, compression, shared beginnings."""
+    """Yield the (key, value) pairs of one block, after verifying its checksum and unpacking it."""
     start, size = place
     if start + size + _TRAILER > len(data):
-        raise ValueError(f"a block of its index lies outside of it, at {start} with {size} bytes; it may be cut short")
+        raise ValueError(
+            f"a block lies outside of the index, which may be truncated; expected a block within {len(data)} bytes, "
+            f"got one at {start} with {size} bytes"
+        )
     kind = data[start + size]
     (checksum,) = struct.unpack_from("<I", data, start + size + 1)
     if _masked(data, start, size + 1) != checksum:
-        raise ValueError(f"the block at {start} of its index is not as it was written: its checksum differs")
+        raise ValueError(f"the block at {start} of the index is damaged; expected the stored checksum, got another one")
     if kind not in (_PLAIN, _SNAPPY):
-        raise ValueError(
-            f"the block at {start} of its index is packed in a way that is not known; expected 0 or 1, got {kind}"
-        )
+        raise ValueError(f"the block at {start} of the index has an unknown compression; expected 0 or 1, got {kind}")
     block = data[start : start + size]
     if kind == _SNAPPY:
         block = _unpacked(block, budget)
     reader = _Reader(block, f"the block at {start}")
     end = len(block) - 4
     if end < 0:
-        raise ValueError(f"the block at {start} of its index is too short; expected at least 4 bytes, got {len(block)}")
-    end -= 4 * struct.unpack_from("<I", block, end)[0]  # places at which keys are whole, for searching
+        raise ValueError(f"the block at {start} of the index is too short; expected at least 4 bytes, got {len(block)}")
+    end -= 4 * struct.unpack_from("<I", block, end)[0]  # positions of keys without a shared prefix, for searching
     key = b""
     while reader.position < end:
         shared, rest, length = reader.varint(), reader.varint(), reader.varint()
         if shared > len(key) or shared + rest > _MAX_NAME:
-            raise ValueError(f"a name in its index cannot be; expected at most {_MAX_NAME} bytes, got {shared + rest}")
+            raise ValueError(f"a name in the index is invalid; expected at most {_MAX_NAME} bytes, got {shared + rest}")
         budget.take(shared + rest)
         key = key[:shared] + reader.bytes(rest)
         yield key, reader.bytes(length)
     if reader.position != end:
-        raise ValueError(f"the block at {start} of its index is broken; expected entries up to {end}")
+        raise ValueError(
+            f"the block at {start} of the index is damaged; expected entries up to {end}, got {reader.position}"
+        )
 
 
 def _unpacked(block: bytes, budget: _Budget) -> bytes:
@@ -230,13 +242,13 @@ def _unpacked(block: bytes, budget: _Budget) -> bytes:
     try:
         return pyarrow.decompress(block, decompressed_size=size, codec="snappy", asbytes=True)
     except (OSError, pyarrow.ArrowException) as error:
-        raise ValueError(f"a block of its index cannot be unpacked; expected Snappy, got '{error}'") from None
+        raise ValueError(f"a block of the index cannot be decompressed; expected Snappy, got '{error}'") from None
 
 
 def _masked(data: Any, start: int, size: int) -> int:
-    """LevelDB's checksum of some bytes: CRC-32C, rotated, because a checksum over checksums is weak."""
+    """Return LevelDB's masked CRC-32C of some bytes. The mask is needed because checksums of checksums are weak."""
     crc = 0
-    for at in range(start, start + size, _CHUNK):  # the library takes copies
+    for at in range(start, start + size, _CHUNK):  # in chunks, because the library needs a copy
         crc = google_crc32c.extend(crc, data[at : min(at + _CHUNK, start + size)])
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -245,32 +257,35 @@ def _masked(data: Any, start: int, size: int) -> int:
 
 
 class _Reader:
-    """Reads numbers and bytes from the front of `data`; every read past the end is a ValueError that says where."""
+    """Reads numbers and bytes from `data` in order. Reading past the end raises a ValueError that names `where`."""
 
     def __init__(self, data: bytes, where: str):
         self.data, self.where, self.position = data, where, 0
 
     def varint(self) -> int:
-        """A number in groups of seven bits, the lowest first."""
+        """Read a number in groups of seven bits, lowest first."""
         value = 0
         for shift in range(0, 70, 7):
             (byte,) = self.bytes(1)
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value & 0xFFFFFFFFFFFFFFFF
-        raise ValueError(f"{self.where} of its index holds a number that is too long; expected at most 10 bytes")
+        raise ValueError(f"{self.where} of the index contains a number that is too long; expected at most 10 bytes")
 
     def bytes(self, count: int) -> bytes:
         if count > len(self.data) - self.position:
-            raise ValueError(f"{self.where} of its index ends too early; expected {count} more bytes")
+            raise ValueError(
+                f"{self.where} of the index ends too early; expected {count} more bytes, got "
+                f"{len(self.data) - self.position}"
+            )
         self.position += count
         return self.data[self.position - count : self.position]
 
 
 def _fields(message: bytes | int, where: str) -> dict[int, list[Any]]:
-    """{field number: its values}: numbers, or bytes for what has a length."""
+    """Return {field number: its values}. A value is a number, or bytes for a field with a length."""
     if isinstance(message, int):
-        raise ValueError(f"{where} of its index is broken; expected a message within it, got a number")
+        raise ValueError(f"{where} of the index is damaged; expected a nested message, got a number")
     reader = _Reader(message, where)
     fields: dict[int, list[Any]] = {}
     while reader.position < len(message):
@@ -283,14 +298,16 @@ def _fields(message: bytes | int, where: str) -> dict[int, list[Any]]:
         elif kind in (1, 5):
             value = int.from_bytes(reader.bytes(8 if kind == 1 else 4), "little")
         else:
-            raise ValueError(f"{where} of its index is broken; expected a protocol buffer, got wire type {kind}")
+            raise ValueError(f"{where} of the index is damaged; expected a protocol buffer, got wire type {kind}")
         fields.setdefault(tag >> 3, []).append(value)
     return fields
 
 
 def _number(fields: dict[int, list[Any]], field: int) -> int:
-    """A field's number; 0 where it is left out."""
+    """Return the number in a field, or 0 if the field is missing."""
     value = fields.get(field, [0])[-1]
     if not isinstance(value, int):
-        raise ValueError(f"field {field} of a message in its index is no number")
+        raise ValueError(
+            f"field {field} of a message in the index is not a number; expected a number, got {len(value)} bytes"
+        )
     return value

@@ -1,5 +1,7 @@
-"""torch's files before 1.6: five pickles in a row (a magic number, the protocol, the system, the tree, the storages'
-keys), then each storage as the count of its elements (int64) and its bytes, little-endian on every system.
+"""Read torch's files in the format before torch 1.6.
+
+Such a file begins with five pickles: a magic number, the protocol, the system, the tree, and the keys of the storages.
+The storages follow, each as the number of its elements (int64) and its bytes, little-endian on every system.
 """
 
 import struct
@@ -17,14 +19,17 @@ _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 
 
 def read(path: Path) -> Any:
-    """The tree; see `weights.load`. Its pickle is read twice: the positions of the storages follow it."""
+    """Return the tree. See `weights.load`.
+
+    The pickle of the tree is read twice, because the positions of the storages follow it.
+    """
     file = MappedFile(path)
     position = 0
     for what, expected in (("magic number", _MAGIC), ("protocol version", _PROTOCOL), ("system", None)):
         reader = Unpickler(file.data, position)
         got, position = reader.load(), reader.end
         if expected is not None and got != expected:
-            raise ValueError(f"it starts with another {what}; expected {expected}, got {shown(got)}")
+            raise ValueError(f"the file starts with another {what}; expected {expected}, got {shown(got)}")
     survey = Survey()
     first = Unpickler(file.data, position, survey)
     first.load()
@@ -35,30 +40,35 @@ def read(path: Path) -> Any:
 
 
 def _places(file: MappedFile, keys: Any, survey: Survey, position: int) -> dict[str, FilePlace]:
-    """{key: where its bytes are}; nothing may follow the last."""
+    """Return {key: place of its bytes}. No bytes may follow the last storage."""
     if not isinstance(keys, list) or not all(type(key) is str for key in keys) or len(set(keys)) != len(keys):
-        raise ValueError("its list of storages is broken; expected texts, each once")
+        raise ValueError("the list of storages is invalid; expected strings without duplicates")
     if set(keys) != set(survey.count):
         odd = sorted(set(keys) ^ set(survey.count))[0]
         raise ValueError(
-            f"its tree and its list of storages differ; expected the same keys, got {odd!r:.80} in one only"
+            f"the tree and the list of storages differ; expected the same keys, got {odd!r:.80} in only one of them"
         )
     places = {}
     for key in keys:
         header = file.data[position : position + 8]
         if len(header) < 8:
-            raise ValueError(f"it is cut short at byte {position}; expected the storage {key!r:.80}, got nothing")
+            raise ValueError(
+                f"the file is truncated at byte {position}; expected the storage {key!r:.80}, got the end of the file"
+            )
         (count,) = struct.unpack("<q", header)
         if count != survey.count[key]:
-            raise ValueError(f"the storage {key!r:.80} holds {count} elements; its pickle says {survey.count[key]}")
+            raise ValueError(
+                f"the storage {key!r:.80} does not match its pickle; expected {survey.count[key]} elements, got {count}"
+            )
         size = count * survey.itemsize[key]
         position += 8
         if position + size > file.size:
             raise ValueError(
-                f"it is cut short; expected the storage {key!r:.80} up to byte {position + size}, got {file.size}"
+                f"the file is truncated; expected the storage {key!r:.80} up to byte {position + size}, got "
+                f"{file.size} bytes"
             )
         places[key] = FilePlace(f"the storage {key!r:.80}", position, size)
         position += size
     if position != file.size:
-        raise ValueError(f"{file.size - position} bytes follow its last storage; expected none")
+        raise ValueError(f"{file.size - position} bytes follow the last storage; expected the end of the file")
     return places

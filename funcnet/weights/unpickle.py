@@ -1,9 +1,10 @@
-"""A reader of pickles that can make only plain data.
+"""Read pickles that contain only plain data.
 
-Python's own unpickler looks up any name and calls what it finds. This one walks the opcodes itself: a name is looked up
-in `admitted.py`'s list, a call goes to a function of that list, and every other way to make, call or import is refused
-by its name. It takes all protocols (0 to 5), and its memory is bounded by the length of the file: no length is trusted
-before the bytes are seen, copies are counted, and shared parts are counted as often as they are shared.
+Python's own unpickler imports any name and calls the object that it finds. This reader interprets the opcodes itself. A
+name is looked up in the list of `admitted.py`, and only functions of that list are called. All other opcodes that make,
+call or import objects are refused by name. All protocols (0 to 5) are supported. The memory is bounded by the length of
+the file, because lengths are checked against the remaining bytes, copies are counted, and shared parts are counted once
+per occurrence.
 """
 
 import codecs
@@ -24,32 +25,32 @@ __all__ = ["Unpickler"]
 
 _MAX_DEPTH = 200
 _MAX_LINE, _MAX_INT = 65_536, 256  # bytes of a line of protocol 0, and of an integer
-_SPARE = 100_000  # nodes and copies that need no reason
-_SHARED, _COPIED = 100, 4  # how often a byte of the pickle may come again: in nodes that are shared, in copies
+_SPARE = 100_000  # nodes and copied items that are always allowed
+_SHARED, _COPIED = 100, 4  # additional nodes and copied items that are allowed per byte of the pickle
 _LEAVES = (type(None), bool, int, float, complex, str, bytes, bytearray, np.ndarray)
 _BRANCHES = (list, tuple, dict, set, frozenset)
 
 
 class _Stop(Exception):
-    """The end of the pickle; carries the result."""
+    """Raised at the end of the pickle, with the result as its argument."""
 
 
 class Unpickler:
-    """Reads one pickle of `data` at `start`; `end` is then where it stopped."""
+    """Reads one pickle of `data` from position `start`. Afterwards, `end` is the position after the pickle."""
 
     def __init__(self, data: bytes | mmap.mmap, start: int = 0, store: Store | None = None):
         self._data, self._start, self.end, self._store = data, start, start, store
         self._stack: list[Any] = []
-        self._below: list[list[Any]] = []  # the stacks under the marks
+        self._below: list[list[Any]] = []  # the stacks before each mark
         self._memo: dict[int, Any] = {}
         self._copied = 0
 
     def load(self) -> Any:
-        """The tree: None, numbers, texts, bytes, numpy arrays, dtypes, and lists, tuples, dicts and sets of them.
+        """Return the tree: None, numbers, strings, bytes, numpy arrays, dtypes, and lists, tuples, dicts and sets.
 
         Raises:
-            UnsafeFileError: the pickle wants something that is not in the list.
-            ValueError: it is broken, too deep, or too large for its length.
+            UnsafeFileError: if the pickle requires more than the names in the list of `admitted.py`.
+            ValueError: if the pickle is damaged, too deep, or too large for its length.
         """
         at = self._start
         try:
@@ -57,24 +58,24 @@ class Unpickler:
                 at = self.end
                 code = self._take(1)[0]
                 if code in _REFUSED:
-                    raise UnsafeFileError(f"it {_REFUSED[code]}; expected plain data")
+                    raise UnsafeFileError(f"the opcode {_REFUSED[code]}; expected plain data")
                 if code not in _OPERATIONS:
-                    raise ValueError(f"there is no such opcode as {code:#x}")
+                    raise ValueError(f"unknown opcode {code:#x}; expected an opcode of pickle protocols 0 to 5")
                 _OPERATIONS[code](self)
         except _Stop as stop:
             (value,) = stop.args
         except UnsafeFileError as error:
-            raise UnsafeFileError(f"at byte {at - self._start} of its pickle {error}") from None
+            raise UnsafeFileError(f"the pickle is refused at byte {at - self._start}: {error}") from None
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error) as error:
-            raise ValueError(f"its pickle is broken at byte {at - self._start}: {error}") from None
+            raise ValueError(f"the pickle is invalid at byte {at - self._start}: {error}") from None
         _require_plain(value, _SPARE + _SHARED * (self.end - self._start))
         return value
 
-    # What the opcodes are made of
+    # Helpers of the opcodes
 
     def _take(self, count: int) -> bytes:
         if count > len(self._data) - self.end:
-            raise ValueError(f"it is cut short; expected {count} more bytes, got {len(self._data) - self.end}")
+            raise ValueError(f"the file is truncated; expected {count} more bytes, got {len(self._data) - self.end}")
         self.end += count
         return self._data[self.end - count : self.end]
 
@@ -84,7 +85,9 @@ class Unpickler:
     def _line(self) -> bytes:
         stop = self._data.find(b"\n", self.end, self.end + _MAX_LINE)
         if stop < 0:
-            raise ValueError("it is cut short; expected the end of a line, got none")
+            raise ValueError(
+                f"the file is truncated, or a line is too long; expected a line end within {_MAX_LINE} bytes, got none"
+            )
         return self._take(stop + 1 - self.end)[:-1]
 
     def _push(self, value: Any) -> None:
@@ -92,15 +95,15 @@ class Unpickler:
 
     def _pop(self) -> Any:
         if not self._stack:
-            raise ValueError("it takes from an empty stack")
+            raise ValueError("the stack is empty; expected a value to take")
         return self._stack.pop()
 
     def _top(self, kind: type = object) -> Any:
         if not self._stack:
-            raise ValueError("it takes from an empty stack")
+            raise ValueError("the stack is empty; expected a value to take")
         if not isinstance(self._stack[-1], kind):
             got = type(self._stack[-1]).__name__
-            raise ValueError(f"it adds to something else; expected a {kind.__name__}, got a {got}")
+            raise ValueError(f"items are added to the wrong type; expected a {kind.__name__}, got a {got}")
         return self._stack[-1]
 
     def _mark(self) -> None:
@@ -109,7 +112,7 @@ class Unpickler:
 
     def _since_mark(self) -> list[Any]:
         if not self._below:
-            raise ValueError("it goes back to a mark that it never set")
+            raise ValueError("there is no mark on the stack; expected a mark before this opcode")
         items, self._stack = self._stack, self._below.pop()
         return items
 
@@ -118,12 +121,12 @@ class Unpickler:
 
     def _remember(self, key: int) -> None:
         if not 0 <= key <= len(self._data):
-            raise ValueError(f"it numbers its parts up to {key}; expected less than its length")
+            raise ValueError(f"a memo index is out of range; expected 0 to {len(self._data)}, got {key}")
         self._memo[key] = self._top()
 
     def _recall(self, key: int) -> None:
         if key not in self._memo:
-            raise ValueError(f"it recalls part {key}, which it has not kept")
+            raise ValueError(f"the memo has no value {key}; expected an index that was stored before")
         self._push(self._memo[key])
 
     def _append(self) -> None:
@@ -146,7 +149,7 @@ class Unpickler:
     def _set_items(self, items: list[Any]) -> None:
         target = self._top(dict)
         if len(items) % 2:
-            raise ValueError("a dict has a key without a value")
+            raise ValueError("a dict has a key without a value; expected pairs of keys and values")
         for key, value in zip(items[::2], items[1::2], strict=True):
             target[require_key(key)] = value
 
@@ -160,11 +163,13 @@ class Unpickler:
 
     def _protocol(self) -> None:
         if (protocol := self._number("B")) > 5:
-            raise ValueError(f"it is of protocol {protocol}; expected at most 5")
+            raise ValueError(f"the pickle has an unknown protocol; expected at most 5, got {protocol}")
 
     def _frame(self) -> None:
         if (size := self._number("<Q")) > len(self._data) - self.end:
-            raise ValueError(f"it is cut short; expected a frame of {size} bytes, got {len(self._data) - self.end}")
+            raise ValueError(
+                f"the file is truncated; expected a frame of {size} bytes, got {len(self._data) - self.end}"
+            )
 
     def _stop(self) -> None:
         raise _Stop(self._pop())
@@ -179,7 +184,7 @@ class Unpickler:
         self._since_mark()
 
     def _decimal(self) -> None:
-        """Protocol 0: an integer in digits, or a bool as 00 and 01."""
+        """Push the integer of protocol 0, written in digits, or a bool, written as 00 or 01."""
         line = self._line()
         self._push({b"00": False, b"01": True}[line] if line in (b"00", b"01") else self._digits(line))
 
@@ -189,11 +194,11 @@ class Unpickler:
         return int(line.removesuffix(b"L"))
 
     def _quoted(self) -> None:
-        """Protocol 0: a text of Python 2 in quotes."""
+        """Push the string of protocol 0, a Python 2 string in quotes."""
         line = self._line()
         if len(line) < 2 or line[:1] != line[-1:] or line[:1] not in b"'\"":
-            raise ValueError("a text has no quotes")
-        self._push(codecs.escape_decode(line[1:-1])[0].decode())  # type: ignore[attr-defined]  # as pickle itself
+            raise ValueError("a string has no quotes; expected a string in quotes")
+        self._push(codecs.escape_decode(line[1:-1])[0].decode())  # type: ignore[attr-defined]  # pickle does the same
 
     # Names, calls, storages
 
@@ -204,69 +209,83 @@ class Unpickler:
     def _stacked_name(self) -> None:
         module, name = self._last(2)
         if type(module) is not str or type(name) is not str:
-            raise ValueError("a name is not a text")
+            raise ValueError(
+                f"a name is not a string; expected two strings, got {type(module).__name__} and {type(name).__name__}"
+            )
         self._push(admitted(module, name))
 
     def _instance(self) -> None:
         module, name = self._line(), self._line()
-        raise UnsafeFileError(f"it makes an instance of {module + b'.' + name!r:.120} (INST); expected plain data")
+        raise UnsafeFileError(
+            f"the opcode INST would make an instance of {module + b'.' + name!r:.120}; expected plain data"
+        )
 
     def _call(self) -> None:
         called, args = self._last(2)
         if not isinstance(called, Maker) or called.make is None:
             name = called.name if isinstance(called, Maker) else type(called).__name__
-            raise UnsafeFileError(f"it calls {name!r}, which is not to be called; expected plain data")
+            raise UnsafeFileError(f"calling {name!r} is not allowed; expected plain data")
         if type(args) is not tuple:
-            raise ValueError(f"it calls {called.name} with a {type(args).__name__}; expected a tuple")
+            raise ValueError(
+                f"the arguments of {called.name} have the wrong type; expected a tuple, got {type(args).__name__}"
+            )
         self._copied += len(args) + sum(len(arg) for arg in args if isinstance(arg, str | bytes | list | tuple | dict))
         if self._copied > _SPARE + _COPIED * (self.end - self._start):
-            raise ValueError(f"it copies {self._copied} items or bytes; expected a few for each of its own")
+            most = _SPARE + _COPIED * (self.end - self._start)
+            raise ValueError(f"too many items or bytes are copied; expected at most {most}, got {self._copied}")
         try:
             self._push(called.make(*args))
         except TypeError:
-            raise ValueError(f"it calls {called.name} with {len(args)} arguments that do not fit") from None
+            raise ValueError(f"the {len(args)} arguments of {called.name} do not match its signature") from None
 
     def _build(self) -> None:
-        """Attributes of an object: torch keeps a state_dict's `_metadata` so."""
+        """Set the attributes of an object. torch saves the `_metadata` of a state_dict in this way."""
         target, attributes = self._last(2)
         if type(target) is not OrderedDict or type(attributes) is not dict or attributes.keys() != {"_metadata"}:
             name = target.name if isinstance(target, Maker) else type(target).__name__
             raise UnsafeFileError(
-                f"it sets attributes of a {name}; expected _metadata of an OrderedDict and nothing else"
+                f"setting attributes of a {name} is not allowed; expected only _metadata of an OrderedDict"
             )
         target._metadata = attributes["_metadata"]  # type: ignore[attr-defined]
         self._push(target)
 
     def _persistent(self) -> None:
-        """('storage', class, key, device, count[, view]): a storage, or of the old format a part of one."""
+        """Push the storage of ('storage', class, key, device, count[, view]). In the old format, a view is a part."""
         asked = self._pop()
         what = asked[0] if type(asked) is tuple and len(asked) in (5, 6) else None
         if type(what) not in (str, bytes) or what not in ("storage", b"storage"):
-            raise UnsafeFileError(f"it asks for {shown(asked)} from outside; expected a storage")
+            raise UnsafeFileError(
+                f"an external object is not allowed, except a storage; expected a storage, got {shown(asked)}"
+            )
         _, kind, key, _, count, *view = asked
         if not isinstance(kind, StorageType) or type(key) is not str or type(count) is not int or count < 0:
-            raise ValueError(f"a storage is described by {shown(asked)}; expected its class, key, device and count")
+            raise ValueError(
+                f"a storage is invalid; expected ('storage', class, key, device, count), got {shown(asked)}"
+            )
         if self._store is None:
-            raise ValueError("a storage is asked for; expected none here")
+            raise ValueError("a storage is not allowed in this pickle; expected a number, a string, a list or a dict")
         storage = self._store.storage(key, kind.dtype, count)
         self._push(storage if not view or view[0] is None else storage.part(view[0]))
 
 
 def _children(node: Any) -> list[Any]:
-    """The branches right under `node`; its leaves are plain."""
+    """Return the children of `node` that are branches, after checking that all other children are plain data."""
     values: list[Any] = list(node.values()) if isinstance(node, dict) else list(node)
     if type(node) is OrderedDict and vars(node):
         values.append(vars(node)["_metadata"])
     for value in values:
         if type(value) not in _LEAVES and not isinstance(value, (*_BRANCHES, np.dtype)):
             name = value.name if isinstance(value, Maker) else type(value).__name__
-            raise UnsafeFileError(f"its pickle holds {name!r} as a value; expected plain data")
+            raise UnsafeFileError(f"the pickle contains {name!r} as a value; expected plain data")
     return [value for value in values if isinstance(value, _BRANCHES)]
 
 
 def _require_plain(root: Any, most: int) -> None:
-    """Refuses what is not plain data, contains itself, is too deep, or unfolds to more than `most` nodes."""
-    sizes: dict[int, tuple[int, int]] = {}  # of a finished branch: its nodes, each as often as it is met; its depth
+    """Refuse a tree that is not plain data, contains itself, is too deep, or has more than `most` nodes.
+
+    A shared node counts once per occurrence.
+    """
+    sizes: dict[int, tuple[int, int]] = {}  # of each finished branch: the number of nodes, and the depth
     open_branches: set[int] = set()
     todo: list[tuple[Any, list[Any] | None]] = [([root], None)]
     while todo:
@@ -275,7 +294,7 @@ def _require_plain(root: Any, most: int) -> None:
             if id(node) in sizes:
                 continue
             if id(node) in open_branches:
-                raise ValueError("its pickle is broken: a list or dict holds itself; expected a tree")
+                raise ValueError("the pickle is invalid: a list or dict contains itself; expected a tree")
             open_branches.add(id(node))
             below = _children(node)
             todo.append((node, below))
@@ -285,9 +304,9 @@ def _require_plain(root: Any, most: int) -> None:
         nodes = len(node) + sum(sizes[id(child)][0] for child in below)
         depth = 1 + max((sizes[id(child)][1] for child in below), default=0)
         if nodes > most:
-            raise ValueError(f"its pickle is broken: it unfolds to more than {most} parts; expected some for each byte")
+            raise ValueError(f"the pickle is invalid: its shared parts repeat too often; expected at most {most} parts")
         if depth > _MAX_DEPTH:
-            raise ValueError(f"its pickle is broken: it is nested deeper than {_MAX_DEPTH} levels; expected less")
+            raise ValueError(f"the pickle is invalid: it is nested too deeply; expected at most {_MAX_DEPTH} levels")
         sizes[id(node)] = nodes, depth
 
 
@@ -360,16 +379,16 @@ _OPERATIONS: dict[int, Callable[[Unpickler], None]] = {
     }.items()
 }
 _REFUSED = {
-    _operation(name): f"{does} ({name})"
+    _operation(name): f"{name} {does}"
     for name, does in {
-        "OBJ": "makes an instance of a class",
-        "NEWOBJ": "makes an instance of a class",
-        "NEWOBJ_EX": "makes an instance of a class",
-        "EXT1": "asks for a registered extension",
-        "EXT2": "asks for a registered extension",
-        "EXT4": "asks for a registered extension",
-        "PERSID": "asks for something from outside by a text",
-        "NEXT_BUFFER": "asks for a buffer from outside",
-        "READONLY_BUFFER": "asks for a buffer from outside",
+        "OBJ": "would make an instance of a class",
+        "NEWOBJ": "would make an instance of a class",
+        "NEWOBJ_EX": "would make an instance of a class",
+        "EXT1": "requires a registered extension",
+        "EXT2": "requires a registered extension",
+        "EXT4": "requires a registered extension",
+        "PERSID": "requires an external object",
+        "NEXT_BUFFER": "requires an external buffer",
+        "READONLY_BUFFER": "requires an external buffer",
     }.items()
 }
