@@ -131,7 +131,7 @@ def test_weights_that_were_never_loaded_are_told_before_the_layers():
     theirs, net = torch.nn.Linear(3, 2), nn.Linear(3, 2)
     found = funcnet.compare(theirs, net, *net.init(jax.random.key(0)), X)
     assert not found.ok and set(found.weights) == {"weight", "bias"}
-    assert "2 weights differ before anything runs" in str(found)
+    assert "2 weights differ before the run" in str(found)
 
 
 def test_weights_within_tolerance_are_as_good_as_equal():
@@ -147,7 +147,9 @@ def test_weights_within_tolerance_are_as_good_as_equal():
 def test_params_or_state_forgotten():
     theirs, net = torch.nn.Linear(3, 2), nn.Linear(3, 2)
     params, _ = net.load_state_dict(theirs.state_dict())
-    with pytest.raises(TypeError, match=r"funcnet\.compare: expected params and state, two dicts .* and ndarray"):
+    with pytest.raises(
+        TypeError, match=r"funcnet\.compare: params or state has the wrong type; expected two dicts, .* and ndarray"
+    ):
         funcnet.compare(theirs, net, params, X)
 
 

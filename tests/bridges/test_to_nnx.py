@@ -266,7 +266,7 @@ def test_ties_stacks_and_lazy_modules():
 def test_refusals(model):
     with pytest.raises(TypeError, match=r"expected a funcnet.nn.Module, got Linear. .*FromNNX"):
         bridges.ToNNX(nnx.Linear(2, 2, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(0))
-    with pytest.raises(ValueError, match=r"got neither. Give rngs=nnx.Rngs\(0\)"):
+    with pytest.raises(ValueError, match=r"got neither. Pass rngs=nnx.Rngs\(0\)"):
         bridges.ToNNX(NET)
     net = nn.Sequential()
     net.add_module("rngs", nn.Linear(2, 2))

@@ -54,7 +54,7 @@ def test_a_plain_array_is_a_dataset_and_at_epoch_is_asked():
 
 
 def test_errors():
-    with pytest.raises(TypeError, match=r"DataLoader: the dataset accepts no array of indices; .* got list"):
+    with pytest.raises(TypeError, match=r"DataLoader: the dataset does not accept an array of indices; .* got list"):
         DataLoader([1, 2, 3], 2)
     with pytest.raises(ValueError, match=r"smaller than one batch; expected at least 8 examples, got 3"):
         DataLoader(numbers(3), 8, drop_last=True)

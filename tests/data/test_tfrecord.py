@@ -78,5 +78,5 @@ def test_damage_is_named_by_record(tmp_path):
     assert "record 1 is damaged; expected a tf.train.Example, got 'a feature without a name'" in refused(nameless)
     with pytest.raises(FileNotFoundError, match=r"no\.tfrecord does not exist; expected a TFRecord file"):
         list(read_examples(tmp_path / "no.tfrecord"))
-    with pytest.raises(ValueError, match="'ids' has negative integers; expected 0 or more"):
+    with pytest.raises(ValueError, match="'ids' has negative integers; expected integers >= 0, got -1"):
         write_examples(file, [{"ids": np.array([-1])}])

@@ -104,7 +104,9 @@ def test_lengths_of_layers_alone_name_themselves():
     scale = optim.scale_by_layer_norms("gamma")
     with pytest.raises(ValueError, match=r"optim.scale_by_layer_norms: exempt: pattern 'gamma' matches nothing"):
         scale.update(params, scale.init(params), params)
-    with pytest.raises(ValueError, match=r"optim.scale_by_layer_norms: params; expected those that are trained, got n"):
+    with pytest.raises(
+        ValueError, match=r"optim.scale_by_layer_norms: params are missing; expected the trained params, got N"
+    ):
         scale.update(params, scale.init(params))
 
 

@@ -39,6 +39,9 @@ def test_berts_jumps_where_the_warm_up_ends_and_the_default_does_not():
 @pytest.mark.parametrize("make", [optim.bert_schedule, optim.warmup_linear_decay])
 @pytest.mark.parametrize(("warmup", "total"), [(11, 10), (-1, 10), (0, 0)])
 def test_impossible_steps_are_refused(make, warmup, total):
-    text = f"optim.{make.__name__}: steps; expected 0 <= warmup_steps <= total_steps .*got warmup_steps={warmup}"
+    text = (
+        f"optim.{make.__name__}: the numbers of steps are out of range; expected 0 "
+        f"<= warmup_steps <= total_steps .*got warmup_steps={warmup}"
+    )
     with pytest.raises(ValueError, match=text):
         make(1.0, warmup, total)

@@ -191,7 +191,9 @@ def test_counts_of_schedules():
     _, sgd = torch_steps(PAIRS["sgd with momentum"][0], start, gradients[:3])
     fresh = optax.sgd(schedule, momentum=0.9).init(params)
     assert int(optim.from_torch(sgd.state_dict(), NAMES, fresh, steps=3)[1].count) == 3
-    with pytest.raises(ValueError, match=r"counts updates and torch's SGD does not; expected steps=, got None"):
+    with pytest.raises(
+        ValueError, match=r"counts updates, but the state of torch's SGD has no count; expected steps=…, got None"
+    ):
         optim.from_torch(sgd.state_dict(), NAMES, fresh)
     unused = torch.optim.Adam([torch.nn.Parameter(torch.zeros(2))]).state_dict()
     state = optim.from_torch(unused, ["w"], optax.adam(schedule).init({"w": jnp.ones(2)}))
@@ -218,24 +220,26 @@ def refusals():
     group = adam["param_groups"][0]
     return {
         r"amsgrad=False, got True": lambda: load(amsgrad, NAMES, state),
-        r"optax's amsgrad takes its maximum": lambda: load(adam, NAMES, optax.amsgrad(0.1).init(params)),
+        r"an amsgrad state cannot be converted; expected Adam, AdamW or SGD, got amsgrad": lambda: load(
+            adam, NAMES, optax.amsgrad(0.1).init(params)
+        ),
         r"dampening=0, got 0.5": lambda: load(damped, NAMES, optax.sgd(0.1, 0.9).init(params)),
-        r"another optimizer's state; .* got \['step', 'sum'\]": lambda: load(adagrad, NAMES, state),
-        r"another optimizer's state; expected Adam, AdamW or SGD, got RAdam": lambda: load(radam, NAMES, state),
-        r"different optimizers; expected a place for momentum_buffer, got one for exp_avg": lambda: load(
+        r"the state is of another optimizer; .* got \['step', 'sum'\]": lambda: load(adagrad, NAMES, state),
+        r"the state is of another optimizer; expected Adam, AdamW or SGD, got RAdam": lambda: load(radam, NAMES, state),
+        r"optimizers are different; expected an optax state for momentum_buffer, got one for exp_avg": lambda: load(
             sgd, NAMES, state
         ),
-        r"unequal counts of updates; expected one, got \[1, 2\]": lambda: load(uneven, NAMES, state),
-        r"torch has no state of 'fc.bias'": lambda: load(partial, NAMES, state),
-        r"no place for torch's state of fc.bias": lambda: load(adam, NAMES, optax.sgd(0.1).init(params)),
+        r"different numbers of updates; expected one number, got \[1, 2\]": lambda: load(uneven, NAMES, state),
+        r"torch's state lacks 'fc.bias'": lambda: load(partial, NAMES, state),
+        r"the optax state lacks the parameters fc.bias": lambda: load(adam, NAMES, optax.sgd(0.1).init(params)),
         r"exp_avg of 'fc.bias' has another shape; expected \(3,\), got \(3, 2\)": lambda: load(
             adam, ["fc.bias", "fc.weight", "head.weight"], state
         ),
-        r"has 3 parameters; expected as many names, each once, got 2": lambda: load(adam, net, state),
-        r"has 2 groups, and a net does not say": lambda: load(groups, net, state),
+        r"torch's 3 parameters; expected 3 different names, got 2 \(2 different\)": lambda: load(adam, net, state),
+        r"has 2 groups, but a net does not determine": lambda: load(groups, net, state),
         r"torch's optimizer does not get: head.weight": lambda: dump(state, NAMES[:2], [{**group, "params": [0, 1]}]),
-        r"got none of betas, eps. Add them": lambda: dump(state, NAMES, [{"lr": 1.0, "weight_decay": 0.0}]),
-        r"expected amsgrad=False, got True.*start with a new state": lambda: dump(
+        r"got none of betas, eps. Add the missing": lambda: dump(state, NAMES, [{"lr": 1.0, "weight_decay": 0.0}]),
+        r"expected amsgrad=False, got True.*Start with a new optimizer state": lambda: dump(
             state, NAMES, [{**group, "amsgrad": True}]
         ),
     }

@@ -99,7 +99,10 @@ def test_an_unknown_kind_is_an_error():
 @pytest.mark.parametrize("batch", [np.ones((30, 2)), np.ones(0), np.float32(1)])
 def test_a_batch_that_does_not_divide_is_an_error(kind, batch):
     rows = len(batch) if batch.ndim else 0
-    text = f"shard: the batch does not divide over 8 devices; expected a multiple of 8, got {rows}. Use a batch size"
+    text = (
+        f"shard: the batch does not divide evenly over 8 devices; expected "
+        f"a multiple of 8, got {rows}. Use a batch size"
+    )
     with pytest.raises(ValueError, match=text):
         parallel.make_layout({"data": 8}, kind=kind).shard({"x": batch})
 
@@ -233,7 +236,7 @@ def test_rules_that_do_not_fit_are_refused(rules, message):
             {"mesh": "data=4,model=2", "rules": {"**": PartitionSpec("model")}, "kind": "pmap"},
             r"'pmap' shards only batches",
         ),
-        ({"mesh": "data=16"}, r"CPU devices; expected 1 to 8, got 16"),
+        ({"mesh": "data=16"}, r"CPU devices is out of range; expected 1 to 8, got 16"),
         ({"mesh": "data=3,model=-1"}, r"sizes that divide the 8 devices, got data=3, model=-1"),
         ({"mesh": "data"}, r"'data' is not a mesh; expected axes with sizes, such as data=8"),
         ({"mesh": "data=2,data=4"}, r"is not a mesh; .* got 'data=4'"),

@@ -23,12 +23,18 @@ def test_the_first_devices_are_taken():
 
 @pytest.mark.parametrize("count", [0, 9])
 def test_more_devices_than_there_are_is_an_error(count):
-    with pytest.raises(ValueError, match=rf"parallel.select_devices: CPU devices; expected 1 to 8, got {count}. Call"):
+    with pytest.raises(
+        ValueError,
+        match=rf"parallel.select_devices: the number of CPU devices is out "
+        rf"of range; expected 1 to 8, got {count}. Call",
+    ):
         parallel.select_devices(count)
 
 
 def test_no_virtual_devices_is_an_error():
-    with pytest.raises(ValueError, match=r"parallel.use_virtual_cpu_devices: count; expected at least 1, got 0\.$"):
+    with pytest.raises(
+        ValueError, match=r"parallel.use_virtual_cpu_devices: count is too small; expected at least 1, got 0\.$"
+    ):
         parallel.use_virtual_cpu_devices(0)
 
 

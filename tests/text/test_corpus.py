@@ -151,7 +151,7 @@ def test_not_utf8_names_file_and_offset(tmp_path, monkeypatch):
 def test_utf16_is_distinguished_from_latin1(tmp_path):
     (tmp_path / "a.txt").write_text("text", "utf-16")
     with pytest.raises(
-        ValueError, match=r"got byte 0xff at byte 0\. Convert it \(for example `iconv -f utf-16 -t utf-8`"
+        ValueError, match=r"got byte 0xff at byte 0\. Convert the file, for example with `iconv -f utf-16 -t utf-8`"
     ):
         read_corpus(tmp_path)
 
@@ -195,9 +195,9 @@ def test_files_of_unknown_names_beside_known_ones_are_counted_and_named_once(tmp
     with pytest.warns(UserWarning) as warned:
         open_corpus([tmp_path / "one", tmp_path / "two"])
     assert [str(one.message) for one in warned] == [
-        "read_corpus: left out 7 file(s) whose names end in none of .txt, .json, .jsonl, .ndjson, .parquet, .arrow, "
-        ".xml, or .json without 'text' in the first line: sub/a.md, sub/b.md, sub/c.md, sub/d.md, sub/e.md and "
-        "2 more. Rename those that contain text."
+        "read_corpus: left out 7 file(s) whose names do not end in .txt, .json, .jsonl, .ndjson, .parquet, .arrow, "
+        ".xml, or end in .json without 'text' in the first line: sub/a.md, sub/b.md, sub/c.md, sub/d.md, sub/e.md and "
+        "2 more. Rename the files that contain text."
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -232,7 +232,7 @@ def test_unreadable_files_are_named(tmp_path, monkeypatch):
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="is no text; expected a file or a folder"):
+    with pytest.raises(OSError, match="is neither a file nor a folder; expected a file or a folder"):
         read_corpus(tmp_path / "pipe")
 
 

@@ -44,23 +44,29 @@ def test_json_lines_and_text_plain_and_compressed(tmp_path, suffix, opener):
 def test_bad_json_lines_are_named_by_line(tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text('{"text": "a"}\n{"text": \n')
-    assert "rows.jsonl, line 2, character 10: no JSON; expected an object a line, got 'Expecting value'" in refused(
-        file
+    assert (
+        "rows.jsonl, line 2, character 10: not valid JSON; expected "
+        "one object per line, got 'Expecting value'" in refused(file)
     )
     file.write_text('{"text": "a"}\n' + "[" * 200_000)
-    assert "rows.jsonl, line 2: no JSON; expected an object a line, got 'maximum recursion" in refused(file)
+    assert "rows.jsonl, line 2: not valid JSON; expected one object per line, got 'maximum recursion" in refused(file)
     file.write_text('{"text": "a"}\n\n{"body": "b", "id": 3}\n')
-    assert "line 3 has no field 'text'; expected an object with the text there, got the fields 'body', 'id'" in refused(
-        file
+    assert (
+        "line 3 has no field 'text'; expected an object with the "
+        "text in this field, got the fields 'body', 'id'" in refused(file)
     )
     file.write_text('["a"]\n')
-    assert "line 1: no JSON object; expected one a line, got list. Write each object on its own line" in refused(file)
+    assert (
+        "line 1: not a JSON object; expected one object per line, "
+        "got list. Write each object on its own line" in refused(file)
+    )
     file.write_text("{}")
-    assert "line 1 has no field 'text'; expected an object with the text there, got the fields (none). " in refused(
-        file
+    assert (
+        "line 1 has no field 'text'; expected an object with the "
+        "text in this field, got the fields (none). " in refused(file)
     )
     file.write_text('{"text": ["a"]}\n')
-    assert "line 1: 'text' is no text; expected a string, got list" in refused(file)
+    assert "line 1: 'text' is not a text; expected a string, got list" in refused(file)
     file.write_text('{"text": "half \\ud800 a pair"}\n')
     assert read_corpus(file) == ["half ? a pair"]
 
@@ -72,7 +78,7 @@ def test_a_json_line_that_is_too_long_is_named_and_not_cut(tmp_path, monkeypatch
     file = tmp_path / "rows.jsonl"
     file.write_text('{"text": "a"}\n' + json.dumps({"text": "x" * length}) + "\n")
     said = refused(file)
-    assert "rows.jsonl, line 2 is too long; expected one object a line, of at most 800 characters, got more. " in said
+    assert "rows.jsonl, line 2 is too long; expected one object per line, of at most 800 characters, got more. " in said
     file.write_text(json.dumps({"text": "x" * 700}) + "\n" + json.dumps({"text": "y" * 788}))
     assert list(map(len, read_corpus(file))) == [700, 788]
 
@@ -85,7 +91,7 @@ def test_json_is_json_lines(tmp_path):
     assert read_corpus(tmp_path) == read_corpus(tmp_path / "c4-train.00000.json.gz") == ["First.", "Second."]
     (tmp_path / "prose.txt").write_text("Third.")
     file = tmp_path / "list.json"
-    advice = "Write each object on its own line, without a list around them, or omit the file."
+    advice = "Write each object on its own line, not inside a list, or omit the file."
     file.write_text(json.dumps(rows))
     assert (said := refused(file)).endswith(advice) and "list.json, line 1: no JSON object; expected one a" in said
     file.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
@@ -93,10 +99,11 @@ def test_json_is_json_lines(tmp_path):
     file.write_text(json.dumps(rows[0], indent=2))
     assert (said := refused(file)).endswith(advice) and "list.json, line 1, character 2: no JSON; expec" in said
     file.write_text('{"version": 3}')
-    assert "list.json, line 1 has no field 'text'; expected an object with the text there, got the fields 'v" in (
-        said := refused(file)
+    assert (
+        "list.json, line 1 has no field 'text'; expected an object "
+        "with the text in this field, got the fields 'v" in (said := refused(file))
     )
-    assert said.endswith("Name the field with --field NAME, or omit the file.")
+    assert said.endswith("Name the field of the text with --field NAME, or omit the file.")
 
 
 def test_what_datasets_writes_beside_its_tables_is_no_text(tmp_path):
@@ -114,10 +121,11 @@ def test_parquet(tmp_path):
     assert read_corpus(file) == KEPT
     names = [document.name for document in open_corpus(file).documents()]
     assert names[-1].endswith("rows.parquet:6")
-    assert "has no column 'body'; expected one with the text, got the columns 'id', 'text'" in refused(
-        file, field="body"
+    assert (
+        "has no column 'body'; expected a column of this name "
+        "with the text, got the columns 'id', 'text'" in refused(file, field="body")
     )
-    assert "row 1: 'id' is no text; expected a string, got int" in refused(file, field="id")
+    assert "row 1: 'id' is not a text; expected a string, got int" in refused(file, field="id")
     file.write_bytes(file.read_bytes()[:-30])
     assert "rows.parquet cannot be read; expected a complete Parquet file" in refused(file)
 
@@ -144,7 +152,7 @@ def test_a_saved_dataset(tmp_path):
     assert read_corpus(tmp_path / "many") == KEPT
     assert read_corpus(tmp_path / "many" / "test") == KEPT[:1]
     (tmp_path / "many" / "dataset_dict.json").write_text('{"splits": ["test", "valid"]}')
-    assert "holds several splits and none is 'train'; expected one to read, got test, valid" in refused(
+    assert "has several splits but no 'train' split; expected one split or a split 'train', got test, valid" in refused(
         tmp_path / "many"
     )
     (tmp_path / "one" / "state.json").write_text("{}")
@@ -156,9 +164,7 @@ def test_a_saved_dataset(tmp_path):
         lost
     )
     lost.unlink()
-    assert "test is no complete dataset; expected the files that its state.json names, got no data-0" in refused(
-        lost.parent
-    )
+    assert "test is incomplete; expected all files that its state.json lists, got no data-0" in refused(lost.parent)
     arrow = tmp_path / "many" / "train" / "data-00000-of-00002.arrow"
     with pa.OSFile(str(tmp_path / "file.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)

@@ -65,7 +65,8 @@ def test_a_byte_order_mark_is_no_part_of_the_first_token(tmp_path):
         assert vocabulary(load_tokenizer(path)) == [*SPECIAL_TOKENS, "the"]
     file.write_bytes(file.read_bytes() + b"\n\xff")
     with pytest.raises(
-        ValueError, match=r"vocab\.txt is not UTF-8; expected one token a line, got byte 0xff at byte 38"
+        ValueError,
+        match=r"vocab\.txt is not UTF-8; expected UTF-8 text with one token per line, got byte 0xff at byte 38",
     ):
         load_tokenizer(file)
 
@@ -80,7 +81,8 @@ def test_a_padded_word_table_is_taken_without_a_word(rows):
 def test_a_vocabulary_much_smaller_than_the_word_table_warns():
     tokenizer = train_wordpiece(["aa ab"] * 2, vocab_size=9)
     said = (
-        r"^here: the vocabulary has 9 tokens and the model's word table 1,137 rows, more than padding explains\. Check "
+        r"^here: the vocabulary has 9 tokens, but the model's word table "
+        r"has 1,137 rows, more than padding explains\. Check "
     )
     with pytest.warns(UserWarning, match=said):
         require_fit(tokenizer, 1137, where="here")
@@ -138,8 +140,13 @@ def test_casing_of_a_bare_vocabulary_is_seen_from_its_tokens(tmp_path):
 @pytest.mark.parametrize("lower_case", [True, False])
 def test_a_tokenizer_that_does_otherwise_than_asked_is_refused(tmp_path, lower_case):
     save_tokenizer(train_wordpiece(["Low low"] * 2, 30, lower_case=lower_case), tmp_path)
-    does = "lower-cases; expected it to keep capitals" if lower_case else "keeps capitals; expected it to lower-case"
-    with pytest.raises(ValueError, match=rf"tokenizer\.json {does}, got its own setting. Give a vocabulary"):
+    does = ["keeps capitals", "lower-cases"]
+    wanted, found = does if lower_case else reversed(does)
+    said = (
+        rf"tokenizer\.json contradicts lower_case={not lower_case}; "
+        rf"expected a tokenizer that {wanted}, got one that "
+    )
+    with pytest.raises(ValueError, match=rf"{said}{found}\. Pass a vocabulary file"):
         load_tokenizer(tmp_path / "tokenizer.json", lower_case=not lower_case)
     assert is_lower_case(load_tokenizer(tmp_path, lower_case=not lower_case)) is not lower_case  # by vocab.txt
     (tmp_path / "vocab.txt").unlink()

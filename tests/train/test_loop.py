@@ -273,7 +273,9 @@ def test_data_that_end_early_are_an_error():
 
 
 def test_an_error_in_the_data_thread_is_raised():
-    with pytest.raises(ValueError, match="the batch does not divide over 8 devices; expected a multiple of 8, got 12"):
+    with pytest.raises(
+        ValueError, match="the batch does not divide evenly over 8 devices; expected a multiple of 8, got 12"
+    ):
         run("jit", 8, batches=lambda start: toy.batches(start, rows=12))
 
 

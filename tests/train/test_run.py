@@ -128,10 +128,10 @@ def test_wrong_devices_are_refused_before_anything_is_written(tmp_path):
     for values, message in [
         (
             {"devices": 8, "batch_size": 12},
-            "character_model: --batch-size: the batch does not divide over 8 devices",
+            "character_model: --batch-size: the batch does not divide evenly over 8 devices",
         ),
-        ({"devices": 9}, "CPU devices; expected 1 to 8, got 9"),
-        ({"mesh": "data=2,model=4"}, "nothing is sharded along the axis 'model'"),
+        ({"devices": 9}, "CPU devices is out of range; expected 1 to 8, got 9"),
+        ({"mesh": "data=2,model=4"}, "no array is sharded along the axis 'model'"),
         ({"mesh": "data=2", "devices": 2}, "--devices 2 together with --mesh data=2; expected one of them"),
         ({"mesh": "data 2"}, "'data 2' is not a mesh"),
     ]:

@@ -244,7 +244,9 @@ def test_evaluation_can_be_cut_short_and_needs_a_batch():
 def test_what_cannot_be_a_step_is_refused():
     with pytest.raises(ValueError, match=r"train.make_step: accumulate; expected at least 1, got 0\.$"):
         train.make_step(toy.make_objective(), toy.counts, optax.sgd(0.1), accumulate=0)
-    with pytest.raises(ValueError, match=r"train.make_step: the batch does not divide over 1 device x 3 micro-batch"):
+    with pytest.raises(
+        ValueError, match=r"train.make_step: the batch does not divide evenly over 1 device x 3 micro-batch"
+    ):
         toy.run(steps=1, accumulate=3)
     with pytest.raises(
         ValueError, match="make_step: objective's term 'rows'; expected a 'loss' in it and a count of the same name"

@@ -35,26 +35,32 @@ ONLY_ZIP: dict[str, tuple[bytes, str]] = {
         zipped(tensor(of=storage(count=2**62)) + b"."),
         "too short; expected 4611686018427387904 elements",
     ),
-    "more behind the pickle": (zipped(b"N.N."), "continues after its pickle, by 2 bytes"),
+    "more behind the pickle": (zipped(b"N.N."), "does not end with its pickle; expected no more bytes, got 2"),
     "a compressed bomb": (
         zipped(b"N.", {"x/data/1": bytes(10**7)}, zipfile.ZIP_DEFLATED),
-        "compressed; expected it stored",
+        "compressed; expected uncompressed records",
     ),
     "a compressed pickle": (
         zipped(text("x" * 10**6) + b".", method=zipfile.ZIP_LZMA),
-        "compressed; expected it stored",
+        "compressed; expected uncompressed records",
     ),
     "no data.pkl": (zipped(b"N.", pkl="x/other.pkl"), "expected one record <name>/data.pkl, got 0 among x/other.pkl"),
     "data.pkl at the top": (zipped(b"N.", pkl="data.pkl"), "expected one record <name>/data.pkl, got 0"),
     "two data.pkl": (zipped(b"N.", {"y/data.pkl": b"N."}), "expected one record <name>/data.pkl, got 2"),
-    "two archives": (zipped(b"N.") + zipped(b"N."), "is not at the start: there are bytes, or an archive, before it"),
-    "bytes behind": (zipped(b"N.") + b"more", "4 bytes follow its end"),
-    "a byte order of the middle": (zipped(b"N.", {"x/byteorder": b"middle"}), "says b'middle'; expected little or big"),
+    "two archives": (
+        zipped(b"N.") + zipped(b"N."),
+        "is not at the start of the file, because bytes or another archive precede it",
+    ),
+    "bytes behind": (zipped(b"N.") + b"more", "4 bytes follow the end of the archive"),
+    "a byte order of the middle": (
+        zipped(b"N.", {"x/byteorder": b"middle"}),
+        "byteorder is invalid; expected little or big, got b'middle'",
+    ),
     "a gigabyte in the other byte order": (
         zipped(repeated() + b".", {"x/byteorder": b"big"}),
-        r"its tensors need \d+ bytes of memory",
+        r"the tensors need too many copies, .*, got \d+ bytes",
     ),
-    "no end of the archive": (zipped(b"N.")[:-22], "cut short or broken"),
+    "no end of the archive": (zipped(b"N.")[:-22], "the zip archive is truncated or damaged"),
 }
 
 
@@ -111,58 +117,62 @@ CONTAINERS: dict[str, Case] = {
             ".pt",
             edited(zipped(b"N.", {"#" * len(bad): b""}), b"#" * len(bad), bad.encode()),
             UNSAFE,
-            "leads out of the archive",
+            "has a path outside of the archive",
         )
         for bad in ("../../etc/x", "/etc/passwd", "x/../../y", "c:/windows", "x/..\\..\\y")
     },
     "zip: TorchScript": Case(".pt", zipped(b"N.", {"x/constants.pkl": b"N."}), UNSAFE, "a TorchScript program"),
-    "zip: two records of one name": Case(".pt", doubled(), BROKEN, "two records are called 'x/data/0'"),
+    "zip: two records of one name": Case(".pt", doubled(), BROKEN, "two records have the name 'x/data/0'"),
     "zip: encrypted": Case(".pt", encrypted(), BROKEN, "is encrypted"),
-    "zip: overlapping records": Case(".pt", overlapping(), BROKEN, "the record 'x/data/2' overlaps the one before it"),
-    "zip: a record past the end": Case(".pt", past_the_end(), BROKEN, "is cut short; expected it up to byte"),
+    "zip: overlapping records": Case(
+        ".pt", overlapping(), BROKEN, "the record 'x/data/2' overlaps the previous record"
+    ),
+    "zip: a record past the end": Case(".pt", past_the_end(), BROKEN, "is truncated; expected bytes up to"),
     "zip: another name inside": Case(
         ".pt", edited(zipped(b"N."), b"x/data/0", b"x/data/1", 1), BROKEN, "another name in its own header"
     ),
-    "zip: no header": Case(".pt", b"PK\x03\x04" + bytes(200), BROKEN, "cut short or broken"),
+    "zip: no header": Case(".pt", b"PK\x03\x04" + bytes(200), BROKEN, "the zip archive is truncated or damaged"),
     "old: another protocol": Case(
         ".pt", MAGIC.replace(b"M\xe9\x03", b"M\xea\x03"), BROKEN, "another protocol version; expected 1001, got 1002"
     ),
     "old: keys that are no list": Case(
-        ".pt", legacy(tensor(of=storage(legacy=True)) + b".", b"N."), BROKEN, "list of storages is broken"
+        ".pt", legacy(tensor(of=storage(legacy=True)) + b".", b"N."), BROKEN, "list of storages is invalid"
     ),
     "old: keys twice": Case(
         ".pt",
         legacy(tensor(of=storage(legacy=True)) + b".", b"](" + text("0") * 2 + b"e."),
         BROKEN,
-        "list of storages is broken",
+        "list of storages is invalid",
     ),
-    "old: keys that call": Case(".pt", legacy(b"N.", imported("os.system", "x")), UNSAFE, "it asks for 'os.system'"),
+    "old: keys that call": Case(
+        ".pt", legacy(b"N.", imported("os.system", "x")), UNSAFE, "the name 'os.system' is not allowed"
+    ),
     "old: another key": Case(
         ".pt",
         legacy(tensor(of=storage(legacy=True)) + b".", b"](" + text("1") + b"e."),
         BROKEN,
-        "expected the same keys, got '0' in one only",
+        "expected the same keys, got '0' in only one of them",
     ),
     "old: another count": Case(
         ".pt",
         legacy(tensor(of=storage(legacy=True)) + b".", storages=struct.pack("<q", 5) + bytes(20)),
         BROKEN,
-        "holds 5 elements; its pickle says 4",
+        "does not match its pickle; expected 4 elements, got 5",
     ),
     "old: a negative count": Case(
         ".pt",
         legacy(tensor(of=storage(legacy=True)) + b".", storages=struct.pack("<q", -4) + bytes(20)),
         BROKEN,
-        "holds -4 elements",
+        "expected 4 elements, got -4",
     ),
     "old: a storage of 2^62": Case(
         ".pt",
         legacy(tensor(of=storage(count=2**62, legacy=True)) + b".", storages=struct.pack("<q", 2**62)),
         BROKEN,
-        "cut short; expected the storage '0' up to",
+        "truncated; expected the storage '0' up to",
     ),
     "old: bytes behind": Case(
-        ".pt", legacy(tensor(of=storage(legacy=True)) + b".") + b"more", BROKEN, "4 bytes follow its last storage"
+        ".pt", legacy(tensor(of=storage(legacy=True)) + b".") + b"more", BROKEN, "4 bytes follow the last storage"
     ),
     "old: a view outside": Case(
         ".pt",
@@ -170,7 +180,7 @@ CONTAINERS: dict[str, Case] = {
             tensor(of=storage(legacy=True).replace(b"NtQ", b"(" + text("v") + number(2) + number(3) + b"ttQ")) + b"."
         ),
         BROKEN,
-        "a view of .* ends at byte 20; it has 16",
+        "a view of .* is too long; expected at most 16 bytes, got 20",
     ),
     "tensors: a header of 2^60": Case(
         ".safetensors", struct.pack("<Q", 2**60) + b"{}" + bytes(100), BROKEN, "header too large"
@@ -218,7 +228,7 @@ CONTAINERS: dict[str, Case] = {
         ".safetensors",
         tensors({"a": described("F4", (8,))}, bytes(4)),
         BROKEN,
-        "'a' has a dtype that numpy does not have; .* got F4",
+        "'a' has a dtype that numpy does not support; .* got F4",
     ),
     "tensors: a hundred dimensions": Case(
         ".safetensors", tensors({"a": described(shape=(1,) * 100)}, bytes(4)), BROKEN, "expected at most 64, got 100"
@@ -228,23 +238,23 @@ CONTAINERS: dict[str, Case] = {
         ".safetensors",
         zipped(b"N."),
         BROKEN,
-        "is not what '.safetensors' says; .* got a zip archive, as torch.save writes. Rename it to .pt",
+        "the content does not match the suffix '.safetensors'; .* got a zip archive of torch.save. Rename it to .pt",
     ),
     "kind: the old format": Case(
-        ".safetensors", legacy(b"N."), BROKEN, "got a torch file of before 1.6. Rename it to .pt"
+        ".safetensors", legacy(b"N."), BROKEN, "got a torch file in the format before torch 1.6. Rename it to .pt"
     ),
     "kind: safetensors": Case(
         ".pt", tensors({"a": described()}, bytes(4)), BROKEN, "got a safetensors file. Rename it to .safetensors"
     ),
-    "kind: a tar archive": Case(".pt", tar(), BROKEN, "a tar archive. Before 0.1.10 torch wrote those"),
+    "kind: a tar archive": Case(".pt", tar(), BROKEN, "a tar archive. torch wrote tar archives before version 0.1.10"),
     "kind: nothing": Case(".pt", b"", BROKEN, "got an empty file"),
     "kind: an empty archive": Case(".pt", b"PK\x05\x06" + bytes(18), BROKEN, "an empty zip archive"),
     "kind: numpy's archive": Case(".pt", zipped(b"", pkl="a.npy"), BROKEN, "expected one record <name>/data.pkl"),
-    "kind: a bare pickle": Case(".pt", pickle.dumps({"a": 1}), BROKEN, "a pickle, but not torch's"),
+    "kind: a bare pickle": Case(".pt", pickle.dumps({"a": 1}), BROKEN, "a pickle that torch.save did not write"),
     "kind: a bare pickle that calls": Case(
-        ".bin", pickled(exec, f"open('{MARK}', 'w')"), BROKEN, "a pickle, but not torch's"
+        ".bin", pickled(exec, f"open('{MARK}', 'w')"), BROKEN, "a pickle that torch.save did not write"
     ),
-    "kind: text": Case(".pth", b"hello", BROKEN, "bytes of no known kind"),
+    "kind: text": Case(".pth", b"hello", BROKEN, "an unknown format"),
     **{
         f"kind: {said}": Case(".bin", start + bytes(100), BROKEN, said)
         for start, said in (
@@ -253,7 +263,7 @@ CONTAINERS: dict[str, Case] = {
             (b"GGUF", "a GGUF file"),
             (b"\x89HDF\r\n", "an HDF5 file"),
             (b"\x93NUMPY", "a .npy file"),
-            (b"version https://git-lfs", "a pointer of git-lfs"),
+            (b"version https://git-lfs", "a Git LFS pointer"),
             (b"<!DOCTYPE", "an HTML page"),
         )
     },

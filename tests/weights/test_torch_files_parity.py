@@ -226,12 +226,12 @@ def test_what_torch_saves_beyond_plain_data_is_refused(form, tmp_path):
     quantized = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
     for value, text in (
         (torch.nn.Linear(2, 2), r"'torch.nn.modules.linear.Linear'.*save its state_dict\(\)"),
-        (torch.eye(2).to_sparse(), r"_rebuild_sparse_tensor.*numpy does not have. Save x.to_dense"),
+        (torch.eye(2).to_sparse(), r"_rebuild_sparse_tensor.*numpy does not support. Save x.to_dense"),
         (quantized, "quantized"),
         (torch.ones(2, device="meta"), "no values"),
-        (torch.ones(2, dtype=torch.complex32), "two halves"),
-        (np.ones(2), "a numpy object"),
-        (np.float64(1), "a numpy object"),
+        (torch.ones(2, dtype=torch.complex32), "half-precision complex numbers"),
+        (np.ones(2), "a pickled numpy object"),
+        (np.float64(1), "a pickled numpy object"),
         (functools.partial(int), "functools.partial"),
         (slice(1), "builtins.slice"),
         (pathlib.PurePosixPath("x"), "pathlib.PurePosixPath"),

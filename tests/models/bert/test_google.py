@@ -69,5 +69,5 @@ def test_a_cut_data_file(tmp_path):
         shutil.copy(file, tmp_path)
     data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-5000])
-    with pytest.raises(ValueError, match=rf"{re.escape(str(tmp_path))}/bert_model\.ckpt: '.*may be cut short"):
+    with pytest.raises(ValueError, match=rf"{re.escape(str(tmp_path))}/bert_model\.ckpt: '.*may be truncated"):
         bert.from_pretrained(tmp_path)

@@ -73,7 +73,7 @@ def test_directories_that_do_not_fit(saved, sizes):
     with pytest.raises(ValueError, match=r"mis-shaped: encoder\.layer\.0\.interm.*expected \(50, 32\), got \(48, 32\)"):
         bert.from_pretrained(path)
     (path / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match=r"holds no weights; expected model\.safetensors or"):
+    with pytest.raises(FileNotFoundError, match=r"contains no weights; expected model\.safetensors or"):
         bert.from_pretrained(path)
 
 

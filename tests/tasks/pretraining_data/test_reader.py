@@ -235,6 +235,6 @@ def test_bad_input(corpus, tmp_path, prepared):
     assert "lacks special tokens" in refused(corpus, vocab=tmp_path / "vocab.txt")
     assert "--passes; expected 1 to 99, got 0" in refused(corpus, passes=0)
     assert "--seq-len; expected at least 5 ([CLS] a [SEP] b [SEP]), got 3" in refused(corpus, seq_len=3)
-    assert "vocab_size does not hold the alphabet" in refused(corpus, vocab_size=9)
+    assert "vocab_size is smaller than the alphabet" in refused(corpus, vocab_size=9)
     with pytest.raises(ValueError, match=r"smaller than one batch; expected at least 4096 training examples, got \d+"):
         prepared.train_batches(4096)
