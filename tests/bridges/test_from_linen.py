@@ -192,7 +192,7 @@ def test_refusals():
         NET.apply(PARAMS, STATE, X, training=True)
     with pytest.raises(ValueError, match=r"Tower has no method 'attend'. .*linen_method"):
         NET[1].apply(PARAMS["1"], STATE["1"], X, linen_method="attend")
-    with pytest.raises(ValueError, match=r"the leaves of Tower are not known yet. Give FromLinen an example"):
+    with pytest.raises(ValueError, match=r"the leaves of Tower are not known yet; expected an example"):
         make()[1].trees({})
     with pytest.raises(ValueError, match=r"'params' of Tower has other variables than its init made"):
         NET[1].trees({"params": {"Dense_0": {}}})

@@ -110,7 +110,7 @@ def test_links_are_followed_and_not_in_circles(tmp_path):
     (tmp_path / "corpus" / "self").symlink_to(tmp_path / "corpus" / "self")
     assert read_corpus(tmp_path / "corpus", documents="file") == ["A.", "C."]
     (tmp_path / "far" / "dead.txt").symlink_to(tmp_path / "nowhere.txt")
-    with pytest.raises(FileNotFoundError, match=r"dead\.txt is a broken link; expected a file of text"):
+    with pytest.raises(FileNotFoundError, match=r"dead\.txt is a broken link; expected a link to a text file"):
         read_corpus(tmp_path / "corpus")
 
 
@@ -215,7 +215,7 @@ def test_json_about_the_texts_is_left_out_with_a_warning(tmp_path, name):
     ):
         assert read_corpus(tmp_path) == ["A text."]
     (tmp_path / name).unlink()
-    with pytest.raises(ValueError, match=r"index\.json, line 1: no JSON object; .* or omit the file"):
+    with pytest.raises(ValueError, match=r"index\.json, line 1: not a JSON object; .* or omit the file"):
         read_corpus(tmp_path)
 
 

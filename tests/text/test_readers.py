@@ -93,11 +93,11 @@ def test_json_is_json_lines(tmp_path):
     file = tmp_path / "list.json"
     advice = "Write each object on its own line, not inside a list, or omit the file."
     file.write_text(json.dumps(rows))
-    assert (said := refused(file)).endswith(advice) and "list.json, line 1: no JSON object; expected one a" in said
+    assert (said := refused(file)).endswith(advice) and "list.json, line 1: not a JSON object; expected one" in said
     file.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
-    assert (said := refused(file)).endswith(advice) and "list.json, line 1, character 2: no JSON; expec" in said
+    assert (said := refused(file)).endswith(advice) and "list.json, line 1, character 2: not valid JSON; expec" in said
     file.write_text(json.dumps(rows[0], indent=2))
-    assert (said := refused(file)).endswith(advice) and "list.json, line 1, character 2: no JSON; expec" in said
+    assert (said := refused(file)).endswith(advice) and "list.json, line 1, character 2: not valid JSON; expec" in said
     file.write_text('{"version": 3}')
     assert (
         "list.json, line 1 has no field 'text'; expected an object "
@@ -156,7 +156,7 @@ def test_a_saved_dataset(tmp_path):
         tmp_path / "many"
     )
     (tmp_path / "one" / "state.json").write_text("{}")
-    assert "one is no saved dataset; expected dataset_dict.json or state.json" in refused(tmp_path / "one")
+    assert "one is not a valid saved dataset; expected dataset_dict.json or state.json" in refused(tmp_path / "one")
     lost = tmp_path / "many" / "test" / "data-00000-of-00001.arrow"
     whole = lost.read_bytes()
     lost.write_bytes(whole.replace(b"One.", b"On\xff."))
@@ -204,7 +204,7 @@ def test_a_wikipedia_dump(tmp_path):
         "Bob is short.",
     ]
     (tmp_path / "cut.xml").write_text(DUMP[:-60])
-    assert "cut.xml is no complete XML; expected a dump of pages-articles" in refused(tmp_path / "cut.xml")
+    assert "cut.xml is not complete XML; expected a Wikipedia dump (pages-articles)" in refused(tmp_path / "cut.xml")
     file.write_bytes(file.read_bytes()[:-20])
     assert "cannot be decompressed; expected a complete bz2 file" in refused(file)
 

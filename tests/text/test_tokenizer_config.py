@@ -116,7 +116,7 @@ def test_a_special_token_of_another_name_is_refused(directory, token):
 
 def test_an_additional_special_token_without_an_id_is_refused(directory):
     tell(directory, additional_special_tokens=["[SEP]", {"content": "[NEW]"}])
-    with pytest.raises(ValueError, match=r"expected all of them there, got '\[NEW\]' without an id\. Add it"):
+    with pytest.raises(ValueError, match=r"expected an id for each of them, got none for '\[NEW\]'\. Add it"):
         load_tokenizer(directory)
 
 

@@ -115,9 +115,11 @@ def test_a_scalar_an_empty_tensor_and_what_is_not_read():
     assert file["scalar"].shape == () and file["scalar"] == 2.5
     assert file["empty"].shape == (0, 4)
     assert set(file) == {*KINDS, "scalar", "empty", "texts", "sliced"}
-    with pytest.raises(ValueError, match=r"every_kind\.ckpt: 'texts' holds texts; expected numbers"):
+    with pytest.raises(
+        ValueError, match=r"every_kind\.ckpt: 'texts' does not contain numbers; expected a numeric dtype, got strings"
+    ):
         file["texts"]
-    with pytest.raises(ValueError, match=r"'sliced' is stored in 2 slices; expected whole tensors"):
+    with pytest.raises(ValueError, match=r"'sliced' is stored in 2 slices; expected a complete tensor"):
         file["sliced"]
 
 
@@ -275,7 +277,7 @@ def test_indices_that_are_refused(tmp_path, index, message):
         (entry(offset=60), "'x' lies outside of its data file"),
         (entry(shape=(3,)), r"'x' has shape \(3,\) of float32; expected 12 bytes, got 8"),
         (entry(shape=(2**40, 2**40), size=8), r"'x' has shape .* expected \d+ bytes, got 8"),
-        (entry(dtype=15), "'x' holds TensorFlow's dtype number 15; expected numbers"),
+        (entry(dtype=15), "'x' does not contain numbers; expected a numeric dtype, got TensorFlow's dtype number 15"),
         (entry(crc=1), "'x' is damaged; expected the"),
     ],
 )
@@ -287,7 +289,7 @@ def test_tensors_that_are_refused(tmp_path, value, message):
 
 def test_negative_sizes(tmp_path):
     path = written(tmp_path, table(block([HEADER, (0, b"x", entry(shape=(2**64 - 1,)))])))
-    with pytest.raises(ValueError, match=r"the entry of 'x' has sizes that cannot be; expected numbers from 0"):
+    with pytest.raises(ValueError, match=r"the entry of 'x' has invalid sizes; expected numbers from 0"):
         weights.load(path)
 
 
