@@ -195,7 +195,9 @@ def test_init_runs_as_asked_and_keeps_the_buffers_start():
 
 
 def test_refusals():
-    with pytest.raises(TypeError, match=r"ToLinen: expected a funcnet.nn.Module, got Dense. .*FromLinen"):
+    with pytest.raises(
+        TypeError, match=r"ToLinen: net has the wrong type; expected a funcnet.nn.Module, got Dense. .*FromLinen"
+    ):
         bridges.ToLinen(linen.Dense(2)).init(KEY, X)
     with pytest.raises(ValueError, match=r"changes buffers of Net; .*mutable=\['batch_stats'\]"):
         MODEL.apply(VARIABLES, X, training=True, rngs={"dropout": KEY})

@@ -123,5 +123,7 @@ def test_the_schedule_is_nvidias(warmup, total):
 
 
 def test_a_schedule_that_cannot_be():
-    with pytest.raises(ValueError, match=r"optim.lamb_schedule: steps; expected 0 <= warmup_steps"):
+    with pytest.raises(
+        ValueError, match=r"optim.lamb_schedule: the numbers of steps are out of range; expected 0 <= warmup_steps"
+    ):
         optim.lamb_schedule(1.0, 11, 10)

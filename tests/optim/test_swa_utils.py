@@ -114,7 +114,9 @@ def test_statistics_with_dropout_need_a_key_and_without_batchnorm_nothing_is_rea
 
 
 def test_refusals_say_why():
-    with pytest.raises(ValueError, match=r"get_ema_avg_fn: decay; expected a number in \[0, 1\], got 1.5"):
+    with pytest.raises(
+        ValueError, match=r"get_ema_avg_fn: decay is out of range; expected a number in \[0, 1\], got 1.5"
+    ):
         swa_utils.get_ema_avg_fn(1.5)
     average = swa_utils.AveragedModel.create({}, {})
     with pytest.raises(ValueError, match=r"expected 'n_averaged' and 'module.…', got \['weight'\]"):

@@ -91,7 +91,7 @@ def test_averaging_takes_the_mean_of_floats_and_the_largest_integer(kind):
 
 
 def test_an_unknown_kind_is_an_error():
-    with pytest.raises(ValueError, match=r"make_layout: kind; expected pmap or shard_map or jit, got 'ddp'."):
+    with pytest.raises(ValueError, match=r"make_layout: unknown kind; expected pmap or shard_map or jit, got 'ddp'."):
         parallel.make_layout(kind="ddp")
 
 
@@ -124,7 +124,9 @@ def test_copies_that_differ_are_found():
     step = lambda state, batch, key, *, axis_name: {"bn": {"running_mean": batch.sum()}}
     differing = parallel.parallelize(step, layout)(None, layout.shard(np.arange(4.0, dtype=np.float32)), None)
     with pytest.raises(
-        ValueError, match=r"check_replicated: bn.running_mean; expected equal replicas on all devices, got"
+        ValueError,
+        match=r"check_replicated: the replicas of bn.running_mean differ; "
+        r"expected equal replicas on all devices, got",
     ):
         parallel.check_replicated(differing)
 
@@ -202,14 +204,17 @@ def test_a_step_over_two_axes_is_that_of_one_device():
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        ({"fc.weight": PartitionSpec("tensor")}, r"rules: 'fc.weight' names the axis 'tensor'; expected an axis of"),
+        (
+            {"fc.weight": PartitionSpec("tensor")},
+            r"rules: 'fc.weight' names the unknown axis 'tensor'; expected an axis of",
+        ),
         (
             {"fc.wieght": PartitionSpec("model")},
             r"rules: pattern 'fc.wieght' matches nothing. Nearest names: .*fc.weight",
         ),
         (
             {"fc.weight": PartitionSpec("model"), "**.weight": PartitionSpec(None, "model")},
-            r"rules: two rules match 'fc.weight'; expected one, got 'fc.weight' and '\*\*.weight'",
+            r"rules: two rules match 'fc.weight'; expected one rule, got 'fc.weight' and '\*\*.weight'",
         ),
         ({"fc.bias": PartitionSpec(None, "model")}, r"'fc.bias' does not fit 'fc.bias'; expected at most 1 entries"),
         (
@@ -227,10 +232,10 @@ def test_rules_that_do_not_fit_are_refused(rules, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"mesh": "data=4,model=2"}, r"nothing is sharded along the axis 'model'"),
+        ({"mesh": "data=4,model=2"}, r"no array is sharded along the axis 'model'"),
         (
             {"mesh": "model=8", "rules": {"**": PartitionSpec("model")}},
-            r"sharded along 'data'; expected an axis of that name",
+            r"batch_axes names the unknown axis 'data'; expected a mesh with this axis",
         ),
         (
             {"mesh": "data=4,model=2", "rules": {"**": PartitionSpec("model")}, "kind": "pmap"},
