@@ -54,10 +54,11 @@ def lamb(
         ValueError: if a pattern of `no_decay` matches no parameter (the message shows the closest names), or `max_norm`
             is not above 0.
 
-    Differs from `optax.lamb`, which does not clip gradients. Neither `optax.lamb` nor the paper excludes tensors from
-    the trust ratio. With `max_norm=None, use_nvlamb=True, no_decay=()`, both functions are the same. The trust ratio is
-    not clipped, so the paper's φ is the identity. Only names differ from apex's FusedLAMB. NVIDIA's text always divides
-    g by its norm, but NVIDIA's code does so only if the norm is above `max_norm`. This function follows the code.
+    Differs from `optax.lamb`: gradients are clipped, and tensors without weight decay are excluded from the trust
+    ratio, which the paper does not do either. With `max_norm=None, use_nvlamb=True, no_decay=()`, both functions are
+    the same. As in `optax.lamb`, the trust ratio is not clipped, so the paper's φ is the identity. Apex's FusedLAMB
+    differs only in names. NVIDIA's text always divides g by its norm, but NVIDIA's code does so only if the norm is
+    above `max_norm`. This function follows the code.
 
     Example:
         >>> params = {"fc": {"weight": jnp.array([3.0, 4.0]), "bias": jnp.ones(2)}}

@@ -43,8 +43,8 @@ def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, ste
 
     Raises:
         ValueError: if names or shapes differ, the parameters have different numbers of updates, the state is of another
-            optimizer, or it uses amsgrad or dampening. optax has no dampening, and its amsgrad takes the maximum after
-            the bias correction, whereas torch takes it before.
+            optimizer, or it uses amsgrad or dampening. optax does not support dampening. The amsgrad states differ,
+            because optax takes the maximum after the bias correction, and torch before it.
 
     Differs from torch:
         There is a single count of updates, not one per parameter. Hyperparameters are not converted.

@@ -106,9 +106,9 @@ def open_corpus(
             are read. In a folder that `save_to_disk` of `datasets` wrote, the files that its metadata lists are read.
             If it has several splits, only `train` is read.
         documents: layout of plain text. With `"file"`, each file is one document. With `"blank-line"`, a blank line
-            ends a document. `"auto"` means `"blank-line"` in three cases: for up to three files (too few documents),
-            for files of more than a megabyte on average, and if most blocks between blank lines have several lines
-            that mostly end like sentences (Google's layout). Otherwise it means `"file"`.
+            ends a document. `"auto"` means `"blank-line"` for up to three files (too few documents), and for files of
+            more than a megabyte on average. It also means `"blank-line"` if most blocks between blank lines have
+            several lines that mostly end like sentences (Google's layout). Otherwise `"auto"` means `"file"`.
         field: field of JSON lines, or column of a table, that contains the text.
 
     Returns:
