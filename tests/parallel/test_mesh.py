@@ -52,7 +52,10 @@ except ValueError as error:
 """
     result = run_python(code)
     assert result.returncode == 0, result.stderr
-    assert "JAX has already started; expected 5 CPU devices, got 4. Call it before the first array" in result.stdout
+    assert (
+        "JAX has already started; expected 5 CPU devices, got 4. Call this function before the first array"
+        in result.stdout
+    )
 
 
 def test_the_mesh_leaves_the_layout_of_intermediate_values_to_the_compiler():
