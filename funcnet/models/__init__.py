@@ -1,1 +1,1 @@
-"""Descriptions of models: BERT and ResNet. They know no text, no data and no training loop."""
+"""Descriptions of models: BERT and ResNet. They do not depend on text, data or the training loop."""

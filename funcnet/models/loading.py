@@ -1,8 +1,8 @@
-"""Loading a checkpoint into a model, whatever the file calls its arrays.
+"""Loading of checkpoints into models, also if the names in the file differ from those of the model.
 
     file -> read_arrays (today's names) -> choose_layers -> fill (prefixes, new heads, mismatches) -> params, state
 
-What is particular to a family of models is data: its `Naming`.
+A `Naming` describes the names of one family of models.
 """
 
 import dataclasses
@@ -25,21 +25,23 @@ Tree = dict[str, Any]
 Arrays = Mapping[str, Any]
 
 SHOWN = 12  # ignored names that a warning lists
-DATA_PARALLEL = "module."  # before every name in a state_dict of torch's DataParallel
+DATA_PARALLEL = "module."  # prefix of all names in a state_dict of torch's DataParallel
 
 
 @dataclasses.dataclass(frozen=True)
 class Naming:
-    """How the checkpoints of a family of models name their arrays.
+    """The names of the arrays in the checkpoints of a family of models.
 
     Attributes:
-        prefix: stands before the names of the encoder in a model with a head, such as "bert."; "" if nothing does.
-        encoder: how the names of the encoder begin without the prefix.
-        heads: how the names of parts begin that a file may lack, or have beyond the model, as a whole.
-        layers: pattern of the name of a layer, without the prefix; what `choose_layers` numbers.
-        ignored: pattern of names that are no weights.
-        renamed: (pattern, replacement) for names that older files have.
-        foreign: for files of another framework `{our name: (theirs, whether to transpose)}`; None for any other file.
+        prefix: prefix of the names of the encoder in a model with a head, such as "bert.". It is "" if there is none.
+        encoder: beginnings of the names of the encoder, without the prefix.
+        heads: beginnings of the names of heads. A file may lack a head of the model, or have a head that the model
+            lacks.
+        layers: pattern of the name of a layer, without the prefix, for `choose_layers`.
+        ignored: pattern of names that are not weights.
+        renamed: (pattern, replacement) for the names in older files.
+        foreign: function of the names in a file. For a file of another framework, it returns `{our name: (its name,
+            whether to transpose)}`; for any other file, it returns None.
     """
 
     prefix: str = ""
@@ -51,7 +53,7 @@ class Naming:
     foreign: Callable[[Iterable[str]], Mapping[str, tuple[str, bool]] | None] = lambda names: None
 
     def head(self, name: str) -> str | None:
-        """Which of the `heads` an array belongs to; None for the rest of the model."""
+        """Return which of the `heads` an array belongs to, or None for the rest of the model."""
         return next((head for head in self.heads if name.startswith(head)), None)
 
 
@@ -64,25 +66,27 @@ def load(
     new_heads: bool = True,
     reshape_heads: bool = False,
 ) -> tuple[Tree, Tree]:
-    """The arrays of a model from a checkpoint file or a directory with one.
+    """Load the arrays of a model from a checkpoint file, or from a directory that contains one.
 
     Args:
-        path: as `weights.load` takes it.
-        model: the description.
-        naming: of its family, such as `resnet.NAMING`; None: the file has the model's names.
-        key: for heads that start anew; None: `jax.random.key(0)`.
-        new_heads: whether a head that the file lacks starts anew, with a warning; False: it is an error.
-        reshape_heads: whether a head of another shape in the file starts anew too.
+        path: file or directory, as for `weights.load`.
+        model: the model.
+        naming: naming of the model's family, such as `resnet.NAMING`. None: the file has the names of the model.
+        key: random key for new weights. None: `jax.random.key(0)`.
+        new_heads: if True, a head that is missing in the file gets new weights, with a warning. If False, it is an
+            error.
+        reshape_heads: if True, a head that has another shape in the file gets new weights too.
 
     Returns:
         (params, state).
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file holds no arrays by name; arrays are missing or have another shape (all are listed).
+        FileNotFoundError: if the file does not exist.
+        ValueError: if the file does not contain named arrays, or if arrays are missing or have another shape (all are
+            listed).
 
     Warns:
-        UserWarning: one message with what starts anew, and what the file has beyond the model.
+        UserWarning: if weights are new, or the file has weights that the model lacks. One message lists all of them.
 
     Example:
         >>> import tempfile
@@ -102,11 +106,11 @@ def load(
 
 
 def read_arrays(path: str | Path, naming: Naming, where: str) -> Arrays:
-    """The arrays of a checkpoint under today's names, each read from the file only when it is asked for.
+    """Open the arrays of a checkpoint under their current names. Each array is read from the file when it is accessed.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it holds something other than arrays by name, or has changed since a run wrote it.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if the file does not contain named arrays, or has changed since a run wrote it.
     """
     path = Path(path)
     if path.is_dir():
@@ -116,7 +120,7 @@ def read_arrays(path: str | Path, naming: Naming, where: str) -> Arrays:
     file = weights.load(path)
     if not isinstance(file, Mapping) or not all(hasattr(array, "shape") for array in file.values()):
         raise ValueError(
-            f"{where}: {path}: the weights are no {{name: array}}; expected a model's state_dict, got "
+            f"{where}: {path}: the weights are not a dict {{name: array}}; expected a model's state_dict, got "
             f"{type(file).__name__}. Save the state_dict alone."
         )
     foreign = naming.foreign(file)
@@ -135,10 +139,10 @@ def read_arrays(path: str | Path, naming: Naming, where: str) -> Arrays:
 
 
 def choose_layers(arrays: Arrays, patterns: str | Iterable[str], naming: Naming, where: str) -> tuple[Arrays, int]:
-    """(the arrays with only some of the layers, numbered anew; the number of these layers).
+    """Return (the arrays with only the chosen layers, renumbered from 0; the number of chosen layers).
 
     Raises:
-        ValueError: a pattern matches no layer.
+        ValueError: if a pattern matches no layer.
     """
     layer = re.compile(rf"^((?:{re.escape(naming.prefix)})?)({naming.layers})(?=\.)")
     found = {name: match for name in arrays if (match := layer.match(name))}
@@ -164,14 +168,14 @@ def fill(
     new_heads: bool = True,
     reshape_heads: bool = False,
 ) -> tuple[Tree, Tree]:
-    """The arrays of a model, from those of a file; arguments, errors and warnings as `load`."""
+    """Return the arrays of a model from those of a file. The arguments, errors and warnings are those of `load`."""
     arrays = _prefixed(arrays, model, naming)
     found = model.match_state_dict(arrays)
     new = _new_names(model, arrays, found, naming, where, reshape_heads)
     if new and not new_heads:
         raise ValueError(
-            f"{where} lacks the head of {type(model).__name__}; expected {', '.join(new)}, got none. Train it, or take "
-            "the class that the file was saved from."
+            f"{where} lacks the head of {type(model).__name__}; expected {', '.join(new)}, got none. Train it, or "
+            "pass the class that the file was saved from."
         )
     known = {name: name for name in arrays if name not in {*found.unexpected, *new}}
     into = model.init(jax.random.key(0) if key is None else key) if new else None
@@ -182,7 +186,7 @@ def fill(
 
 
 class _Renamed(Mapping[str, Any]):
-    """A file's arrays under other names, some of them transposed, each still read when it is asked for."""
+    """The arrays of a file under other names, some of them transposed. Each array is read when it is accessed."""
 
     def __init__(self, file: Arrays, names: Mapping[str, str], transposed: Iterable[str] = ()):
         self._file, self._names, self._transposed = file, names, frozenset(transposed)
@@ -199,7 +203,7 @@ class _Renamed(Mapping[str, Any]):
 
 
 def _prefixed(arrays: Arrays, model: nn.Module, naming: Naming) -> Arrays:
-    """The arrays under the model's names: the encoder's prefix dropped or added."""
+    """Return the arrays under the names of the model: remove or add the prefix of the encoder."""
     prefix = naming.prefix
     if not prefix:
         return arrays
@@ -215,9 +219,10 @@ def _prefixed(arrays: Arrays, model: nn.Module, naming: Naming) -> Arrays:
 def _new_names(
     model: nn.Module, arrays: Arrays, found: Any, naming: Naming, where: str, reshape_heads: bool
 ) -> list[str]:
-    """The names of the heads that start anew; an error that lists everything that is wrong, if anything is.
+    """Return the names of the arrays that get new weights. If any array is wrong, raise an error that lists all of
+    them.
 
-    A head starts anew if the file has nothing of it, or, with `reshape_heads`, has it in another shape.
+    A head gets new weights if the file has none of its arrays or, with `reshape_heads`, has them in another shape.
     """
     shapes = {entry.name: entry.leaf.shape for entry in entries_of(model)}
     firsts = {(entry.home, entry.layer): entry.name for entry in reversed([*entries_of(model)])}.values()
@@ -235,7 +240,7 @@ def _new_names(
             lines.append(f"mis-shaped: {name} expected {shapes[name]}, got {tuple(arrays[name].shape)}")
     if lines:
         raise ValueError(
-            f"{where}: the weights are not those of this {type(model).__name__}.\n  "
+            f"{where}: the weights do not fit this {type(model).__name__}.\n  "
             + "\n  ".join(lines)
             + "\n  Use the weights that belong to the config, or the config that fits the weights."
         )
@@ -256,12 +261,12 @@ def _warn_of_nan(params: Tree, where: str) -> None:
 
 
 def _warn(model: nn.Module, arrays: Arrays, new: list[str], ignored: list[str], where: str) -> None:
-    """One warning with everything that a reader of the numbers has to know."""
+    """Warn once about all new and all ignored weights."""
     lines = []
     if new:
         why = lambda name: f" (the file's is {tuple(arrays[name].shape)})" if name in arrays else ""
         shown = ", ".join(f"{name}{why(name)}" for name in new)
-        lines.append(f"{type(model).__name__} starts with new weights, and has to be trained, in {shown}.")
+        lines.append(f"{type(model).__name__} has new weights, and must be trained, in {shown}.")
     if ignored:
         more = f" and {len(ignored) - SHOWN} more" if len(ignored) > SHOWN else ""
         lines.append(f"Ignored weights that the model does not have: {', '.join(ignored[:SHOWN])}{more}.")

@@ -1,7 +1,7 @@
 """ResNet-18 and ResNet-50 with torchvision's names. Letters: `B batch, C channels, H height, W width, K classes`.
 
-Four stages of residual blocks; each stage but the first halves height and width and doubles the channels. The
-bottleneck block strides in its 3×3 convolution, as torchvision's does ("ResNet v1.5").
+A ResNet has four stages of residual blocks. Each stage except the first halves height and width and doubles the
+channels. The bottleneck block has its stride in the 3×3 convolution, as in torchvision ("ResNet v1.5").
 """
 
 import functools
@@ -17,20 +17,22 @@ from funcnet.models.loading import Naming
 __all__ = ["NAMING", "BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet50"]
 
 NAMING = Naming(heads=("fc.",))
-"""torchvision's names, which are ours; `models.loading.load` reads its files."""
+"""The naming of torchvision's files, which use the same names as ours, for `models.loading.load`."""
 
 NormLayer = Callable[[int], nn.Module]
 
 
 class BasicBlock(nn.Module):
-    """relu(x + two 3×3 convolutions of it). Call: (B, C, H, W) -> (B, planes, H / stride, W / stride).
+    """A residual block: relu(x + f(x)), where f is two 3×3 convolutions.
+
+    Call: (B, C, H, W) -> (B, planes, H / stride, W / stride).
 
     Args:
-        inplanes: channels in.
-        planes: channels out.
-        stride: of the first convolution.
-        downsample: what brings x to the output's shape, or None.
-        norm_layer: makes a normalisation from a number of channels.
+        inplanes: number of input channels.
+        planes: number of output channels.
+        stride: stride of the first convolution.
+        downsample: module that converts x to the shape of the output. None if the two shapes are equal.
+        norm_layer: function from a number of channels to a normalisation layer.
 
     Reference: torchvision.models.resnet.BasicBlock; He et al. 2015, arXiv:1512.03385
     """
@@ -61,14 +63,16 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """relu(x + 1×1, 3×3, 1×1 convolutions of it). Call: (B, C, H, W) -> (B, 4·planes, H / stride, W / stride).
+    """A residual block: relu(x + f(x)), where f is a 1×1, a 3×3 and a 1×1 convolution.
+
+    Call: (B, C, H, W) -> (B, 4·planes, H / stride, W / stride).
 
     Args:
-        inplanes: channels in.
-        planes: channels of the 3×3 convolution.
-        stride: of the 3×3 convolution.
-        downsample: what brings x to the output's shape, or None.
-        norm_layer: makes a normalisation from a number of channels.
+        inplanes: number of input channels.
+        planes: number of channels of the 3×3 convolution. The output has four times as many.
+        stride: stride of the 3×3 convolution.
+        downsample: module that converts x to the shape of the output. None if the two shapes are equal.
+        norm_layer: function from a number of channels to a normalisation layer.
 
     Reference: torchvision.models.resnet.Bottleneck; He et al. 2015, arXiv:1512.03385
     """
@@ -106,18 +110,20 @@ class ResNet(nn.Module):
 
     Args:
         block: `BasicBlock` or `Bottleneck`.
-        layers: blocks in each of the four stages.
-        num_classes: K.
-        zero_init_residual: whether the last normalisation of every block starts at zero, so that each block starts as
-            the identity.
-        norm_layer: makes a normalisation from a number of channels; None: `nn.BatchNorm2d`.
-        in_channels: C, 3 for colour and 1 for grey.
-        small_images: a stem for images of some 8 to 64 pixels: one 3×3 convolution without stride, and no pooling, in
-            place of a 7×7 one and a pool that together divide height and width by four.
+        layers: number of blocks in each of the four stages.
+        num_classes: number of classes, K.
+        zero_init_residual: if True, the last normalisation weight of every block is initially zero, so that the
+            residual branch is zero.
+        norm_layer: function from a number of channels to a normalisation layer. None: `nn.BatchNorm2d`.
+        in_channels: number of channels of the images, C: 3 for colour, 1 for grey.
+        small_images: if True, the stem is suited to images of about 8 to 64 pixels: a 3×3 convolution without stride
+            and without pooling. Otherwise, it is a 7×7 convolution and a pooling layer, which together divide height
+            and width by four.
 
     Call: (B, C, H, W) -> logits (B, K).
 
-    Differs from torchvision: `in_channels` and `small_images` are ours; groups and dilation are not here.
+    Differs from torchvision: `in_channels` and `small_images` are additional arguments; groups and dilation are not
+    supported.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -145,8 +151,8 @@ class ResNet(nn.Module):
         super().__init__()
         if len(layers) != 4:
             raise ValueError(
-                f"ResNet: layers has the wrong length; expected the blocks of 4 stages, got {len(layers)} numbers. "
-                "Give four, such as [2, 2, 2, 2]."
+                f"ResNet: layers has the wrong length; expected the number of blocks of 4 stages, got {len(layers)} "
+                "numbers. Pass four, such as [2, 2, 2, 2]."
             )
         norm_layer = nn.BatchNorm2d if norm_layer is None else norm_layer
         if small_images:
@@ -172,7 +178,7 @@ class ResNet(nn.Module):
 
 
 def resnet18(**options: object) -> ResNet:
-    """ResNet-18: two `BasicBlock`s a stage, 11.7 million parameters. Options as `ResNet`'s.
+    """Make a ResNet-18: two `BasicBlock`s per stage, 11.7 million parameters. The options are those of `ResNet`.
 
     >>> sum(p.numel() for p in resnet18().parameters())
     11689512
@@ -181,7 +187,7 @@ def resnet18(**options: object) -> ResNet:
 
 
 def resnet50(**options: object) -> ResNet:
-    """ResNet-50: 3, 4, 6 and 3 `Bottleneck`s, 25.6 million parameters. Options as `ResNet`'s.
+    """Make a ResNet-50: 3, 4, 6 and 3 `Bottleneck`s, 25.6 million parameters. The options are those of `ResNet`.
 
     >>> sum(p.numel() for p in resnet50().parameters())
     25557032
@@ -206,7 +212,9 @@ def _stage(
 
 
 def _initialise(net: ResNet, zero_init_residual: bool) -> None:
-    """torchvision's start: convolutions by the fan out, as suits relu; normalisations 1 and 0; fc torch's own."""
+    """Initialise the weights as torchvision does: Kaiming normal by the fan out for convolutions, torch's defaults for
+    the rest.
+    """
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -46,7 +46,7 @@ def test_a_head_of_another_size_starts_anew(tmp_path, started):
     net = make()
     weights.save(tmp_path / "net.safetensors", net.state_dict(*started))
     other = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], **SMALL | {"num_classes": 7})
-    found = r"ResNet starts with new weights, .* in fc\.weight \(the file's is \(5, 512\)\), fc\.bias"
+    found = r"ResNet has new weights, .* in fc\.weight \(the file's is \(5, 512\)\), fc\.bias"
     with pytest.warns(UserWarning, match=found):
         params, _ = loading.load(tmp_path / "net.safetensors", other, resnet.NAMING, reshape_heads=True)
     assert params["fc"]["weight"].shape == (7, 512)
@@ -77,9 +77,7 @@ def test_all_that_is_wrong_is_in_one_error(tmp_path, started):
     arrays["bn1.weight"] = np.ones(3, np.float32)
     path = tmp_path / "net.safetensors"
     weights.save(path, arrays)
-    with pytest.raises(
-        ValueError, match=re.escape(f"models.load: {path}: the weights are not those of this ResNet")
-    ) as e:
+    with pytest.raises(ValueError, match=re.escape(f"models.load: {path}: the weights do not fit this ResNet")) as e:
         loading.load(path, net, resnet.NAMING)
     assert str(e.value).splitlines()[1:4] == [
         "  missing: layer1.0.conv1.weight",

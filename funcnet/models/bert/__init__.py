@@ -1,4 +1,4 @@
-"""BERT: the description, and its directories on disk. Names and files are Hugging Face's."""
+"""BERT: its models, and their directories on disk. The names and the files are those of Hugging Face."""
 
 from funcnet import losses
 from funcnet.models.bert.architectures import ARCHITECTURES

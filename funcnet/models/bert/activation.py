@@ -1,4 +1,4 @@
-"""The functions that `hidden_act` names, and those that stand in a model in their place."""
+"""The activation functions that `hidden_act` can name, and helpers for a model whose activation was replaced."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -33,26 +33,26 @@ _ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = MappingProxyType(
 
 
 def activation(name: str) -> Callable[[jax.Array], jax.Array]:
-    """The function that `hidden_act` names, by Hugging Face's names.
+    """Return the activation function with this name, as Hugging Face's `hidden_act` names it.
 
     Raises:
-        ValueError: an unknown name.
+        ValueError: if the name is unknown.
 
     >>> float(activation("relu")(jax.numpy.float32(-1)))
     0.0
     """
     if name not in _ACTIVATIONS:
         raise ValueError(
-            f"bert.activation: hidden_act is not known; expected one of {', '.join(_ACTIVATIONS)}, got {name!r}."
+            f"bert.activation: hidden_act is unknown; expected one of {', '.join(_ACTIVATIONS)}, got {name!r}."
         )
     return _ACTIVATIONS[name]
 
 
 def activate(function: str | Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-    """`function(x)`; a name is looked up, as transformers does.
+    """Return `function(x)`. A function given by name is looked up first, as in transformers.
 
     Raises:
-        ValueError: an unknown name.
+        ValueError: if the name is unknown.
 
     >>> float(activate("relu", jax.numpy.float32(-1)))
     0.0
@@ -61,7 +61,8 @@ def activate(function: str | Callable[[jax.Array], jax.Array], x: jax.Array) -> 
 
 
 def shown(module: nn.Module, name: str) -> str:
-    """What `repr` says of the function under `name`; nothing of a module, which has a line of its own.
+    """Return the `repr` text for the function in the attribute `name`. It is empty for a module, which `repr` shows on
+    its own line.
 
     >>> from funcnet.models import bert
     >>> shown(bert.BertModel(bert.BertConfig.preset("tiny")).pooler, "activation")
@@ -72,7 +73,7 @@ def shown(module: nn.Module, name: str) -> str:
 
 
 def called(function: Any) -> str:
-    """The name of an activation, for people.
+    """Return the name of an activation for messages.
 
     >>> called(F.gelu), called("relu"), called(nn.ReLU())
     ('gelu', 'relu', 'ReLU()')
@@ -82,7 +83,8 @@ def called(function: Any) -> str:
 
 
 def computes(function: Any, name: str) -> bool:
-    """Whether an activation is the one of that name, by its values: there are many ways to write one.
+    """Return whether an activation computes the same values as the one called `name`. Values are compared because the
+    same activation can be written in many ways.
 
     >>> computes(nn.GELU(), "gelu"), computes(nn.GELU("tanh"), "gelu"), computes(nn.ReLU6(), "relu")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""The models by the name that `config.json` has for them."""
+"""The model classes, by the names that `config.json` has for them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -34,4 +34,4 @@ ARCHITECTURES: Mapping[str, Any] = MappingProxyType(
         )
     }
 )
-"""A head names its architecture; this is the class."""
+"""{name in the field `architectures` of `config.json`: class of the model}."""

@@ -16,21 +16,23 @@ __all__ = ["BertAttention", "attention_bias"]
 
 
 def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Array | None:
-    """What is added to the scores so that hidden keys get no weight.
+    """Return the bias that is added to the attention scores so that hidden keys get no weight.
 
-    The lowest finite number is added, not -inf: a sequence whose keys are all hidden attends to all of them equally,
-    as in transformers, instead of giving NaN.
+    The bias of a hidden key is the lowest finite number, not -inf. Therefore a query whose keys are all hidden attends
+    to all of them equally, as in transformers, instead of giving NaN.
 
     Args:
-        attention_mask: (B, K), or (B, Q, K) for a mask of its own for each query; 0 or False hides. None hides nothing.
-        dtype: of the scores.
+        attention_mask: (B, K), or (B, Q, K) for a separate mask per query. 1 or True means attend, 0 or False means
+            hide. None hides nothing.
+        dtype: dtype of the scores.
 
     Returns:
-        (B, 1, 1 or Q, K), zero or the lowest number of `dtype`; None for None. Under `jit`, where the mask's
-        numbers are not known, NaN for a number other than 0 and 1.
+        The bias (B, 1, 1 or Q, K), which is zero or the lowest number of `dtype`, or None if the mask is None. Under
+        `jit`, where the values of the mask are unknown, the bias is NaN where the mask is neither 0 nor 1.
 
     Raises:
-        ValueError: another rank; numbers other than 0 and 1, since an additive mask (0 shows) would be inverted.
+        ValueError: if the mask has another rank, or contains numbers other than 0 and 1. An additive mask, in which 0
+            means attend, is refused because it would have the opposite effect.
 
     >>> attention_bias(jnp.array([[1, 0]]), jnp.float32)
     Array([[[[ 0.0000000e+00, -3.4028235e+38]]]], dtype=float32)
@@ -50,19 +52,20 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
         numbers = np.asarray(attention_mask)
         if (strange := numbers[(numbers != 0) & (numbers != 1)]).size:
             raise ValueError(
-                "attention_bias: attention_mask holds a number other than 0 and 1; expected 1 where to attend, got "
+                "attention_bias: attention_mask contains a number other than 0 and 1; expected 1 where to attend, got "
                 f"{float(strange.flat[0]):g}. For an additive mask (0 and -1e9), pass `mask == 0`."
             )
     return jnp.where((shown == 0) | (shown == 1), bias, jnp.nan)
 
 
 class BertSelfAttention(nn.Module):
-    """Queries, keys and values from the same vectors, and attention among them.
+    """Multi-head self-attention: queries, keys and values are projections of the same vectors.
 
-    With relative positions a table holds a vector d for each distance -(P-1) … P-1 of query and key (P =
-    `max_position_embeddings`): "relative_key" adds query·d to the scores, "relative_key_query" key·d as well.
+    With relative positions, a table contains a vector d for each distance between query and key, from -(P-1) to P-1,
+    where P is `max_position_embeddings`. "relative_key" adds query·d to the scores. "relative_key_query" adds query·d +
+    key·d.
 
-    Call: hidden_states (B, T, D), bias as `attention_bias` makes it -> ((B, T, D), the weights (B, H, T, T)).
+    Call: hidden_states (B, T, D), bias from `attention_bias` -> (output (B, T, D), attention weights (B, H, T, T)).
 
     Reference: Shaw et al. 2018, arXiv:1803.02155; Huang et al. 2020, arXiv:2009.13658, methods 1 to 4
     """
@@ -90,7 +93,7 @@ class BertSelfAttention(nn.Module):
         return attended.reshape(hidden_states.shape), weights
 
     def relative(self, query: jax.Array, key: jax.Array) -> jax.Array:
-        """The relative scores, scaled like the others: query and key (B, T, H, E) -> (B, H, T, T)."""
+        """Return the relative scores (B, H, T, T) for query and key (B, T, H, E), scaled like the other scores."""
         place, scale = jnp.arange(query.shape[1]), query.shape[-1] ** -0.5
         distances = self.distance_embedding(place[:, None] - place + self.longest - 1)  # (T, T, E)
         scores = jnp.einsum("bqhe,qke->bhqk", query * scale, distances)
@@ -113,9 +116,9 @@ class BertSelfOutput(nn.Module):
 
 
 class BertAttention(nn.Module):
-    """Self-attention and its output layer, the first half of a block.
+    """The first half of a layer: self-attention and its output layer.
 
-    Call: hidden_states (B, T, D), bias as `attention_bias` makes it -> ((B, T, D), the weights (B, H, T, T)).
+    Call: hidden_states (B, T, D), bias from `attention_bias` -> (output (B, T, D), attention weights (B, H, T, T)).
 
     Example:
         >>> import jax

@@ -1,4 +1,4 @@
-"""Heads for fine-tuning: classes or numbers for a sequence, one of several choices, classes of tokens.
+"""Models for fine-tuning: classification and regression of sequences, multiple choice, and classification of tokens.
 
 Letters: `B batch, T sequence, D width, C classes (or choices), L labels`.
 """
@@ -16,13 +16,14 @@ __all__ = ["BertForMultipleChoice", "BertForSequenceClassification", "BertForTok
 
 
 class BertForSequenceClassification(nn.Module):
-    """A linear layer on the pooled output: one class (`num_labels` logits), several, or numbers.
+    """BERT with a linear layer on the pooled output, for one class per sequence, several classes, or regression.
 
     Args:
-        config: `num_labels` is how many logits; `problem_type` which loss (None: see `losses.sequence_classification`).
+        config: `num_labels` is the number of logits, L. `problem_type` selects the loss; for None, see
+            `losses.sequence_classification`.
 
-    Call: as `BertModel`, and labels as `losses.sequence_classification` takes them -> logits (B, L); with labels the
-    loss comes first; hidden states and attentions, if requested, come last.
+    Call: the inputs of `BertModel`, and labels as for `losses.sequence_classification` -> logits (B, L). If labels are
+    given, the loss comes before the logits. Hidden states and attentions, if requested, come last.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -65,14 +66,15 @@ class BertForSequenceClassification(nn.Module):
 
 
 class BertForMultipleChoice(nn.Module):
-    """A number for each choice, from its pooled output; the largest is the answer.
+    """BERT with a linear layer that gives one score per choice from its pooled output. The choice with the largest
+    score is the answer.
 
-    Call: as `BertModel` with a dimension of choices after the batch: input_ids, attention_mask, token_type_ids,
-    position_ids (B, C, T); labels (B,), which choice -> logits (B, C); with labels the loss comes
-    first; hidden states (B·C, T, D) and attentions, if requested, come last.
+    Call: input_ids, attention_mask, token_type_ids, position_ids as for `BertModel`, but (B, C, T); labels (B,), the
+    index of the correct choice -> logits (B, C). If labels are given, the loss comes before the logits. Hidden states
+    (B·C, T, D) and attentions, if requested, come last.
 
     Raises:
-        ValueError: input_ids without three dimensions; as `BertModel`.
+        ValueError: if input_ids does not have three dimensions; see also `BertModel`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -116,13 +118,13 @@ class BertForMultipleChoice(nn.Module):
 
 
 class BertForTokenClassification(nn.Module):
-    """A class for every token, such as the kind of name that it is part of. Has no pooler.
+    """BERT with a linear layer that classifies every token, for example in named entity recognition. It has no pooler.
 
     Args:
-        config: `num_labels` is how many logits.
+        config: `num_labels` is the number of logits per token, L.
 
-    Call: as `BertModel`, and labels (B, T), -100 where none counts -> logits (B, T, L); with labels the loss comes
-    first; hidden states and attentions, if requested, come last.
+    Call: the inputs of `BertModel`, and labels (B, T), where -100 is ignored -> logits (B, T, L). If labels are given,
+    the loss comes before the logits. Hidden states and attentions, if requested, come last.
 
     Example:
         >>> import jax, jax.numpy as jnp

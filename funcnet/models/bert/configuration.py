@@ -1,4 +1,4 @@
-"""What a BERT is made of: `BertConfig`, with Hugging Face's field names, and the sizes that Google published."""
+"""The configuration of a BERT: `BertConfig`, with Hugging Face's field names, and the sizes that Google published."""
 
 import dataclasses
 import math
@@ -27,7 +27,7 @@ PRESETS: Mapping[str, tuple[int, int, int]] = MappingProxyType(
     }
 )
 
-# Options of Hugging Face's BertConfig that change the computation, with the one value that is ours.
+# Options of Hugging Face's BertConfig that change the computation, with the only value that is supported here.
 _REQUIRED: Mapping[str, Any] = MappingProxyType(
     {
         "is_decoder": False,
@@ -39,7 +39,7 @@ _REQUIRED: Mapping[str, Any] = MappingProxyType(
         "quantization_config": None,
     }
 )
-# Those that do not, in a model that reads whole texts and gives tuples.
+# Options that do not change the computation of an encoder that returns tuples.
 _PASSED_OVER = frozenset(
     """
     model_type architectures auto_map transformers_version torch_dtype dtype _name_or_path _commit_hash
@@ -68,8 +68,8 @@ _KINDS: Mapping[Any, tuple[type | tuple[type, ...], str]] = MappingProxyType(
         int | None: ((numbers.Integral, type(None)), "an integer or None"),
         float: (numbers.Real, "a number"),
         float | None: ((numbers.Real, type(None)), "a number or None"),
-        str: (str, "a text"),
-        str | None: ((str, type(None)), "a text or None"),
+        str: (str, "a string"),
+        str | None: ((str, type(None)), "a string or None"),
         bool: (bool, "True or False"),
         Mapping[int, str]: (Mapping, "a dict of labels and their names"),
     }
@@ -78,37 +78,38 @@ _KINDS: Mapping[Any, tuple[type | tuple[type, ...], str]] = MappingProxyType(
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
-    """The sizes and options of a BERT. Frozen: change it by `dataclasses.replace(config, …)`.
+    """The sizes and options of a BERT. It is frozen; `dataclasses.replace(config, …)` makes a changed copy.
 
     Args:
-        vocab_size: rows of the word table.
-        hidden_size: width, a multiple of `num_attention_heads`.
-        num_hidden_layers: layers of the encoder, at least 1.
-        num_attention_heads: heads.
+        vocab_size: number of rows of the word table.
+        hidden_size: width of the hidden states, a multiple of `num_attention_heads`.
+        num_hidden_layers: number of layers of the encoder, at least 1.
+        num_attention_heads: number of attention heads.
         intermediate_size: width between the two dense layers of a block.
         hidden_act: "gelu" (exact), "gelu_new" (its tanh approximation), "relu", "silu", "tanh", … (see `activation`).
-        hidden_dropout_prob: of the embeddings and of both outputs in a block.
-        attention_probs_dropout_prob: of the attention weights.
-        max_position_embeddings: the longest sequence.
-        type_vocab_size: rows of the token type table.
-        initializer_range: standard deviation of the start; truncated at two of them.
-        layer_norm_eps: of every LayerNorm.
-        pad_token_id: the row of the word table that starts at zero and gets no gradient from lookups; None: none.
-        position_embedding_type: "absolute": added to the words; "relative_key" and "relative_key_query": distances
-            within attention (see `BertSelfAttention`).
-        classifier_dropout: before the last layer of the heads for fine-tuning; None: hidden_dropout_prob.
-        num_labels: of the heads that classify sequences and tokens.
-        id2label: {label: its name}, one for each of `num_labels`; empty: "LABEL_0", "LABEL_1", ….
-        problem_type: "regression", "single_label_classification" or "multi_label_classification"; None: it follows
-            from `num_labels` and the labels' dtype (see `losses.sequence_classification`).
-        vocab_padding: not one of Hugging Face's fields: rows of the word table after `vocab_size` that are no words
-            (`pad_vocab`).
-        scan_layers: not one of Hugging Face's fields: run the layers by `lax.scan`, so that compile time does not grow
-            with their number, at the cost of a slower step (see `nn.Repeat`).
+        hidden_dropout_prob: dropout probability of the embeddings and of both outputs in a block.
+        attention_probs_dropout_prob: dropout probability of the attention weights.
+        max_position_embeddings: maximum length of a sequence, in tokens.
+        type_vocab_size: number of rows of the token type table.
+        initializer_range: standard deviation of the initial weights, which are truncated at two standard deviations.
+        layer_norm_eps: eps of every LayerNorm.
+        pad_token_id: row of the word table that is initially zero and gets no gradient from lookups. None: no such row.
+        position_embedding_type: "absolute" adds an embedding of the position to that of the word. "relative_key" and
+            "relative_key_query" use the distance between tokens in the attention instead (see `BertSelfAttention`).
+        classifier_dropout: dropout probability before the last layer of the heads for fine-tuning. None:
+            hidden_dropout_prob.
+        num_labels: number of labels of the heads that classify sequences and tokens.
+        id2label: {label: name}, with one entry per label. If it is empty, the names are "LABEL_0", "LABEL_1", ….
+        problem_type: "regression", "single_label_classification" or "multi_label_classification". None: `num_labels`
+            and the dtype of the labels determine the type (see `losses.sequence_classification`).
+        vocab_padding: number of padding rows of the word table after `vocab_size` (see `pad_vocab`). Hugging Face does
+            not have this field.
+        scan_layers: if True, run the layers in `lax.scan`. The compile time then does not grow with their number, but a
+            step is slower (see `nn.Repeat`). Hugging Face does not have this field.
 
     Raises:
-        ValueError: sizes that contradict each other, or an option that is not supported.
-        TypeError: a field of the wrong type.
+        ValueError: if sizes contradict each other, or an option is not supported.
+        TypeError: if a field has the wrong type.
 
     Example:
         >>> BertConfig.preset("mini", vocab_size=8192).hidden_size
@@ -148,28 +149,28 @@ class BertConfig:
                 raise ValueError(f"BertConfig: {name} is too small; expected at least 1, got {getattr(self, name)}.")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
-                "BertConfig: the heads do not divide the width; expected hidden_size to be a multiple of "
+                "BertConfig: hidden_size is not divisible by num_attention_heads; expected a multiple of "
                 f"num_attention_heads, got {self.hidden_size} and {self.num_attention_heads}."
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
             if getattr(self, name) is not None and not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"BertConfig: {name} is a probability; expected 0 to 1, got {getattr(self, name)}.")
+                raise ValueError(f"BertConfig: {name} is out of range; expected 0 to 1, got {getattr(self, name)}.")
         for name in ("initializer_range", "layer_norm_eps"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"BertConfig: {name} is out of range; expected 0 or more, got {getattr(self, name)}.")
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             raise ValueError(
-                "BertConfig: pad_token_id is no row of the word table; expected 0 to vocab_size - 1 = "
+                "BertConfig: pad_token_id is out of range; expected 0 to vocab_size - 1 = "
                 f"{self.vocab_size - 1}, or None, got {self.pad_token_id}."
             )
         if self.vocab_padding < 0:
             raise ValueError(
-                f"BertConfig: vocab_padding is a number of rows; expected 0 or more, got {self.vocab_padding}."
+                f"BertConfig: vocab_padding is out of range; expected 0 or more, got {self.vocab_padding}."
             )
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise ValueError(
-                    f"BertConfig: {name} is not known; expected {' or '.join(map(repr, known))}, got "
+                    f"BertConfig: {name} is unknown; expected {' or '.join(map(repr, known))}, got "
                     f"{getattr(self, name)!r}."
                 )
         activation(self.hidden_act)
@@ -178,8 +179,8 @@ class BertConfig:
             names = _generic(self.num_labels)
         if sorted(names) != list(range(self.num_labels)):
             raise ValueError(
-                f"BertConfig: id2label does not name each label; expected the keys 0 to num_labels - 1 = "
-                f"{self.num_labels - 1}, got {', '.join(map(repr, names))}. Give both fields."
+                f"BertConfig: id2label does not have one name per label; expected the keys 0 to num_labels - 1 = "
+                f"{self.num_labels - 1}, got {', '.join(map(repr, names))}. Pass both fields."
             )
         object.__setattr__(self, "id2label", names)
 
@@ -194,7 +195,7 @@ class BertConfig:
 
     @property
     def gives_numbers(self) -> bool:
-        """Whether a head over whole texts gives numbers, not classes.
+        """Whether the head of a sequence model is for regression, not for classification.
 
         >>> BertConfig(num_labels=1).gives_numbers, BertConfig(num_labels=2).gives_numbers
         (True, False)
@@ -203,14 +204,14 @@ class BertConfig:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "BertConfig":
-        """One of the published sizes, with any field changed.
+        """Return a config with one of the published sizes, with any field changed.
 
         Args:
             name: "tiny", "mini", "small", "medium", "base" or "large".
-            **changes: fields to set.
+            **changes: values for fields of the config.
 
         Raises:
-            ValueError: another name.
+            ValueError: if the name is unknown.
 
         >>> BertConfig.preset("tiny", scan_layers=True).intermediate_size
         512
@@ -231,18 +232,20 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str = "the config") -> "BertConfig":
-        """The config that a `config.json` holds. Fields that do not describe the computation are ignored.
+        """Return the config for the content of a `config.json`. Fields that do not describe the computation are
+        ignored.
 
         Args:
-            values: Hugging Face's fields, or those of Google's `bert_config.json`.
-            source: what warnings call it, such as the file's name.
+            values: the fields of Hugging Face's `config.json` or of Google's `bert_config.json`.
+            source: name of the source for warnings, such as the name of the file.
 
         Raises:
-            ValueError: another model's config, or a BERT with unsupported parts (decoder, untied embeddings).
-            TypeError: a field of the wrong type.
+            ValueError: if the config belongs to another kind of model, or to a BERT with unsupported parts (a decoder,
+                untied embeddings).
+            TypeError: if a field has the wrong type.
 
         Warns:
-            UserWarning: fields that neither this class nor transformers' BERT knows; they are ignored too.
+            UserWarning: if there are fields that neither this class nor transformers' BERT has. They are ignored too.
 
         >>> BertConfig.from_dict({"model_type": "bert", "hidden_size": 24, "use_cache": True}).hidden_size
         24
@@ -250,8 +253,8 @@ class BertConfig:
         kind = values.get("model_type", "bert")
         if kind != "bert":
             raise ValueError(
-                f"BertConfig: this is another model's config; expected model_type 'bert', got {kind!r}. "
-                "Name a directory that holds a BERT."
+                f"BertConfig: the config belongs to another kind of model; expected model_type 'bert', got {kind!r}. "
+                "Pass a directory that contains a BERT."
             )
         for name, value in _REQUIRED.items():
             if values.get(name, value) not in (value, None):
@@ -262,14 +265,14 @@ class BertConfig:
         named = values.get("architectures") or []
         if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
             raise TypeError(
-                f"BertConfig: architectures has the wrong type; expected a list of texts, got {named!r:.80}."
+                f"BertConfig: architectures has the wrong type; expected a list of strings, got {named!r:.80}."
             )
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = [name for name in values if name not in known | _PASSED_OVER | _REQUIRED.keys()]
         if unknown:
             warnings.warn(
-                f"BertConfig: {source} has unknown fields, which are ignored; expected those of BERT, got "
-                f"{', '.join(unknown)}. If they change what the model computes, its numbers will differ.",
+                f"BertConfig: {source} has unknown fields, which are ignored; expected fields of BERT, got "
+                f"{', '.join(unknown)}. If they change what the model computes, its outputs will differ.",
                 stacklevel=2,
             )
         fields = {name: value for name, value in values.items() if name in known}
@@ -279,10 +282,11 @@ class BertConfig:
         return cls(**fields)
 
     def to_dict(self, architecture: str | None = None) -> dict[str, Any]:
-        """What `config.json` holds: transformers opens it.
+        """Return the content of `config.json` for this config, in the format that transformers reads.
 
         Args:
-            architecture: the class of the weights in the same directory, such as "BertForPreTraining".
+            architecture: name of the class of the model whose weights are in the same directory, such as
+                "BertForPreTraining".
 
         >>> BertConfig().to_dict("BertModel")["architectures"]
         ['BertModel']
@@ -294,14 +298,15 @@ class BertConfig:
 
     @classmethod
     def load(cls, path: str | Path) -> "BertConfig":
-        """The config in the file `path`, or in the directory `path` as `config.json` or, Google's, `bert_config.json`.
+        """Load a config file, or the `config.json` or `bert_config.json` (Google's) in a directory.
 
         Raises:
-            FileNotFoundError: there is none.
-            ValueError: it is no JSON object, or not the config of a supported BERT. The message names the file.
+            FileNotFoundError: if there is no such file.
+            ValueError: if the file is not a JSON object, or not the config of a supported BERT. The message names the
+                file.
 
         Warns:
-            UserWarning: unknown fields, with the file's name.
+            UserWarning: if the file has unknown fields. The message names the file.
         """
         path = Path(path)
         file = path / "config.json" if path.is_dir() else path
@@ -327,22 +332,24 @@ def _check_kinds(config: BertConfig) -> None:
     for label, name in config.id2label.items():
         if not isinstance(label, numbers.Integral) or not isinstance(name, str):
             raise TypeError(
-                f"BertConfig: id2label has the wrong type; expected a number and a text for each label, got {label!r}: "
-                f"{name!r:.60}."
+                f"BertConfig: id2label has the wrong type; expected an integer and a string for each label, got "
+                f"{label!r}: {name!r:.60}."
             )
 
 
 def _generic(count: int) -> dict[int, str]:
-    """The default names of labels, as in transformers."""
+    """Return the default names of labels, as in transformers."""
     return {label: f"LABEL_{label}" for label in range(count)}
 
 
 def _label_names(id2label: Any) -> dict[int, Any]:
-    """`id2label` of a file, with numbers for keys, which JSON writes as texts, and texts for names, such as 0 and 1."""
+    """Convert the `id2label` of a file: keys, which JSON stores as strings, to integers, and names such as 0 and 1 to
+    strings.
+    """
     try:
         names = {int(label): name for label, name in (id2label or {}).items()}
     except (AttributeError, ValueError):
         raise ValueError(
-            f'BertConfig: id2label is no dict of labels; expected {{"0": name, …}}, got {id2label!r:.80}. '
+            f'BertConfig: id2label is not a dict of labels; expected {{"0": name, …}}, got {id2label!r:.80}. '
         ) from None
     return {label: name if isinstance(name, list | dict) else str(name) for label, name in names.items()}

@@ -1,4 +1,6 @@
-"""Token ids -> vectors: words + positions + token types, normalised. Letters: `B batch, T sequence, D width`."""
+"""The embeddings of BERT: the normalised sum of word, position and token type embeddings. Letters: `B batch, T
+sequence, D width`.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +12,14 @@ __all__ = ["BertEmbeddings"]
 
 
 class BertEmbeddings(nn.Module):
-    """LayerNorm(word + position + token type), then dropout. With relative positions the table of positions is there,
-    as in transformers' files, and not added.
+    """LayerNorm(word + position + token type), then dropout. With relative positions, the position table exists, as in
+    transformers' files, but is not used.
 
     Call: input_ids (B, T) integers, token_type_ids (B, T) or None (all zero), position_ids (B, T) or (T,) or None
     (0, 1, …) -> (B, T, D).
 
     Raises:
-        ValueError: input_ids without two dimensions; a sequence longer than the position table.
+        ValueError: if input_ids does not have two dimensions, or a sequence is longer than the position table.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -57,7 +59,7 @@ class BertEmbeddings(nn.Module):
         if length > self.longest and (position_ids is None or not self.absolute):
             raise ValueError(
                 f"BertEmbeddings: the sequence is longer than the position table; expected at most {self.longest} "
-                f"tokens, got {length}. Cut it, or raise max_position_embeddings and train those rows."
+                f"tokens, got {length}. Truncate the sequence, or raise max_position_embeddings and train the new rows."
             )
         types = jnp.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         vectors = self.word_embeddings(input_ids) + self.token_type_embeddings(types)

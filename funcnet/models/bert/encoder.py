@@ -1,4 +1,4 @@
-"""The block of BERT, the stack of them, and the pooler.
+"""The layers of BERT, their stack, and the pooler.
 
 Letters: `B batch, T sequence, D width, I intermediate width, H heads, N layers, P sequences packed into one row`.
 """
@@ -20,7 +20,8 @@ __all__ = ["BertEncoder", "BertLayer", "BertPooler"]
 class BertIntermediate(nn.Module):
     """intermediate_act_fn(dense(x)). Call: (B, T, D) -> (B, T, I).
 
-    The function may be replaced: by another, a module, or one of `hidden_act`'s names.
+    The attribute `intermediate_act_fn` may be replaced by another function, a module, or a name that `hidden_act`
+    accepts.
     """
 
     def __init__(self, config: BertConfig):
@@ -49,12 +50,13 @@ class BertOutput(nn.Module):
 
 
 class Trail(NamedTuple):
-    """What the layers leave on their way when somebody asks: it travels with the hidden states, through loop and scan.
+    """The requested outputs of all layers. They are passed from layer to layer together with the hidden states, in a
+    loop or a scan.
 
     Attributes:
-        layer: (), how many layers are behind.
-        hidden_states: (N, B, T, D), a row for each layer's output; None: nobody asked.
-        attentions: (N, B, H, T, T), the weights of attention; None: nobody asked.
+        layer: (), the number of layers that have run.
+        hidden_states: (N, B, T, D), one row per layer with its output, or None if they are not requested.
+        attentions: (N, B, H, T, T), the attention weights, or None if they are not requested.
     """
 
     layer: jax.Array
@@ -62,16 +64,17 @@ class Trail(NamedTuple):
     attentions: jax.Array | None
 
     def after(self, hidden_states: jax.Array, weights: jax.Array) -> "Trail":
-        """The trail with one more layer's row."""
+        """Return the trail with the row of one more layer."""
         write = lambda rows, row: None if rows is None else rows.at[self.layer].set(row)
         return Trail(self.layer + 1, write(self.hidden_states, hidden_states), write(self.attentions, weights))
 
 
 class BertLayer(nn.Module):
-    """One block: attention, then two dense layers with an activation between, each half normalised after its sum.
+    """One layer: attention, then two dense layers with an activation between them. Each half ends with a residual sum
+    and LayerNorm.
 
-    Call: hidden_states (B, T, D), bias as `attention_bias` makes it -> (B, T, D). A pair (hidden_states, trail) in
-    place of the hidden states gives such a pair.
+    Call: hidden_states (B, T, D), bias from `attention_bias` -> (B, T, D). If the first argument is a pair
+    (hidden_states, trail), the output is such a pair too.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -100,11 +103,12 @@ class BertLayer(nn.Module):
 
 
 class BertEncoder(nn.Module):
-    """The stack of blocks.
+    """The stack of layers.
 
-    Call: hidden_states (B, T, D), bias, and the static flags output_attentions, output_hidden_states -> a tuple of
-    the last layer's output (B, T, D); with `output_hidden_states` a tuple of the input and every layer's output; with
-    `output_attentions` a tuple of every layer's weights (B, H, T, T).
+    Call: hidden_states (B, T, D), bias, and the static flags output_attentions and output_hidden_states -> a tuple. Its
+    first item is the output of the last layer (B, T, D). With `output_hidden_states`, a tuple of the input and the
+    outputs of all layers follows. With `output_attentions`, a tuple of the attention weights (B, H, T, T) of all layers
+    follows.
 
     Reference: transformers.models.bert.modeling_bert.BertEncoder
     """
@@ -137,9 +141,10 @@ class BertEncoder(nn.Module):
 
 
 class BertPooler(nn.Module):
-    """activation(dense(the first token's vector)), a tanh.
+    """The pooled output: activation(dense(x)) for the vector x of the first token. The activation is tanh.
 
-    Call: hidden_states (B, T, D) -> (B, D). Where sequences are packed, positions (B, P) of their first tokens too
+    Call: hidden_states (B, T, D) -> (B, D). For packed sequences: hidden_states and positions (B, P), the positions of
+    the first tokens
     -> (B, P, D).
 
     Reference: transformers.models.bert.modeling_bert.BertPooler

@@ -1,4 +1,4 @@
-"""Names in Google's TensorFlow checkpoints of BERT <-> ours, which are Hugging Face's."""
+"""Conversion of the names in Google's TensorFlow checkpoints of BERT to our names, which are those of Hugging Face."""
 
 import re
 from collections.abc import Iterable
@@ -7,12 +7,12 @@ __all__ = ["from_google", "is_google"]
 
 _OF_TRAINING = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|AdamWeightDecayOptimizer(_\d+)?|global_step)(/|$)")
 _SEGMENTS = {"kernel": "weight", "gamma": "weight", "beta": "bias", "output_weights": "weight", "output_bias": "bias"}
-# Where Google's scripts for fine-tuning put what Hugging Face calls otherwise.
+# Google's names of the heads for fine-tuning, and Hugging Face's names for them.
 _HEADS = {"output_weights": "classifier/weight", "output_bias": "classifier/bias", "cls/squad": "qa_outputs"}
 
 
 def is_google(names: Iterable[str]) -> bool:
-    """Whether these are Google's names: paths with slashes.
+    """Return whether the names are Google's, which are paths with slashes.
 
     >>> is_google({"bert/pooler/dense/kernel": 0}), is_google({"pooler.dense.weight": 0})
     (True, False)
@@ -21,10 +21,10 @@ def is_google(names: Iterable[str]) -> bool:
 
 
 def from_google(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
-    """{our name: (Google's, whether to transpose the array)}, without what only training needs.
+    """Return {our name: (Google's name, whether to transpose the array)}, without the arrays of the optimizer.
 
-    TensorFlow keeps a dense layer's weight as (in, out) and calls it `kernel`;
-    the classifiers at the top, which Google multiplies by hand, are (out, in) like ours.
+    TensorFlow stores the weight of a dense layer as (in, out), under the name `kernel`. The classifiers of Google's
+    scripts are not dense layers; their weights are (out, in), like ours.
 
     >>> from_google({"bert/encoder/layer_3/output/dense/kernel": 0, "cls/squad/output_bias": 0, "global_step": 0})
     {'bert.encoder.layer.3.output.dense.weight': ('bert/encoder/layer_3/output/dense/kernel', True),

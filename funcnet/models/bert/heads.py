@@ -30,10 +30,10 @@ class BertPredictionHeadTransform(nn.Module):
 
 
 class BertLMPredictionHead(nn.Module):
-    """Scores of the words. Call: (…, D) -> (…, V + `vocab_padding`), the padding's scores the lowest number there is.
+    """The scores of the words. Call: (…, D) -> (…, V + `vocab_padding`). Padding rows have the lowest finite score.
 
-    The decoder's weight is the word table's (the model ties them). Its bias is this module's `bias`: one leaf with the
-    two names that Hugging Face's files hold.
+    The model ties the weight of the decoder to the word table. The bias of the decoder is also the `bias` of this
+    module: one leaf with two names, both of which are in Hugging Face's files.
     """
 
     def __init__(self, config: BertConfig):
@@ -48,12 +48,12 @@ class BertLMPredictionHead(nn.Module):
         scores = self.decoder(self.transform(hidden_states))
         if self.words == scores.shape[-1]:
             return scores
-        # Rows that are no words get no probability, no loss and no gradient, whatever training does to them.
+        # Padding rows get no probability, no loss and no gradient, whatever values training gives them.
         return jnp.where(jnp.arange(scores.shape[-1]) < self.words, scores, jnp.finfo(scores.dtype).min)
 
 
 class BertOnlyMLMHead(nn.Module):
-    """Masked words. Call: sequence_output (B, S, D) -> (B, S, V).
+    """The head for masked words. Call: sequence_output (B, S, D) -> (B, S, V).
 
     Reference: transformers.models.bert.modeling_bert.BertOnlyMLMHead
     """
@@ -67,7 +67,7 @@ class BertOnlyMLMHead(nn.Module):
 
 
 class BertOnlyNSPHead(nn.Module):
-    """Next sentence. Call: pooled_output (B, D) or (B, P, D) -> (B, 2) or (B, P, 2).
+    """The head for next-sentence prediction. Call: pooled_output (B, D) or (B, P, D) -> (B, 2) or (B, P, 2).
 
     Reference: transformers.models.bert.modeling_bert.BertOnlyNSPHead
     """
@@ -81,7 +81,8 @@ class BertOnlyNSPHead(nn.Module):
 
 
 class BertPreTrainingHeads(nn.Module):
-    """Both. Call: sequence_output (B, S, D), pooled_output (B, D) or (B, P, D) -> (B, S, V), (B, 2) or (B, P, 2).
+    """Both heads of pretraining. Call: sequence_output (B, S, D), pooled_output (B, D) or (B, P, D) -> (B, S, V), (B,
+    2) or (B, P, 2).
 
     Reference: transformers.models.bert.modeling_bert.BertPreTrainingHeads
     """

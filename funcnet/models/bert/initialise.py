@@ -1,4 +1,4 @@
-"""The start of every weight, as Google's BERT draws it."""
+"""The initialisation of all weights, as in Google's BERT."""
 
 from funcnet import nn
 
@@ -6,7 +6,8 @@ __all__ = ["initialise"]
 
 
 def initialise(module: nn.Module, std: float) -> None:
-    """Weights from N(0, std²) cut at two standard deviations, biases zero, the padding row zero.
+    """Initialise weights from N(0, std²) truncated at two standard deviations, and biases and the padding row with
+    zeros.
 
     >>> layer = nn.Linear(2, 2)
     >>> initialise(layer, std=0.02)

@@ -1,6 +1,6 @@
-"""The models of pretraining: `BertModel`, the encoder with its pooler, and the heads that it is pretrained with.
+"""`BertModel`, the encoder with its pooler, and the models for pretraining, which add heads to it.
 
-Letters: `B batch, T sequence, S slots (places for masked positions), P sequences packed into one row, D width,
+Letters: `B batch, T sequence, S slots (masked positions per row), P sequences packed into one row, D width,
 V vocabulary, N layers, H heads`.
 """
 
@@ -22,7 +22,8 @@ __all__ = ["BertForMaskedLM", "BertForNextSentencePrediction", "BertForPreTraini
 
 
 def outputs(loss: jax.Array | None, logits: Sequence[jax.Array], more: Sequence[Any]) -> Any:
-    """What a model with a head returns: transformers' tuple, or a single array.
+    """Return the output of a model with a head: a tuple as in transformers, or a single array instead of a tuple of
+    one.
 
     >>> outputs(None, ["logits"], []), outputs("loss", ["logits"], ["hidden states"])
     ('logits', ('loss', 'logits', 'hidden states'))
@@ -36,27 +37,29 @@ class BertModel(nn.Module):
 
     Args:
         config: sizes and options.
-        add_pooling_layer: whether to make the pooled output; without it the model returns None in its place.
+        add_pooling_layer: whether to compute the pooled output. If False, the model returns None instead.
 
     Call:
         - input_ids (B, T): integers below `vocab_size`.
-        - attention_mask (B, T), or (B, T, T): 1 or True for what is attended to; None: everything. It is
-          no additive mask: numbers other than 0 and 1 are refused, and give NaN under `jit`.
-        - token_type_ids (B, T): which of the two sentences; None: the first one everywhere.
-        - position_ids (B, T) or (T,): None: 0, 1, ….
-        - output_attentions, output_hidden_states: static.
-        - pooled_positions (B, P): where the sequences of a packed row begin; None: one sequence, at 0. A packed row
-          needs an attention_mask (B, T, T) that shows each sequence only itself, and position_ids anew for each.
+        - attention_mask (B, T), or (B, T, T) for a separate mask per query: 1 or True at positions to attend to. None:
+          all positions. Additive masks are refused: numbers other than 0 and 1 raise an error, or give NaN under `jit`.
+        - token_type_ids (B, T): 0 in the first sentence, 1 in the second one. None: 0 everywhere.
+        - position_ids (B, T) or (T,): positions of the tokens. None: 0, 1, ….
+        - output_attentions, output_hidden_states: whether to return these too. They are static under `jit`.
+        - pooled_positions (B, P): positions of the first tokens of the sequences in a packed row. None: one sequence,
+          which begins at 0. A packed row needs an attention_mask (B, T, T) by which each sequence attends only to
+          itself, and position_ids that start at 0 in each sequence.
 
-        -> (sequence_output (B, T, D), pooled_output (B, D) or (B, P, D)), and after it, if requested: a tuple of the
-        N + 1 hidden states (B, T, D), the embeddings' output first; a tuple of the N layers' weights (B, H, T, T).
+        -> (sequence_output (B, T, D), pooled_output (B, D) or (B, P, D)), and then, if requested, a tuple of N + 1
+        hidden states (B, T, D), beginning with the output of the embeddings, and a tuple of the attention weights
+        (B, H, T, T) of the N layers.
 
     Raises:
-        ValueError: a sequence longer than the position table; wrong ranks; an additive mask; randomness without `rng`
-            in training.
+        ValueError: if a sequence is longer than the position table, an input has a wrong rank, the mask is additive, or
+            `rng` is missing in training with dropout.
 
-    Differs from transformers: returns plain tuples. Starts from the truncated normal of Google's BERT (at two standard
-    deviations); transformers draws from the whole normal.
+    Differs from transformers: the model returns plain tuples. The initial weights are drawn from a normal distribution
+    truncated at two standard deviations, as in Google's BERT; in transformers, it is not truncated.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -96,22 +99,23 @@ class BertModel(nn.Module):
 
 
 class BertForPreTraining(nn.Module):
-    """BERT with the two heads of its pretraining: masked words, and whether the second sentence follows the first.
+    """BERT with the two heads of its pretraining: for masked words and for next-sentence prediction.
 
-    Call: as `BertModel`, and
-        - masked_positions (B, S): the places to predict. The head then runs only on them, which saves most of its cost.
-          None: all places.
-        - labels (B, T), or (B, S) with `masked_positions`: the words; -100 does not count.
-        - next_sentence_label (B,), or (B, P) with `pooled_positions`: 0 follows, 1 is random, -100 does not count.
+    Call: the inputs of `BertModel`, and
+        - masked_positions (B, S): positions to predict. The head runs only on them, which saves most of its cost. None:
+          all positions.
+        - labels (B, T), or (B, S) with `masked_positions`: ids of the original words; -100 is ignored.
+        - next_sentence_label (B,), or (B, P) with `pooled_positions`: 0 if the second sentence follows the first, 1 if
+          it is random; -100 is ignored.
 
         -> (prediction_logits (B, S, V), or (B, T, V) without `masked_positions`; seq_relationship_logits (B, 2), or
-        (B, P, 2), whose class 0 is "follows"). With labels the loss comes first, the sum of the means of those that
-        are given; hidden states and attentions come last.
+        (B, P, 2), whose class 0 is "follows"). If labels are given, the loss comes before the logits: the sum of the
+        mean losses for which there are labels. Hidden states and attentions, if requested, come last.
 
     The word table is also the decoder's weight: `cls.predictions.decoder.weight` and
-    `bert.embeddings.word_embeddings.weight` are one leaf, which lives under the latter name.
+    `bert.embeddings.word_embeddings.weight` are one leaf, which is stored under the latter name.
 
-    Differs from transformers: one kind of labels without the other gives its loss; transformers ignores it.
+    Differs from transformers: if only one kind of labels is given, its loss is returned; transformers returns no loss.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -158,11 +162,11 @@ class BertForPreTraining(nn.Module):
 
 
 class BertForMaskedLM(nn.Module):
-    """BERT with only the head for masked words, and no pooler.
+    """BERT with the head for masked words only, without a pooler.
 
-    Call: as `BertModel`, and `masked_positions` and `labels` as `BertForPreTraining` -> prediction logits (B, T, V), or
-    (B, S, V) with `masked_positions`; with labels the loss comes
-    first; hidden states and attentions, if requested, come last.
+    Call: the inputs of `BertModel`, and `masked_positions` and `labels` as for `BertForPreTraining` -> logits
+    (B, T, V), or (B, S, V) with `masked_positions`. If labels are given, the loss comes before the logits. Hidden
+    states and attentions, if requested, come last.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -203,11 +207,11 @@ class BertForMaskedLM(nn.Module):
 
 
 class BertForNextSentencePrediction(nn.Module):
-    """BERT with the head that predicts whether the second sentence follows the first.
+    """BERT with the head for next-sentence prediction only.
 
-    Call: as `BertModel`, and labels (B,), or (B, P) with `pooled_positions`: 0 follows, 1 is random -> logits (B, 2) or
-    (B, P, 2); with labels the loss comes
-    first; hidden states and attentions, if requested, come last.
+    Call: the inputs of `BertModel`, and labels (B,), or (B, P) with `pooled_positions`: 0 if the second sentence
+    follows the first, 1 if it is random -> logits (B, 2) or (B, P, 2). If labels are given, the loss comes before the
+    logits. Hidden states and attentions, if requested, come last.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -245,7 +249,7 @@ class BertForNextSentencePrediction(nn.Module):
 
 
 def _at(sequence_output: jax.Array, places: jax.Array | None) -> jax.Array:
-    """The vectors at `places` (B, S); all of them for None."""
+    """Return the vectors at `places` (B, S), or all vectors if it is None."""
     if places is None:
         return sequence_output
     return jnp.take_along_axis(sequence_output, places[:, :, None], axis=1)

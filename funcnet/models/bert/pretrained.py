@@ -1,4 +1,4 @@
-"""A model and its directory: `config.json` and the weights, in the layout of Hugging Face or Google."""
+"""Loading and saving of models: directories with a config and weights, in the format of Hugging Face or Google."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -34,9 +34,9 @@ NAMING = Naming(
     renamed=((r"\.gamma$", ".weight"), (r"\.beta$", ".bias")),
     foreign=lambda names: from_google(names) if is_google(names) else None,
 )
-"""Hugging Face's names, of every version, and Google's."""
+"""The names of all versions of Hugging Face's BERT, and of Google's."""
 
-# Where activations stand, and which; None: the config's.
+# {class: (attribute with its activation, name of that activation; None for the one of the config)}.
 _PLACES: Mapping[type, tuple[str, str | None]] = MappingProxyType(
     {
         BertIntermediate: ("intermediate_act_fn", None),
@@ -55,35 +55,38 @@ def from_pretrained(
     key: jax.Array | None = None,
     new_heads: bool = True,
 ) -> tuple[Any, Tree, Tree]:
-    """The model in a directory: any BERT checkpoint into any of the models.
+    """Load any BERT checkpoint into any of the models.
 
-    The file's names may have the prefix `bert.` or not, and end in `gamma` and `beta` instead of `weight` and `bias`.
-    Heads that the model does not have are ignored. A head (or pooler) that the file lacks starts as `init` starts it,
-    and a warning names it.
+    Names in the file may lack or have the prefix `bert.`, and may end in `gamma` and `beta` instead of `weight` and
+    `bias`. Heads in the file that the model does not have are ignored. A head or pooler that is missing in the file
+    gets new weights from `init`, and a warning names it.
 
     Args:
         path: a directory with `config.json` and weights (`model.safetensors`, `pytorch_model.bin`, or the index of
-            several); or with Google's `bert_config.json` and `bert_model.ckpt.*`; or the path of a TensorFlow
-            checkpoint (without `.index`) beside its `bert_config.json`.
-        cls: any class that is made from a `BertConfig` alone, such as `BertForSequenceClassification`.
-        config: instead of the file's, such as `dataclasses.replace(BertConfig.load(path), num_labels=5)`. A head with
-            another shape in the file then starts anew, like one that the file lacks.
-        layers: which of the file's layers to use, by patterns over "encoder.layer.0", … (see `funcnet.tree`), in the
-            file's order: `[f"encoder.layer.{i}" for i in range(6)]` is the lower half of twelve. None: all.
-        key: for a head that starts anew; None: `jax.random.key(0)`.
-        new_heads: whether a head that the file lacks starts anew; False (for a model that is not trained): an error.
+            several); or a directory with Google's `bert_config.json` and `bert_model.ckpt.*`; or the path of a
+            TensorFlow checkpoint (without `.index`) in the same folder as its `bert_config.json`.
+        cls: class of the model, such as `BertForSequenceClassification`. Its constructor must accept a `BertConfig` as
+            the only argument.
+        config: config to use instead of the one in the file, such as `dataclasses.replace(BertConfig.load(path),
+            num_labels=5)`. A head that has another shape in the file then gets new weights, like a missing head.
+        layers: patterns that select layers of the file by name ("encoder.layer.0", …; see `funcnet.tree`). The layers
+            keep the order of the file. For example, `[f"encoder.layer.{i}" for i in range(6)]` is the lower half of
+            twelve. None: all layers.
+        key: random key for new weights. None: `jax.random.key(0)`.
+        new_heads: if True, a head that is missing in the file gets new weights. If False, a missing head is an error,
+            which is useful for a model that is not trained further.
 
     Returns:
-        (model, params, state): the description and its arrays, float32.
+        (model, params, state): the model and its arrays, in float32.
 
     Raises:
-        FileNotFoundError: one of the files is not there.
-        ValueError: a broken file; an unsupported config; missing or mis-shaped tensors of the encoder, all of which are
-            listed; half a head, or none if `new_heads` is False; a `vocab.txt` with more lines than the
-            word table has rows; a pattern that matches no layer.
+        FileNotFoundError: if one of the files does not exist.
+        ValueError: if a file is damaged; the config is not supported; arrays of the encoder are missing or have another
+            shape (all are listed); a head is incomplete, or missing although `new_heads` is False; `vocab.txt` has more
+            lines than the word table has rows; or a pattern matches no layer.
 
     Warns:
-        UserWarning: one message with what starts anew, and what the file has that no BERT has.
+        UserWarning: if weights are new, or the file has weights that no BERT has. One message lists all of them.
 
     Example:
         >>> import tempfile
@@ -120,18 +123,18 @@ def from_pretrained(
 def save_pretrained(
     path: str | Path, model: Any, params: Tree, state: Tree, *, max_shard_size: int | None = None
 ) -> None:
-    """Writes the directory that `from_pretrained` and Hugging Face's class of the same name open.
+    """Save a model as a directory that `from_pretrained` and the class of the same name in transformers can load.
 
     Args:
-        path: the directory; it is made if it is missing. Each of the two files is replaced in one step.
-        model: a description with a `config`.
-        params, state: its arrays. Shared weights are written once, under their first name, as in Hugging Face's files;
-            rows that `pad_vocab` added are not written.
-        max_shard_size: in bytes; None: one file. See `weights.save`.
+        path: the directory. It is created if it does not exist. Each of the two files is replaced atomically.
+        model: a model with a `config`.
+        params, state: the arrays of the model. Shared weights are written once, under their first name, as in Hugging
+            Face's files. Rows that `pad_vocab` added are not written.
+        max_shard_size: maximum size of a weights file, in bytes. None: one file. See `weights.save`.
 
     Raises:
-        OSError: the directory cannot be written; the file in question is unchanged.
-        ValueError: the config is no longer the model's, because its layers or an activation were changed by hand.
+        OSError: if the directory cannot be written. The file that cannot be written is unchanged.
+        ValueError: if the config no longer describes the model, because its layers or an activation were changed.
 
     Reference: transformers.PreTrainedModel.save_pretrained
     """
@@ -152,13 +155,13 @@ def save_pretrained(
 
 
 def _require_described(model: nn.Module, config: BertConfig) -> None:
-    """Refuses a model that was changed by hand since it was made from its config."""
-    fits = "the config that fits: `model.config = dataclasses.replace(model.config,"
+    """Refuse a model whose layers or activations were changed after it was made from its config."""
+    fits = "a config that describes it: `model.config = dataclasses.replace(model.config,"
     for path, module in model.named_modules():
         if isinstance(module, BertEncoder) and len(module.layer) != config.num_hidden_layers:
             raise ValueError(
-                f"bert.save_pretrained: {path}.layer is not what the config says; expected num_hidden_layers = "
-                f"{config.num_hidden_layers}, got {len(module.layer)}. Take layers by `from_pretrained(…, layers=…)`, "
+                f"bert.save_pretrained: {path}.layer does not match the config; expected num_hidden_layers = "
+                f"{config.num_hidden_layers}, got {len(module.layer)}. Select layers by `from_pretrained(…, layers=…)` "
                 f"or give the model {fits} num_hidden_layers={len(module.layer)})`."
             )
         if type(module) not in _PLACES:
@@ -166,15 +169,15 @@ def _require_described(model: nn.Module, config: BertConfig) -> None:
         name, always = _PLACES[type(module)]
         function, wanted = getattr(module, name), always or config.hidden_act
         if not computes(function, wanted):
-            advice = f"{fits} hidden_act=…)`" if always is None else "that function back"
+            advice = f"{fits} hidden_act=…)`" if always is None else "that function"
             raise ValueError(
-                f"bert.save_pretrained: {path}.{name} is not what the config says; expected {wanted}, got "
-                f"{called(function)}. Give the model {advice}: a directory has no place for another one."
+                f"bert.save_pretrained: {path}.{name} does not match the config; expected {wanted}, got "
+                f"{called(function)}. Give the model {advice}; the files cannot store another function."
             )
 
 
 def _require_vocabulary(path: Path, rows: int) -> None:
-    """Refuses a `vocab.txt` beside the weights that names more tokens than there are vectors."""
+    """Refuse a `vocab.txt` in the directory that has more tokens than the word table has rows."""
     if not path.is_file():
         return
     with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""Where in a passage the answer stands. Letters: `B batch, T sequence`."""
+"""A model that finds the answer to a question in a passage. Letters: `B batch, T sequence`."""
 
 from typing import Any
 
@@ -13,14 +13,15 @@ __all__ = ["BertForQuestionAnswering"]
 
 
 class BertForQuestionAnswering(nn.Module):
-    """Two numbers for every token: whether the answer starts and whether it ends there. Has no pooler.
+    """BERT with a linear layer that gives two logits per token: for the start and the end of the answer. It has no
+    pooler.
 
-    Call: as `BertModel`, and start_positions, end_positions (B,) as `losses.question_answering` takes them ->
-    (start_logits (B, T), end_logits (B, T)); with both positions the loss comes first; hidden states and
-    attentions, if requested, come last.
+    Call: the inputs of `BertModel`, and start_positions and end_positions (B,) as for `losses.question_answering` ->
+    (start_logits (B, T), end_logits (B, T)). If the positions are given, the loss comes before the logits. Hidden
+    states and attentions, if requested, come last.
 
     Raises:
-        ValueError: a config of more or fewer labels than the two; one kind of positions without the other; as
+        ValueError: if `config.num_labels` is not 2, or only one of start_positions and end_positions is given; see also
             `BertModel`.
 
     Example:
@@ -39,7 +40,7 @@ class BertForQuestionAnswering(nn.Module):
         super().__init__()
         if config.num_labels != 2:
             raise ValueError(
-                "BertForQuestionAnswering: an answer has a start and an end; expected num_labels 2, got "
+                "BertForQuestionAnswering: num_labels is wrong; expected 2, for the start and the end, got "
                 f"{config.num_labels}."
             )
         self.config = config
@@ -60,8 +61,8 @@ class BertForQuestionAnswering(nn.Module):
     ) -> Any:
         if (start_positions is None) != (end_positions is None):
             raise ValueError(
-                "BertForQuestionAnswering: the loss needs both ends of the answer; expected start_positions and "
-                "end_positions, got one of them. Give both."
+                "BertForQuestionAnswering: one of the positions is missing; expected start_positions and "
+                "end_positions, got one of them. Pass both, or neither."
             )
         asked = (output_attentions, output_hidden_states)
         sequence_output, _, *more = self.bert(input_ids, attention_mask, token_type_ids, position_ids, *asked)

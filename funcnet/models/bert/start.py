@@ -1,12 +1,13 @@
-"""Another start for BERT: four attention heads start with patterns that training would find only slowly.
+"""Another initialisation of BERT: four attention heads start with patterns that training would find only slowly.
 
-From BERT's own start a small model spends most of a short run on the plateau of token frequencies. To leave it, the
-model must find words that predict each other. For that, attention must first find positions, which is slow, because at
-the start every head averages over the whole input. Next-sentence prediction waits even longer: a random sentence
-differs from the next one in the rare words that the two sentences share, and no head compares words. Here four heads
-start with what they would end with, and everything is trained from there. The architecture and its names stay Hugging
-Face's. The parts that are set here must learn slowly (`QUICK_START_RATES`): at the rate that words need, they are
-overwritten before the rest has learnt to use them.
+With BERT's usual initialisation, a small model spends most of a short run on a plateau where it has learnt only the
+token frequencies. To leave the plateau, the model must find words that predict each other. For that, attention must
+first find positions, which is slow, because at the start every head averages over the whole input. Next-sentence
+prediction takes even longer to learn: two consecutive sentences share more rare words than two random ones, but no head
+compares words at the start. Here four heads start with the patterns that long training would give them, and all
+parameters are trained from there. The architecture and the names are still those of Hugging Face. The parts that are
+set here need low learning rates (`QUICK_START_RATES`). At the learning rate that words need, these parts are
+overwritten before the other parameters have learnt to use them.
 
 Letters: V vocabulary, P rows of the position table, D width, K width of a head.
 """
@@ -29,13 +30,13 @@ Tree = dict[str, Any]
 # softmax can single out one position. With powers of 1 / 10,000, the usual choice, it is up to 0.81.
 FREQUENCIES = 2.4 / 1.2 ** np.arange(8)
 WAVES = 2 * len(FREQUENCIES)
-# The reserved dimensions of the hidden state, which layers do not write to at the start, and of words only RARITY.
+# The reserved dimensions of the hidden state. At first, layers do not write to them, and words write only to RARITY.
 SEGMENT, MATCH, CLS, RARITY = WAVES, WAVES + 1, WAVES + 2, WAVES + 3
 RESERVED = WAVES + 4
 
-LOOK = 3.0  # of a neighbour: the logit is K**-0.5 * 16 * LOOK**2 at its peak: 18 at K = 64, 10 more than elsewhere
-SAME = 3.0  # how much sharper than the random start a word looks for itself
-OTHER = 2.4  # by exp(OTHER**2), at K = 64, a word prefers its copy in the other segment to itself
+LOOK = 3.0  # for a neighbour: the logit is K**-0.5 * 16 * LOOK**2 at its peak: 18 at K = 64, 10 more than elsewhere
+SAME = 3.0  # factor by which a word looks for itself more sharply than with random weights
+OTHER = 2.4  # at K = 64, a word prefers its copy in the other segment to itself by exp(OTHER**2)
 
 QUICK_START_RATES = {
     "**.attention": 0.1,
@@ -44,36 +45,39 @@ QUICK_START_RATES = {
     "**.pooler": 0.1,
     "**.seq_relationship": 0.1,
 }
-"""Of the learning rate, for `optim.bert_adamw(…, rates=QUICK_START_RATES)` of a `BertForPreTraining`."""
+"""Factors of the learning rate of a `BertForPreTraining`, for `optim.bert_adamw(…, rates=QUICK_START_RATES)`."""
 
 
 def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | None = None) -> Tree:
-    """The same parameters, changed so that attention starts with useful patterns.
+    """Return a copy of the parameters, changed so that attention starts with useful patterns.
 
-    1. All matrices are scaled from `config.initializer_range` to `hidden_size ** -0.5`, so that a layer keeps the
-       scale of its input (0.02 is right for a width of 2,500).
-    2. The first 20 dimensions of the hidden state are reserved: sinusoids of the position, the sign of the segment, a
-       place for "same word found there", a flag of `[CLS]`, how rare the word is. Words (except for
-       the last one) and layers do not write to them; position and token type tables are zero elsewhere, so that they do
-       not drown the words.
-    3. Head 0 of layer 0 attends to the token before, head 0 of layer 1 to the token after, by the sinusoids.
-    4. Head 1 of layer 0 searches for the same word (its keys are its queries), first in the other segment, and records
-       the segment where it finds it.
-    5. Head 1 of layer 1 collects these records of the second segment at `[CLS]`, rare words first: do the two segments
-       share words? The pooler and the classifier learn what follows from that.
-    6. The words' bias is their log-frequency, which a model without context would learn first.
+    1. All matrices are scaled from `config.initializer_range` to `hidden_size ** -0.5`, so that the output of a layer
+       has the scale of its input. (The usual 0.02 has this effect at a width of 2,500.)
+    2. The first 20 dimensions of the hidden state are reserved for: sinusoids of the position, the sign of the segment,
+       the segment that contains the same word, a flag of `[CLS]`, and the rarity of the word. Layers do not write to
+       them, and words write only to the last one. The position and token type tables are zero in all other dimensions,
+       so that they do not outweigh the words.
+    3. By means of the sinusoids, head 0 of layer 0 attends to the previous token, and head 0 of layer 1 to the next
+       token.
+    4. Head 1 of layer 0 searches for the same word, first in the other segment, and records the segment that contains
+       it. Its key matrix is equal to its query matrix.
+    5. Head 1 of layer 1 collects these records of the second segment at `[CLS]`, with more weight on rare words. They
+       show whether the two segments share words. The pooler and the classifier learn to use this information.
+    6. The bias of the words is their log-frequency, which a model would learn first.
 
     Args:
-        params: of `BertForPreTraining` or `BertModel`, as `init` made them, layers unstacked.
-        config: the model's: at least two layers and two heads, heads 20 wide or more.
-        log_frequencies: (V,) natural logarithms of the frequency of each token; the least frequent tokens are taken
-            for markers that do not occur. None: all words are equally rare, and the words' bias stays.
+        params: parameters of `BertForPreTraining` or `BertModel` from `init`, with unstacked layers.
+        config: config of the model. It must have at least two layers and two heads, and heads of width 20 or more.
+        log_frequencies: (V,) natural logarithms of the frequencies of the tokens. Tokens with the lowest frequency are
+            treated as special tokens that do not occur in the text. None: all words are equally rare, and the bias of
+            the words is not changed.
 
     Returns:
         A new tree of the same structure, shapes and dtypes.
 
     Raises:
-        ValueError: fewer or narrower heads, fewer layers; layers stacked for a scan; another number of frequencies.
+        ValueError: if there are too few layers or heads, the heads are too narrow, the layers are stacked for a scan,
+            or the number of frequencies is not V.
 
     Example:
         >>> from funcnet.models import bert
@@ -83,14 +87,14 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
         >>> params["bert"]["embeddings"]["word_embeddings"]["weight"][:, :20].any()
         Array(False, dtype=bool)
 
-    Reference: no paper; found by trial on presidential messages, see docs/decisions/.
+    Reference: no paper; found by experiments on presidential messages, see docs/decisions/.
     """
     heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
     if heads < 2 or width < RESERVED or config.num_hidden_layers < 2:
         raise ValueError(
-            "quick_start: four heads of two layers are set; expected at least 2 layers and 2 heads of width "
+            "quick_start: the model is too small; expected at least 2 layers and 2 heads of width "
             f"{RESERVED} or more, got {config.num_hidden_layers} layers and {heads} heads of width {width}. "
-            "Use BERT's own start for this model."
+            "Use BERT's usual initialisation for this model."
         )
     std = config.hidden_size**-0.5
     params = jax.tree.map(lambda a: a * (std / config.initializer_range) if a.ndim > 1 else a, params)
@@ -98,15 +102,15 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
     layers = encoder["encoder"]["layer"]
     if "0" not in layers:
         raise ValueError(
-            f"quick_start: expected one subtree per layer ('0', '1', …), got {', '.join(layers)!r}. "
-            "Unstack the parameters first: net.unstack(params)."
+            f"quick_start: the layers are stacked; expected one subtree per layer ('0', '1', …), got "
+            f"{', '.join(layers)!r}. Unstack the parameters first: net.unstack(params)."
         )
     if log_frequencies is not None:
         log_frequencies = jnp.asarray(log_frequencies)
         if log_frequencies.shape != (config.vocab_size,):
             raise ValueError(
-                f"quick_start: log_frequencies; expected shape ({config.vocab_size},), one a word of the vocabulary, "
-                f"got {log_frequencies.shape}. Count the tokens of the model's own vocabulary."
+                f"quick_start: log_frequencies; expected shape ({config.vocab_size},), one per token, "
+                f"got {log_frequencies.shape}. Use the vocabulary of the model to count the tokens."
             )
         if "cls" in params:
             predictions = params["cls"]["predictions"]
@@ -121,7 +125,9 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
 
 
 def _rarity(log_frequencies: jax.Array | None) -> jax.Array | float:
-    """(V,): -log of the frequency, mean 0 and variance 1 over a text; of markers as of the most frequent word."""
+    """Return (V,) -log(frequency), standardised to mean 0 and variance 1 over a text. Special tokens get the value of
+    the most frequent word.
+    """
     if log_frequencies is None:
         return 0.0
     rarity = -log_frequencies
@@ -133,7 +139,7 @@ def _rarity(log_frequencies: jax.Array | None) -> jax.Array | float:
 
 
 def _reserve(encoder: Tree, std: float, rarity: jax.Array | float) -> None:
-    """Fills the reserved dimensions in the tables, and clears them everywhere else."""
+    """Fill the reserved dimensions of the tables, and clear them in the layers."""
     tables = encoder["embeddings"]
     words, positions, types = (tables[f"{n}_embeddings"] for n in ("word", "position", "token_type"))
     words["weight"] = words["weight"].at[:, :RESERVED].set(0).at[:, RARITY].set(std * rarity)
@@ -147,7 +153,7 @@ def _reserve(encoder: Tree, std: float, rarity: jax.Array | float) -> None:
 
 
 def _position_table(table: jax.Array, std: float) -> jax.Array:
-    """(P, D): pairs (sin, cos) with the standard deviation of the words'; row 0, `[CLS]`, only its flag."""
+    """Return (P, D) pairs (sin, cos) with the standard deviation of the words. Row 0, for `[CLS]`, has only a flag."""
     angles = np.arange(len(table))[:, None] * FREQUENCIES
     waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(len(table), -1)
     waves[0] = 0
@@ -156,7 +162,7 @@ def _position_table(table: jax.Array, std: float) -> jax.Array:
 
 
 def _look(attention: Tree, head: slice, offset: int) -> None:
-    """The head's queries are the sinusoids turned by `offset` positions, its keys the sinusoids themselves."""
+    """Set the queries of the head to the sinusoids shifted by `offset` positions, and its keys to the sinusoids."""
     for name, turned in (("query", _turn(offset)), ("key", np.eye(WAVES))):
         weight = attention[name]["weight"].at[head].set(0)
         block = jnp.asarray(LOOK * turned, weight.dtype)
@@ -164,7 +170,7 @@ def _look(attention: Tree, head: slice, offset: int) -> None:
 
 
 def _turn(offset: int) -> np.ndarray:
-    """(16, 16) the matrix that takes the sinusoids of position p to those of p + offset."""
+    """Return the matrix (16, 16) that maps the sinusoids of position p to those of position p + offset."""
     matrix = np.zeros((WAVES, WAVES))
     for pair, angle in enumerate(offset * FREQUENCIES):
         block = slice(2 * pair, 2 * pair + 2)
@@ -173,8 +179,9 @@ def _turn(offset: int) -> np.ndarray:
 
 
 def _find_same_word(attention: Tree, head: slice) -> None:
-    """Keys are queries, of words alone, but for the first, which prefers the other segment. The head's first value is
-    the sign of the segment, and goes to MATCH.
+    """Set the keys and the queries of the head to the same random projection of the words. Only their first dimension
+    differs; it prefers the other segment. The first value of the head is the sign of the segment, and is written to
+    MATCH.
     """
     inner, out = attention["self"], attention["output"]["dense"]
     same = SAME * inner["query"]["weight"][head].at[:, :RESERVED].set(0).at[0].set(0)
@@ -186,9 +193,10 @@ def _find_same_word(attention: Tree, head: slice) -> None:
 
 
 def _read_by_cls(attention: Tree, head: slice) -> None:
-    """`[CLS]` attends to segment B, rare words first, and takes what MATCH holds there; others have no query.
+    """Let `[CLS]` attend to segment B, with more weight on rare words, and read MATCH. Other tokens have no query.
 
-    There MATCH is 1.2 for a shared word and -1.3 for another (most are); 1 is added, to leave `[CLS]` no constant part.
+    In segment B, MATCH is 1.2 for a shared word and -1.3 for any other word, which most are. The bias of 1 removes most
+    of this constant part from the output at `[CLS]`.
     """
     inner, out = attention["self"], attention["output"]["dense"]
     asked, rare = head.start, head.start + 1

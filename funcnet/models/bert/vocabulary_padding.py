@@ -1,4 +1,4 @@
-"""A word table with a round number of rows: accelerators multiply it faster, and a mesh can divide it."""
+"""Padding of the word table to a round number of rows. Accelerators multiply it faster, and a mesh can divide it."""
 
 import dataclasses
 from typing import Any
@@ -13,26 +13,26 @@ __all__ = ["pad_vocab", "unpad_vocab"]
 
 Tree = dict[str, Any]
 
-_ROWS = ("word_embeddings.weight", "predictions.bias")  # how names of arrays with a row for each word end
+_ROWS = ("word_embeddings.weight", "predictions.bias")  # ends of the names of arrays that have one row per word
 
 
 def pad_vocab(params: Tree, config: BertConfig, multiple: int = 64) -> tuple[Tree, BertConfig]:
-    """The parameters with rows of zeros after the words, so that the number of rows is a multiple of `multiple`.
+    """Add rows of zeros after the words, so that the number of rows is a multiple of `multiple`.
 
-    These rows are no words: the head gives them the lowest finite score, so they have no probability, no part in any
-    loss, and a gradient of exactly zero. They stay zero in training, also under weight decay. The logits have places
-    for them, after `vocab_size`.
+    The added rows do not belong to any word. The head gives them the lowest finite score, so their probability and
+    their gradient are exactly zero, and they do not change any loss. They stay zero in training, also with weight
+    decay. The logits include them, after the first `vocab_size` entries.
 
     Args:
         params: parameters of any BERT model, or a tree of the same structure, such as gradients or moments.
-        config: the model's; padded before or not.
-        multiple: at least 1.
+        config: config of the model, which may be padded already.
+        multiple: number that divides the new number of rows. At least 1.
 
     Returns:
-        (params, config): make a new model from the config, whose `vocab_padding` is the number of added rows.
+        (params, config). The `vocab_padding` of the new config is the number of added rows. Make a new model from it.
 
     Raises:
-        ValueError: `multiple` below 1; a table with another number of rows than the config says.
+        ValueError: if `multiple` is below 1, or the number of rows of a table does not match the config.
 
     Example:
         >>> from funcnet.models import bert
@@ -46,21 +46,21 @@ def pad_vocab(params: Tree, config: BertConfig, multiple: int = 64) -> tuple[Tre
         Array(0., dtype=float32)
     """
     if multiple < 1:
-        raise ValueError(f"bert.pad_vocab: multiple is a number of rows; expected at least 1, got {multiple}.")
+        raise ValueError(f"bert.pad_vocab: multiple is out of range; expected at least 1, got {multiple}.")
     return _with_padding(params, config, -config.vocab_size % multiple)
 
 
 def unpad_vocab(params: Tree, config: BertConfig) -> tuple[Tree, BertConfig]:
-    """The parameters without the added rows, as before `pad_vocab`; `save_pretrained` writes these.
+    """Remove the rows that `pad_vocab` added. `save_pretrained` does this too.
 
     Args:
-        params, config: as `pad_vocab` returns them.
+        params, config: the results of `pad_vocab`.
 
     Returns:
         (params, config), whose `vocab_padding` is 0.
 
     Raises:
-        ValueError: a table with another number of rows than the config says.
+        ValueError: if the number of rows of a table does not match the config.
     """
     return _with_padding(params, config, 0)
 
@@ -73,8 +73,8 @@ def _with_padding(params: Tree, config: BertConfig, padding: int) -> tuple[Tree,
             return leaf
         if len(leaf) != rows:
             raise ValueError(
-                f"bert.pad_vocab: {name} is not the config's; expected vocab_size + vocab_padding = {rows} rows, got "
-                f"{len(leaf)}. Give the config of the model that the parameters belong to."
+                f"bert.pad_vocab: {name} does not match the config; expected vocab_size + vocab_padding = {rows} rows, "
+                f"got {len(leaf)}. Pass the config of the model that the parameters belong to."
             )
         words = leaf[: config.vocab_size]
         return jnp.pad(words, [(0, padding), *[(0, 0)] * (words.ndim - 1)])

@@ -1,8 +1,10 @@
-"""The data of BERT pretraining: raw text -> pairs of segments -> masked batches; built once, read by many runs.
+"""The data of BERT pretraining: raw text -> pairs of segments -> masked batches. They are built once and read by many
+runs.
 
 `build` makes a data directory (`manifest` lists its files), `open_data` reads one, and `prepare_data` does both in a
-cache. The steps of a build have the names of their files: `text_shards`, `held_out`, `vocabulary`, `token_shards`,
-`pairs` with `pair_shards` and `packing`, `report`. At batch time `dataset` assembles rows, and `masking` hides words.
+cache. Each step of a build is a module: `text_shards`, `held_out`, `vocabulary`, `token_shards`, `pairs` with
+`pair_shards` and `packing`, and `report`. When a batch is read, `dataset` assembles its rows, and `masking` masks
+words.
 """
 
 from funcnet.tasks.pretraining_data.build import build

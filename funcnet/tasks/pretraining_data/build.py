@@ -1,10 +1,11 @@
-"""Text of any size -> a data directory, in a fixed amount of memory, with the same bytes from any number of processes.
+"""Builds a data directory from text of any size, in a fixed amount of memory. Its bytes do not depend on the number of
+processes.
 
-    corpus -> shards of text, a sentence a line -> duplicates, held-out documents, vocabulary -> tokens -> pairs
+    corpus -> shards of text, one sentence per line -> duplicates, held-out documents, vocabulary -> tokens -> pairs
 
-Work is divided by the size of the text, and every random number follows from (seed, pass, shard), so the bytes do not
-depend on which process does what. Files appear complete. A build that was killed continues when it is called again; for
-a complete directory, all files are checked, and only damaged ones are made again.
+The text is divided into shards of equal size, and (seed, pass, shard) determines every random number. Therefore the
+bytes do not depend on which process handles which shard. Files are written atomically. If a build is killed, the next
+call continues it. If a directory is complete, a call checks all files and rebuilds only damaged ones.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from funcnet.text import BulkTokenizer, Corpus, load_tokenizer, open_corpus, voc
 
 __all__ = ["build", "require_new_folder"]
 
-HELD_OUT_PASS = 1 << 31  # the number of the only pass over held-out documents, which no training pass has
+HELD_OUT_PASS = 1 << 31  # the number of the only pass over held-out documents; no training pass has this number
 
 
 def build(
@@ -57,19 +58,20 @@ def build(
     """Build the data of pretraining runs, continue a build that was stopped, or check and repair a complete one.
 
     Args:
-        folder: the data directory; created if needed; see `manifest` for what is in it.
-        settings: everything that determines its bytes.
-        corpus: what `open_corpus` gives for these settings; None: it is called here.
-        processes: workers; with 1, the work is done in this process.
-        progress: called as `progress(step, done, total)`.
+        folder: the data directory. It is created if it does not exist. See `manifest` for its files.
+        settings: the settings, which determine the bytes of the directory.
+        corpus: the result of `open_corpus` for these settings. None: `build` calls `open_corpus`.
+        processes: number of worker processes. If it is 1, the work is done in this process.
+        progress: function that is called as `progress(step, done, total)`.
 
     Returns:
-        The names of files that were complete before, are damaged or missing now, and were made again.
+        The names of the files of a complete directory that were damaged or missing and have been rebuilt.
 
     Raises:
-        OSError: a file of the corpus is missing or cannot be read; the folder cannot be written.
-        ValueError: the corpus is empty, is not what its names say, or has too few documents; the vocabulary lacks
-            special tokens; a setting is out of range; the folder was built from something else, which is listed.
+        OSError: if a file of the corpus is missing or cannot be read, or the folder cannot be written.
+        ValueError: if the corpus is empty, has too few documents, or has files whose content does not match their
+            suffix; the vocabulary lacks special tokens; a setting is out of range; or the folder was built with other
+            settings or another corpus (the message lists the differences).
 
     Example:
         >>> import tempfile
@@ -95,12 +97,12 @@ def build(
         state = BuildState(folder, settings, corpus, manifest, pool, progress)
         damaged = remove_damaged(state)
         if manifest.files is not None and not damaged:
-            shutil.rmtree(state.files.work, ignore_errors=True)  # of a build that was killed at its very end
+            shutil.rmtree(state.files.work, ignore_errors=True)  # left by a build that was killed at its very end
             return []
         try:
             _run_stages(state)
-        except ValueError:  # the text is unusable: nothing is left that would stop the next call
-            if not begun:  # what an earlier call made is not deleted
+        except ValueError:  # the text is unusable: leave nothing that would stop the next call
+            if not begun:  # the results of an earlier call are not deleted
                 shutil.rmtree(folder, ignore_errors=True)
                 if not created:
                     folder.mkdir(exist_ok=True)
@@ -112,24 +114,24 @@ def require_new_folder(folder: Path, where: str) -> None:
     """Refuse a folder that contains files.
 
     Args:
-        folder: it need not exist.
-        where: the command, as it is typed: the message begins with it.
+        folder: the folder. It need not exist.
+        where: the name of the command, with which the message begins.
 
     Raises:
-        ValueError: names one of the files.
+        ValueError: if the folder is not empty. The message names one of its files.
     """
     names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     if names:
         raise ValueError(
-            f"{where}: {folder} holds other files; expected a new or empty folder, got {names[0]} there. Use another "
-            "--out."
+            f"{where}: {folder} contains other files; expected a new or empty folder, got {names[0]} in it. Use "
+            "another --out."
         )
 
 
 def _manifest(
     folder: Path, settings: DataSettings, corpus: Corpus, given: Tokenizer | None, progress: Progress
 ) -> Manifest:
-    """The manifest of the folder, or a new one; refuses a folder that contains something else."""
+    """Return the manifest of the folder, or a new one. Refuse a folder that contains something else."""
     before = read_manifest(folder)
     sources = describe_sources(corpus, before, progress)
     recorded = settings.recorded(None if given is None else vocabulary_digest(given))
@@ -143,8 +145,8 @@ def _manifest(
 
 
 def _run_stages(build: BuildState) -> None:
-    """Every stage; each keeps what is complete."""
-    for left in build.folder.rglob(".*.part"):  # of processes that were killed
+    """Run all stages. Each stage keeps the files that are complete."""
+    for left in build.folder.rglob(".*.part"):  # left by processes that were killed
         left.unlink(missing_ok=True)
     manifest, files = build.manifest, build.files
     manifest.files = None
@@ -156,7 +158,7 @@ def _run_stages(build: BuildState) -> None:
         write_text_shards(build, wanted)
         try:
             refuse_changes_meanwhile(manifest)
-        except ValueError:  # what was read is of no use to any call
+        except ValueError:  # the text that was read is of no use to a later call
             shutil.rmtree(files.work)
             raise
     _return_memory()
@@ -185,7 +187,7 @@ def _run_stages(build: BuildState) -> None:
 
 
 def _wanted_text(build: BuildState) -> set[int] | None:
-    """The shards whose text is needed, because a file that follows from it is not complete; None for all."""
+    """Return the shards whose text is needed because a file made from it is not complete, or None for all shards."""
     manifest, origin = build.manifest, build.manifest.origin("documents")
     if manifest.shards is None or manifest.vocabulary is None or digest_in(build.folder) is None:
         return None
@@ -199,7 +201,7 @@ def _wanted_text(build: BuildState) -> set[int] | None:
 
 
 def _return_memory() -> None:
-    """Return to the system what this process has freed: 300 MB of text and word counts, which glibc would keep."""
+    """Return freed memory to the system. Otherwise, glibc would keep 300 MB of text and word counts."""
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # glibc's, not musl's
         trim(0)
 
@@ -208,13 +210,13 @@ def _return_memory() -> None:
 
 
 def _has_held_out(build: BuildState) -> bool:
-    """Whether the files of the held-out documents are complete; True if nothing is held out."""
+    """Return whether the files of the held-out documents are complete, or True if nothing is held out."""
     paths = [build.files.held_out_tokens, *map(build.files.held_out_pairs, build.settings.seq_len)]
     return not build.settings.text.held_out or all(is_whole(path, build.manifest.origin(path.name)) for path in paths)
 
 
 def _held_out_text(build: BuildState, documents: DocumentTable) -> list[list[str]]:
-    """The held-out documents as their sentences; the long sentences are written where workers find them."""
+    """Return the held-out documents as lists of sentences, and write their long sentences to a file for the workers."""
     found = list(documents.texts(build.folder, documents.role == HELD_OUT))
     plain = [line for sentences in found for line in plain_sentences(sentences)]
     build.files.held_out_sentences.write_text("\n".join(dict.fromkeys(plain)), "utf-8")
@@ -222,7 +224,7 @@ def _held_out_text(build: BuildState, documents: DocumentTable) -> list[list[str
 
 
 def _write_held_out(build: BuildState, held_out: list[list[str]], shared: set[int]) -> int:
-    """Write tokens and pairs of the held-out documents; returns how many sentences were dropped."""
+    """Write the tokens and pairs of the held-out documents. Return the number of dropped sentences."""
     settings, files, origin = build.settings, build.files, build.manifest.origin("held-out")
     if not settings.text.held_out:
         return 0

@@ -21,9 +21,9 @@ class BuildState:
 
     Attributes:
         folder: the data directory.
-        settings, corpus: what it is made from.
-        manifest: of the directory; stages fill it in.
-        pool: the processes that do the work.
+        settings, corpus: the settings and the corpus of the build.
+        manifest: the manifest of the directory, which the stages complete.
+        pool: the worker processes.
         progress: see `build`.
     """
 
@@ -50,12 +50,12 @@ class BuildState:
         done: int = 0,
         total: int | None = None,
     ) -> list[Any]:
-        """Call `function` with each task's arguments in the pool, and report progress.
+        """Call `function` with the arguments of each task in the pool, and report progress.
 
         Args:
-            step: its name in the progress.
+            step: name of the step, for `progress`.
             function, tasks: see `ProcessPool.run`.
-            done, total: tasks that were done before, and all tasks of the step; None: these.
+            done, total: number of tasks that were done before, and number of all tasks of the step. None: `len(tasks)`.
 
         Returns:
             The results, in any order.
@@ -72,7 +72,7 @@ class BuildState:
 
 
 def remove_damaged(build: BuildState) -> list[str]:
-    """Delete the files of a complete directory that are not as they were written; returns their names."""
+    """Delete the damaged files of a complete directory, and return their names."""
     files = build.manifest.files or {}
     tasks = [(build.folder / name, files[name], build.manifest.origin()) for name in sorted(files)]
     found = sorted(name for name in build.run("looking over", _damaged, tasks) if name is not None)
@@ -82,5 +82,5 @@ def remove_damaged(build: BuildState) -> list[str]:
 
 
 def _damaged(path: Path, described: dict[str, Any], origin: dict[str, str]) -> str | None:
-    """The name of a file that is not as it was written, else None."""
+    """Return the name of a damaged file, or None if the file is intact."""
     return path.name if file_problem(path, described, origin, every_byte=True) else None

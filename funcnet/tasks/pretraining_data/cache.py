@@ -1,4 +1,4 @@
-"""Data that are built once and found again: a folder for each combination of text and settings."""
+"""A cache of data directories: one folder per combination of text and settings."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ __all__ = ["prepare_data"]
 def prepare_data(
     settings: DataSettings, cache: str | Path, *, processes: int = 1, progress: Progress = SILENT
 ) -> PretrainingData:
-    """Build the data of a pretraining run, or open what an earlier call with the same text and settings built.
+    """Build the data of a pretraining run, or open the data that an earlier call with the same text and settings built.
 
     Args:
-        settings: the text and what is made from it.
-        cache: folder of data directories, which runs may share; the name of each is a digest of text and settings.
+        settings: the text, and the settings of the build.
+        cache: folder of data directories, which several runs may share. The name of a directory is a digest of the text
+            and the settings.
         processes: see `build`.
-        progress: called as `progress(step, done, total)`; steps are reading, sentences, vocabulary, tokens, pairs,
-            report.
+        progress: function that is called as `progress(step, done, total)`. The steps are reading, sentences,
+            vocabulary, tokens, pairs, report.
 
     Returns:
-        The data for rows of the first length in `settings.seq_len`; `open_data` with its `directory` opens the others.
+        The data for rows of the first length in `settings.seq_len`. For other lengths, pass their `directory` to
+        `open_data`.
 
     Raises:
-        OSError, ValueError: as `build`. Nothing is left of a corpus that no data can be made from.
+        OSError, ValueError: see `build`. If no data can be built from the corpus, the cache is not changed.
 
     Example:
         >>> import tempfile
@@ -49,7 +51,8 @@ def prepare_data(
     settings.check()
     text, given = settings.text, given_vocabulary(settings.text)
     corpus = open_corpus(text.corpus, documents=text.documents, field=text.field)
-    names = [(one.name, one.sha256) for one in describe_sources(corpus, None, progress)]  # a name says how it is read
+    # names are part of the key because their suffixes determine how files are read
+    names = [(one.name, one.sha256) for one in describe_sources(corpus, None, progress)]
     recorded = settings.recorded(None if given is None else vocabulary_digest(given))
     key = digest_of({"format": FORMAT, "settings": recorded, "text": names, "layout": corpus.layout})
     folder = Path(cache) / key[:16]

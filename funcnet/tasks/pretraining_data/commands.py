@@ -1,4 +1,4 @@
-"""`funcnet data …`: what each subcommand prints, and its exit code."""
+"""The subcommands of `funcnet data`: their output and their exit codes."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ class BuildData(DataSettings):
     """Build the data of pretraining runs from text of any size, for `funcnet pretrain --data`.
 
     Writes shards of tokens and of sentence pairs, the vocabulary, a manifest and a report (report.txt, report.json,
-    report.png) into --out. It needs little memory: for 1 GB of text 425 MB with one process, 663 with two, 895 with
-    four. If it is killed, call it again to continue; for complete data, it checks all files and repairs damaged ones.
+    report.png) into --out. For 1 GB of text, it needs 425 MB of memory with one process, 663 MB with two, and 895 MB
+    with four. If it was killed, run the same command again to continue. If the data are complete, the command checks
+    all files and repairs damaged ones.
 
-    Exit codes: 0 done; 2 something in the arguments, the text or on the disk is wrong (a line says what); 130 after
-    Ctrl-C and 143 after SIGTERM: call it again to continue.
+    Exit codes: 0 finished; 2 an error in the arguments, the text or the files, reported in one line; 130 stopped by
+    Ctrl-C; 143 stopped by SIGTERM. To continue a stopped build, run the same command again.
     """
 
     out: Path
-    """Folder for the data."""
+    """Folder to write the data to."""
     processes: Annotated[int, Range(1)] = os.cpu_count() or 1
-    """Number of worker processes; the data do not depend on it."""
+    """Number of worker processes. It does not change the data. The default is the number of CPU cores."""
 
 
 def build_data(arguments: BuildData) -> int:
     """Run `funcnet data build`.
 
     Args:
-        arguments: its settings.
+        arguments: the settings of the command.
 
     Returns:
         The exit code.
@@ -58,18 +59,18 @@ def build_data(arguments: BuildData) -> int:
         try:
             repaired = build(out, arguments, processes=arguments.processes, progress=progress)
         except Stopped:
-            print("Stopped: nothing was lost. Run the same command to continue.")
+            print("Stopped; no work was lost. Run the same command again to continue.")
             return stop.exit_code
     if not (out / "report.png").exists() or repaired:
         draw_data_report(out / "report.png", parse_json(out / "report.json", "data build"))
     if repaired:
-        print(f"Damaged or missing, and made again: {', '.join(repaired)}.")
+        print(f"Rebuilt files that were damaged or missing: {', '.join(repaired)}.")
     _print_end(out, f"in {time.perf_counter() - started:,.1f} s", arguments.seq_len[0])
     return 0
 
 
 def report_data(directory: Path) -> int:
-    """Run `funcnet data report`; returns the exit code.
+    """Run `funcnet data report`; return the exit code.
 
     Raises:
         OSError, ValueError: see `open_data`.
@@ -77,12 +78,12 @@ def report_data(directory: Path) -> int:
     manifest = check_data(directory, every_byte=True)
     print((directory / "report.txt").read_text("utf-8").rstrip())
     lengths = " or ".join(map(str, manifest.settings["seq_len"]))
-    print(f"Rows of {lengths} tokens; every file in the manifest is as it was written.")
+    print(f"Rows of {lengths} tokens; all files in the manifest are intact.")
     return 0
 
 
 def export_data(directory: Path, out: Path, *, seq_len: int | None, seed: int, held_out: bool) -> int:
-    """Run `funcnet data export`; returns the exit code.
+    """Run `funcnet data export`; return the exit code.
 
     Raises:
         OSError, ValueError: see `export_examples`.
@@ -93,7 +94,7 @@ def export_data(directory: Path, out: Path, *, seq_len: int | None, seed: int, h
 
 
 def import_data(files: Sequence[Path], out: Path, *, vocab: Path, held_out: Sequence[Path], cased: bool) -> int:
-    """Run `funcnet data import`; returns the exit code.
+    """Run `funcnet data import`; return the exit code.
 
     Raises:
         OSError, ValueError: see `import_examples`.
@@ -107,5 +108,5 @@ def import_data(files: Sequence[Path], out: Path, *, vocab: Path, held_out: Sequ
 
 def _print_end(out: Path, what: str, seq_len: int) -> None:
     print((out / "report.txt").read_text("utf-8"))
-    print(f"Written: {out}, {what}. The report with its picture: report.*")
+    print(f"Written: {out}, {what}. For the report, see report.* in it.")
     print(f"Next: funcnet pretrain --data {shlex.quote(str(out))} --seq-len {seq_len} --out DIR")

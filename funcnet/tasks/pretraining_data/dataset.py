@@ -1,6 +1,6 @@
-"""Pairs of segments and masking -> batches, with one array operation for all rows.
+"""Batches from pairs of segments and masking. Each step is one array operation for all rows of a batch.
 
-B batch, T sequence, M slots, P passes, N examples of an epoch.
+Letters: B batch, T sequence, M slots, P passes, N examples per epoch.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from funcnet.tasks.pretraining_data.masking import Masking, given_masks
 __all__ = ["IGNORE", "Masks", "PretrainingDataset", "evaluation_batches", "fill_batch"]
 
 Masks = Literal["of the visit", "of the pass"]
-IGNORE = -100  # a label that is not counted; equal to that of `bert.losses`, which workers of a build need not import
+IGNORE = -100  # a label that is ignored; it is defined here too, so that workers need not import `bert.losses`
 
 
 @dataclass(frozen=True)
 class PretrainingDataset:
     """A dataset that returns a batch for (B,) indices.
 
-    Epoch e uses the pairs of pass e modulo P, so each epoch pairs the text in another way, and draws its masks from
-    (seed, e, index): an example has other masks at its next visit, and the same masks in a resumed run.
+    Epoch e uses the pairs of pass e modulo P, so successive epochs pair the text in different ways. The masks of an
+    example depend on (seed, e, index): they differ from epoch to epoch, and are the same in a resumed run.
 
     Attributes:
-        tokens: ids of all documents, one after the other.
-        pairs: for each of P passes the columns of `build_pairs`, each (N,). Imported pairs have masks too: (N, M)
-            `masked_positions`, -1 in unused slots, and `masked_shown`, the ids that are shown there.
+        tokens: the concatenated token ids of all documents.
+        pairs: for each of P passes, the columns of `build_pairs`, each (N,). Imported pairs also have masks: (N, M)
+            `masked_positions`, -1 in unused slots, and (N, M) `masked_shown`, the ids that replace the masked words.
         seq_len: T.
-        masking: how words are hidden.
+        masking: the masking of words.
         cls_id, sep_id, pad_id: ids of `[CLS]`, `[SEP]` and `[PAD]`.
-        seed: of the masks.
-        masks: "of the visit": drawn again in each epoch; "of the pass": the same whenever a pass is repeated, as in
-            Google's files.
+        seed: seed of the masks.
+        masks: "of the visit" draws new masks in each epoch. "of the pass" uses the same masks whenever a pass is
+            repeated, as in Google's files.
         epoch: e.
     """
 
@@ -53,20 +53,20 @@ class PretrainingDataset:
     epoch: int = 0
 
     def __len__(self) -> int:
-        """N, the number of examples in every epoch."""
+        """The number of examples per epoch, N."""
         return len(self.pairs[0]["a_start"])
 
     @property
     def passes(self) -> int:
-        """P, the number of passes."""
+        """The number of passes, P."""
         return len(self.pairs)
 
     def at_epoch(self, epoch: int) -> PretrainingDataset:
-        """The dataset of one epoch."""
+        """Return the dataset of one epoch."""
         return replace(self, epoch=epoch % self.passes if self.masks == "of the pass" else epoch)
 
     def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """The batch of the chosen examples.
+        """Return the batch of the chosen examples.
 
         Args:
             indices: (B,) integers in [0, N).
@@ -83,8 +83,8 @@ class PretrainingDataset:
             return self._batch(indices, column)
         except IndexError as error:  # opening a folder checks the sizes of its files, not every byte
             raise ValueError(
-                f"data: a shard has damaged bytes; expected words of the vocabulary and places in the text, got "
-                f"'{error}'. Run the same `funcnet data build` again: it repairs what is damaged; or import it again."
+                f"data: a shard is damaged; expected ids of the vocabulary and positions in the text, got "
+                f"'{error}'. Run the same `funcnet data build` again to repair the data, or import them again."
             ) from error
 
     def _batch(self, indices: NDArray[np.int64], column: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -100,7 +100,7 @@ class PretrainingDataset:
         ids = np.where((place == a_length + 1) | (place == end), np.int32(self.sep_id), ids)
         ids[:, 0] = self.cls_id
         if ids.max() >= self.masking.vocab_size:
-            raise IndexError(f"the word {ids.max()} of {self.masking.vocab_size}")
+            raise IndexError(f"id {ids.max()} of {self.masking.vocab_size}")
         if "masked_positions" in column:
             hidden = given_masks(ids, column["masked_positions"], column["masked_shown"])
         else:
@@ -115,9 +115,10 @@ class PretrainingDataset:
 
 
 def evaluation_batches(dataset: PretrainingDataset, batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """Every held-out example once, in batches of one size: the last one is filled with copies that are not counted.
+    """Yield every held-out example once, in batches of equal size. The last batch is filled with copies that are
+    ignored.
 
-    A copy has `masked_weights` 0 and `next_sentence_label` -100, so losses and metrics must ignore negative labels.
+    A copy has `masked_weights` 0 and `next_sentence_label` -100. Losses and metrics must ignore negative labels.
 
     Args:
         dataset: any `PretrainingDataset`.
@@ -132,7 +133,7 @@ def evaluation_batches(dataset: PretrainingDataset, batch_size: int) -> Iterator
 
 
 def fill_batch(batch: Mapping[str, NDArray[Any]], size: int) -> dict[str, NDArray[Any]]:
-    """Fill a batch up to `size` examples with copies of its first example that are not counted.
+    """Fill a batch up to `size` examples with copies of its first example that losses and metrics ignore.
 
     Example:
         >>> batch = {"masked_weights": np.ones((1, 2), np.float32), "next_sentence_label": np.zeros(1, np.int32)}

@@ -1,11 +1,11 @@
-"""Google's `tf_examples.tfrecord`, which its BERT scripts, NVIDIA's and others read: written from a data directory, and
-read into one with the masks that it has.
+"""Export and import of `tf_examples.tfrecord`, the format that the BERT scripts of Google, NVIDIA and others read. An
+import keeps the masks in the file.
 
-An import restores what was hidden, so that a row is again two slices of one array of tokens, as in data built from
-text; beside it are the positions that the file hides, and what it shows there. The documents of the rows are not known.
-So held-out rows are in files of their own, and rows cannot be packed.
+An import restores the masked words, so that a row is two slices of one array of tokens, as in data that are built from
+text. The masked positions and the ids that replace the words are stored separately. The file does not say which
+document a row comes from. Therefore held-out rows must be in separate files, and rows cannot be packed.
 
-N examples, T tokens, M slots.
+Letters: N examples, T tokens, M slots.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from funcnet.text import load_tokenizer, save_tokenizer, special_ids, vocabulary
 __all__ = ["export_examples", "import_examples"]
 
 Example = tuple[Path, int, dict[str, NDArray[Any]]]  # file, number of the record in it, features
-SHARD = 4_000_000  # tokens, padding included: what is in memory at once
+SHARD = 4_000_000  # number of tokens, including padding, that are in memory at once
 ROWS = 1024  # examples whose masks are drawn at a time
 NAMES = {  # our name -> Google's, in the order of its script
     "input_ids": "input_ids",
@@ -57,19 +57,20 @@ NAMES = {  # our name -> Google's, in the order of its script
 def export_examples(
     folder: str | Path, out: str | Path, *, seq_len: int | None = None, seed: int = 0, held_out: bool = False
 ) -> int:
-    """Write every example of every pass with its masks drawn, as `create_pretraining_data.py` does.
+    """Write all examples of all passes, with masks, in the format of `create_pretraining_data.py`.
 
     Args:
         folder: a data directory.
-        out: the file.
+        out: the file to write.
         seq_len, seed: see `open_data`.
-        held_out: write the held-out examples instead of the training examples.
+        held_out: if True, write the held-out examples instead of the training examples.
 
     Returns:
-        How many examples there are.
+        The number of examples.
 
     Raises:
-        OSError, ValueError: see `open_data`; nothing is held out; the file cannot be written.
+        OSError, ValueError: if the file cannot be written, or `held_out` is True but nothing is held out; see also
+            `open_data`.
 
     Reference: write_instance_to_example_files in
     https://github.com/google-research/bert/blob/master/create_pretraining_data.py
@@ -79,7 +80,7 @@ def export_examples(
     chosen = data.evaluation if held_out else data.train
     if chosen is None:
         raise ValueError(
-            f"data export: {folder} holds nothing out; expected held-out examples, got --held-out 0 when it was built. "
+            f"data export: {folder} has no held-out examples; expected some, got a folder built with --held-out 0. "
             "Omit --held-out."
         )
     return write_examples(out, _exported(chosen))
@@ -96,29 +97,29 @@ def import_examples(
     """Make a data directory from Google's examples.
 
     Args:
-        files: of `create_pretraining_data.py` or `export_examples`.
-        folder: new or empty; it appears complete or not at all.
-        vocab: the vocabulary that the examples were made with.
-        held_out: files of examples to evaluate on; without any, there is no evaluation.
+        files: files from `create_pretraining_data.py` or `export_examples`.
+        folder: the data directory, which must be new or empty. It is written completely or not at all.
+        vocab: the vocabulary with which the examples were made.
+        held_out: files with examples for evaluation. If there are none, runs do not evaluate.
         cased: see `load_tokenizer`.
 
     Returns:
-        How many training examples there are.
+        The number of training examples.
 
     Raises:
-        OSError: a file does not exist; the folder cannot be written.
-        ValueError: the folder is not empty; a file is empty or damaged, has rows of different lengths, or was made with
-            another vocabulary. The message has the file and the number of the record.
+        OSError: if a file does not exist, or the folder cannot be written.
+        ValueError: if the folder is not empty, or a file is empty or damaged, has rows of different lengths, or was
+            made with another vocabulary. The message has the path of the file and the number of the record.
     """
     if not files:
-        raise ValueError("data import: no files; expected at least one with examples, got none.")
+        raise ValueError("data import: files; expected at least one file with examples, got none.")
     folder = Path(folder).absolute()
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"data import: --out {folder}; expected a folder, got a file.")
     require_new_folder(folder, "data import")
     tokenizer = load_tokenizer(vocab, lower_case=False if cased else None)
     part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)  # of an import that was killed
+    shutil.rmtree(part, ignore_errors=True)  # left by an import that was killed
     part.mkdir(parents=True)
     try:
         number = _write(part, tokenizer, [Path(file) for file in files], [Path(file) for file in held_out])
@@ -138,7 +139,7 @@ def _exported(data: PretrainingDataset) -> Iterator[dict[str, NDArray[Any]]]:
 
 
 def _write(folder: Path, tokenizer: Tokenizer, training: Sequence[Path], held_out: Sequence[Path]) -> int:
-    """Write all files of a data directory; returns how many training examples there are."""
+    """Write all files of a data directory. Return the number of training examples."""
     first = next(_examples(training, None, None))[2]
     seq_len, slots = len(first["input_ids"]), len(first["masked_lm_positions"])
     vocabulary = vocabulary_digest(tokenizer)
@@ -176,7 +177,7 @@ def _write(folder: Path, tokenizer: Tokenizer, training: Sequence[Path], held_ou
 
 
 def _examples(files: Sequence[Path], seq_len: int | None, slots: int | None) -> Iterator[Example]:
-    """The examples of all files; each is checked to have all features, of one length."""
+    """Yield the examples of all files. Check that each example has all features, and that all have the same length."""
     for path in files:
         number = 0
         for number, features in enumerate(read_examples(path), 1):
@@ -193,7 +194,7 @@ def _examples(files: Sequence[Path], seq_len: int | None, slots: int | None) -> 
             if found != wanted:
                 raise ValueError(
                     f"data import: {path}, record {number} differs in length from the first; expected {wanted}, got "
-                    f"{found}. Import files of one length at a time."
+                    f"{found}. Import files of different lengths into different folders."
                 )
             yield path, number, features
         if not number:
@@ -203,7 +204,9 @@ def _examples(files: Sequence[Path], seq_len: int | None, slots: int | None) -> 
 def _columns(
     examples: Sequence[Example], tokenizer: Tokenizer, tokens_before: int
 ) -> tuple[NDArray[Any], ShardColumns]:
-    """(the words of N examples one after the other, their pairs): see `build_pairs` and `PretrainingDataset`."""
+    """Return (the concatenated ids of the words of N examples, their pairs). See `build_pairs` and
+    `PretrainingDataset`.
+    """
     names = NAMES.items()
     batch = {ours: np.stack([one[theirs] for _, _, one in examples]).astype(np.int32) for ours, theirs in names}
     real, second = batch["attention_mask"] == 1, batch["token_type_ids"] == 1
@@ -247,7 +250,7 @@ def _columns(
 def _refuse(example: Example, most: int) -> NoReturn:
     path, number, features = example
     raise ValueError(
-        f"data import: {path}, record {number} is no pair of this vocabulary; expected [CLS] A [SEP] B [SEP], ids "
-        f"below {most:,}, hidden words inside, labels 0 or 1, got {features['input_ids'][:8].tolist()}…. Give the "
-        "--vocab that it was made with."
+        f"data import: {path}, record {number} is not a pair of this vocabulary; expected [CLS] A [SEP] B [SEP], ids "
+        f"below {most:,}, masked words inside A or B, labels 0 or 1, got {features['input_ids'][:8].tolist()}…. "
+        "Pass the --vocab with which the file was made."
     )

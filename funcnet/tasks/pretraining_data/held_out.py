@@ -1,4 +1,6 @@
-"""Which documents are held out, and how they share no sentence with training. D documents."""
+"""The choice of held-out documents, and the removal of sentences that they share with training documents. Letters: D
+documents.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from numpy.typing import NDArray
 
 __all__ = ["HEAD", "drop_shared_sentences", "plain_head", "plain_sentences", "split_documents"]
 
-LEAST = 2  # documents on either side: with one, no random next sentence can be drawn
-SHARED_WORDS = 8  # a sentence of this many words is no set phrase ("God bless America."): if it recurs, it was copied
-MOST = 4_000_000  # characters held out, however large the corpus: about 8,000 pairs, which every evaluation reads
-HEAD = 10  # letters at the beginning that few different sentences have in common
+LEAST = 2  # documents on either side; if there is only one, no random next sentence can be drawn
+SHARED_WORDS = 8  # a sentence this long is not a set phrase ("God bless America."); if it recurs, it was copied
+MOST = 4_000_000  # characters held out from a corpus of any size: about 8,000 pairs, which every evaluation reads
+HEAD = 10  # letters; few different sentences begin with the same ones
 NO_LETTERS = re.compile(r"[^\w\n]+|_+")
 
 
@@ -27,20 +29,20 @@ def split_documents(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Choose held-out documents at random, up to a share of the text.
 
-    Documents are visited in a random order that `seed` determines, and each one that still fits is taken. If fewer
-    than two fit, the two smallest are taken. At most four million characters are held out.
+    Documents are visited in a random order that depends on `seed`. A document is held out if the share is not exceeded.
+    If fewer than two documents fit, the two smallest are held out. At most four million characters are held out.
 
     Args:
         sizes: (D,) length of each document, in characters.
-        share: of all characters, in [0, 1); 0 holds out nothing.
-        seed: another seed holds out other documents.
-        usable: (D,) whether a document has two sentences, so that it can be held out.
+        share: share of all characters to hold out, in [0, 1). 0 holds out nothing.
+        seed: seed of the random order.
+        usable: (D,) whether a document has at least two sentences. Other documents are not held out.
 
     Returns:
-        The indices of the training documents and of the held-out documents, both ascending, int64.
+        The indices of the training documents and of the held-out documents, both int64, in increasing order.
 
     Raises:
-        ValueError: there are not two usable documents on each side.
+        ValueError: if `share` is out of range, or there are fewer than two usable documents on either side.
 
     Example:
         >>> train, held_out = split_documents([10] * 20, 0.1, seed=0)
@@ -48,16 +50,16 @@ def split_documents(
         (18, 2, set())
     """
     if not 0 <= share < 1:
-        raise ValueError(f"split_documents: held_out is no share; expected 0 <= held_out < 1, got {share}.")
+        raise ValueError(f"split_documents: held_out is out of range; expected 0 <= held_out < 1, got {share}.")
     candidates = np.flatnonzero(np.ones(len(sizes), np.bool_) if usable is None else np.asarray(usable, np.bool_))
     least = 2 * LEAST if share else LEAST
     if len(candidates) < least:
-        single = "a single document has no other to draw a random next sentence from"
+        single = "there is no other document to draw a random next sentence from"
         raise ValueError(
             f"split_documents: {single if len(sizes) == 1 else 'too few documents'}; expected at least {least} "
             f"different documents of two sentences or more{' (two to train on, two held out)' if share else ''}, got "
-            f"{len(candidates)} (of {len(sizes)} documents). Give more text, or say how the files are divided into "
-            "documents: --documents blank-line (a blank line ends one) or file (each file is one)."
+            f"{len(candidates)} (of {len(sizes)} documents). Use more text, or state how the files are divided into "
+            "documents: --documents blank-line (a blank line ends a document) or file (each file is a document)."
         )
     if not share:
         return np.arange(len(sizes)), np.empty(0, np.int64)
@@ -75,7 +77,7 @@ def split_documents(
 
 
 def plain_sentences(sentences: Sequence[str]) -> list[str]:
-    """The sentences of eight words or more, reduced to letters and digits in lower case.
+    """Return the sentences of eight words or more, reduced to letters and digits in lower case.
 
     Example:
         >>> plain_sentences(["Thank you.", "One two three-four five, six seven 8 NINE."])
@@ -86,7 +88,7 @@ def plain_sentences(sentences: Sequence[str]) -> list[str]:
 
 
 def plain_head(sentence: str) -> str:
-    """The first ten letters of the plain sentence, at a tenth of its cost.
+    """Return the first ten letters of the plain sentence, at a tenth of the cost of `plain_sentences`.
 
     Example:
         >>> plain_head('"One two three-four five, six seven 8 NINE."')
@@ -97,13 +99,14 @@ def plain_head(sentence: str) -> str:
 
 
 def drop_shared_sentences(held_out: Sequence[Sequence[str]], shared: Collection[str]) -> tuple[list[list[str]], int]:
-    """Drop the sentences of held-out documents that a training document contains too, and count them.
+    """Drop and count the sentences of held-out documents that training documents contain too.
 
-    Copies of whole documents are dropped before; this is for passages that one speech or article took from another.
+    Copies of complete documents are dropped earlier. This function is for passages that one document quotes from
+    another.
 
     Args:
-        held_out: documents as their sentences.
-        shared: those of training documents, as `plain_sentences` gives them.
+        held_out: the held-out documents, as lists of sentences.
+        shared: plain sentences of training documents, from `plain_sentences`.
 
     Example:
         >>> long = "one two three four five six seven eight."

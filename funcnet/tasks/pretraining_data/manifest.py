@@ -1,18 +1,19 @@
-"""What is in a data directory, and its manifest: the settings, the files of the corpus, the files that were written.
+"""The files of a data directory, and its manifest: the settings, the files of the corpus, and the files that were
+written.
 
     manifest.json               settings, source files with their digests, digest of the vocabulary, size of every file
     vocab.txt, tokenizer*.json  the vocabulary
     documents-SSSSS.arrow       length, digest and number of sentences of each document in a shard
-    tokens-SSSSS.arrow          ids of the training documents, one after the other
+    tokens-SSSSS.arrow          concatenated token ids of the training documents
     sentences-SSSSS.arrow       length of each sentence, and the document that contains it
     pairs-TTT-PP-SSSSS.arrow    pairs of one pass for rows of T tokens
     held-out-tokens.arrow, held-out-pairs-TTT.arrow
-    counts.arrow                how often each token occurs in the training documents
-    report.json, report.txt     facts about the data; the command adds report.png
-    work/                       during a build: sentences as text, and pairs before partners are drawn
+    counts.arrow                number of occurrences of each token in the training documents
+    report.json, report.txt     statistics of the data; the command adds report.png
+    work/                       only during a build: sentences as text, and pairs before random partners are drawn
 
-A shard is about 16 million characters of the corpus, across file boundaries. Imported examples have no documents and
-no sentences.
+A shard contains about 16 million characters of the corpus, which may come from several files. A directory of imported
+examples has no files of documents and sentences.
 """
 
 from __future__ import annotations
@@ -49,18 +50,18 @@ __all__ = [
     "write_manifest",
 ]
 
-FORMAT = 3  # of the files and of how pairs are drawn; with another number, a directory must be built again
-EXAMPLES = "examples"  # the layout of imported examples, whose documents are not known
+FORMAT = 3  # version of the files and of the construction of pairs; data of another version must be built again
+EXAMPLES = "examples"  # the layout of imported examples, whose documents are unknown
 VOCABULARY = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 REPORTS = ("report.json", "report.txt")
-MOST_LISTED = 5  # changes that a message lists
+MOST_LISTED = 5  # maximum number of changes that a message lists
 Progress = Callable[[str, int, int], object]
 SILENT: Progress = lambda step, done, total: None
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of the corpus, as it was when it was read: place, size, time of its last change, SHA-256."""
+    """A file of the corpus when it was read: path, name, size, modification time and SHA-256 digest."""
 
     path: str
     name: str
@@ -71,15 +72,15 @@ class SourceFile:
 
 @dataclass
 class Manifest:
-    """What a data directory is made from, and how far its build is.
+    """The sources and settings of a data directory, and the state of its build.
 
     Attributes:
-        settings: by name, as `DataSettings.recorded` gives them.
+        settings: the result of `DataSettings.recorded`.
         layout: how plain text is divided into documents (see `Corpus`), or `EXAMPLES`.
         sources: the files of the corpus.
-        vocabulary: digest of the vocabulary; None before there is one.
-        shards: how many there are; None before the text is read.
-        files: size and, where the file itself does not contain it, digest of every file; None before the build ends.
+        vocabulary: digest of the vocabulary, or None before it is written.
+        shards: number of shards, or None before the text is read.
+        files: size of every file, and its digest if the file does not contain it. None before the build ends.
     """
 
     settings: dict[str, Any]
@@ -96,7 +97,7 @@ class Manifest:
         return digest_of({"format": FORMAT, "settings": self.settings, "sources": names, "layout": self.layout})
 
     def origin(self, name: str = "") -> dict[str, str]:
-        """What a file is made from: "documents" from the plan alone, all others from the vocabulary too."""
+        """Return the digests of the sources of a file: the plan and, except for "documents", the vocabulary."""
         plan = {"plan": self.plan}
         return plan if name.startswith("documents") else {**plan, "vocabulary": self.vocabulary or ""}
 
@@ -127,11 +128,11 @@ class DataFiles:
         return self.folder / f"held-out-pairs-{seq_len}.arrow"
 
     def shard(self, kind: str, number: int) -> Path:
-        """The shard of "documents", "tokens" or "sentences" with this number."""
+        """Return the path of a shard of "documents", "tokens" or "sentences"."""
         return self.folder / f"{kind}-{number:05}.arrow"
 
     def pairs(self, seq_len: int, number: int, shard: int) -> Path:
-        """The pairs that pass `number` makes from a shard."""
+        """Return the path of the pairs that pass `number` makes from a shard."""
         return self.folder / f"pairs-{seq_len}-{number:02}-{shard:05}.arrow"
 
     def text(self, shard: int) -> Path:
@@ -141,7 +142,7 @@ class DataFiles:
         return self.work / f"cuts-{seq_len}-{number:02}-{shard:05}.arrow"
 
     def all(self, manifest: Manifest) -> list[Path]:
-        """Every file of a complete directory with this manifest, except the manifest."""
+        """Return the paths of all files of a complete directory with this manifest, except the manifest itself."""
         settings, shards = manifest.settings, range(manifest.shards or 0)
         kinds = ["tokens"] if manifest.layout == EXAMPLES else ["tokens", "documents", "sentences"]
         passes = [(seq_len, number) for seq_len in settings["seq_len"] for number in range(settings["passes"])]
@@ -156,20 +157,20 @@ class DataFiles:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a folder, or None if there is none.
+    """Read the manifest of a folder. Return None if there is none.
 
     Raises:
-        ValueError: the file is not a manifest of this format, or it was changed.
+        ValueError: if the file is not a manifest of this format, or was changed.
     """
     path = folder / "manifest.json"
     if not path.exists():
         return None
     found = read_json(path)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        got = found.get("format") if isinstance(found, dict) else "no JSON object"
+        got = found.get("format") if isinstance(found, dict) else "a file that is not a JSON object"
         raise ValueError(
-            f"data: {path} is no manifest of this version; expected format {FORMAT}, got {got}. Build the data again "
-            "in another folder."
+            f"data: {path} is not a manifest of this version; expected format {FORMAT}, got {got}. Build the "
+            "data again in another folder."
         )
     try:
         plan = found["plan"]
@@ -180,14 +181,14 @@ def read_manifest(folder: Path) -> Manifest | None:
         is_whole = False
     if not is_whole:
         raise ValueError(
-            f"data: {path} was changed by hand or by another program; expected it as it was written, got settings or "
+            f"data: {path} was changed by hand or by another program; expected the original content, got settings or "
             "sources that do not match its digest. Restore it, or build the data again in another folder."
         )
     return manifest
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest in one step."""
+    """Replace the manifest atomically."""
     values = dataclasses.asdict(manifest)
     order = ("settings", "layout", "vocabulary", "shards", "files", "sources")
     written = {"format": FORMAT, "plan": manifest.plan, **{name: values[name] for name in order}}
@@ -196,50 +197,50 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 @contextlib.contextmanager
 def lock_build(folder: Path, progress: Progress) -> Iterator[None]:
-    """Create the folder, and wait until no other process builds in it."""
+    """Create the folder, wait until no other process builds in it, and lock it."""
     folder.mkdir(parents=True, exist_ok=True)
     with lock_folder(folder, lambda: progress("waiting for another build", 0, 1)):
         yield
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    """The size of a file, and the SHA-256 of a file that does not contain its own."""
+    """Return the size of a file, and its SHA-256 digest if the file does not contain it."""
     size = {"bytes": path.stat().st_size}
     return size if path.suffix == ".arrow" else {**size, "sha256": file_digest(path)}
 
 
 def file_problem(path: Path, described: dict[str, Any], origin: Mapping[str, str], *, every_byte: bool) -> str | None:
-    """What is wrong with a file of a data directory, for a message; None if nothing is.
+    """Return what is wrong with a file of a data directory, for a message, or None if the file is intact.
 
     Args:
         path: the file.
-        described: its entry in the manifest.
-        origin: of the directory.
-        every_byte: read the file and compare its digest.
+        described: the entry of the file in the manifest.
+        origin: the origin of the files in the directory.
+        every_byte: if True, read the file and compare its digest.
     """
     size = path.stat().st_size if path.is_file() else None
     if size is None:
         return f"is missing; expected {described['bytes']:,} bytes, got no file"
     if size != described["bytes"]:
-        return f"is cut short or changed; expected {described['bytes']:,} bytes, got {size:,}"
+        return f"is truncated or changed; expected {described['bytes']:,} bytes, got {size:,}"
     made_from = origin_of(path) if path.suffix == ".arrow" else {}
     for what, digest in (made_from or {}).items():
         if digest != (expected := origin.get(what, "none")):
             other = "corpus" if what == "plan" else what
-            return f"was made with another {other} than {path.parent}'s; expected {expected:.12}, got {digest:.12}"
+            return f"was made with another {other} than {path.parent}; expected {expected:.12}, got {digest:.12}"
     if made_from is None or (
         every_byte and (describe_file(path) != described or (made_from and not is_whole(path, made_from)))
     ):
-        return "is damaged or changed; expected the bytes that were written, got others (its digest differs)"
+        return "is damaged or changed; expected the original bytes, got others (the digest differs)"
     return None
 
 
 def describe_source(path: Path, known: Mapping[tuple[str, int, int], str] | None = None) -> SourceFile:
-    """A file of the corpus as it is now.
+    """Describe the current state of a file of the corpus.
 
     Args:
         path: the file.
-        known: digests by path, size and time; a file with a known digest is not read.
+        known: {(path, size, modification time): digest}. A file that is in it is not read.
     """
     status, name = path.stat(), str(path.absolute())
     digest = (known or {}).get((name, status.st_size, status.st_mtime_ns)) or file_digest(path)
@@ -247,7 +248,9 @@ def describe_source(path: Path, known: Mapping[tuple[str, int, int], str] | None
 
 
 def describe_sources(corpus: Corpus, before: Manifest | None, progress: Progress) -> list[SourceFile]:
-    """All files of a corpus as they are now; a file with the path, size and time of an earlier manifest is not read."""
+    """Describe all files of a corpus. A file whose path, size and modification time are in an earlier manifest is not
+    read.
+    """
     known = {(one.path, one.bytes, one.mtime_ns): one.sha256 for one in before.sources} if before else {}
     found: list[SourceFile] = []
     for source in corpus.sources:
@@ -258,50 +261,50 @@ def describe_sources(corpus: Corpus, before: Manifest | None, progress: Progress
 
 
 def refuse_changes(folder: Path, before: Manifest, now: Manifest) -> None:
-    """Refuse to continue in a directory that was begun from something else.
+    """Refuse to continue a build with other settings or another corpus.
 
     Raises:
-        ValueError: the settings or the corpus differ; the message lists how.
+        ValueError: if the settings or the corpus differ. The message lists the differences.
     """
     old, new = ({**one.settings, "layout": one.layout} for one in (before, now))
     changed = [f"{name} was {old.get(name)!r}, now {new[name]!r}" for name in new if old.get(name) != new[name]]
     if changed:
         raise ValueError(
-            f"data build: {folder} was built with other settings; expected the same, got other values: "
-            f"{'; '.join(changed)}. Use the first ones, or build into another --out."
+            f"data build: {folder} was built with other settings; expected the same settings, got: "
+            f"{'; '.join(changed)}. Use the original settings, or another --out."
         )
     lines = _changes(before.sources, now.sources)
     if lines:
         more = f"; and {len(lines) - MOST_LISTED} more" if len(lines) > MOST_LISTED else ""
         raise ValueError(
-            f"data build: the corpus changed since {folder} was begun; expected the same files, got: "
-            f"{'; '.join(lines[:MOST_LISTED])}{more}. Restore it, or build into another --out."
+            f"data build: the corpus has changed since the build in {folder} started; expected the same files, got: "
+            f"{'; '.join(lines[:MOST_LISTED])}{more}. Restore the files, or use another --out."
         )
 
 
 def refuse_changes_meanwhile(manifest: Manifest) -> None:
-    """Refuse text that was changed while it was read: its digest belongs to other bytes.
+    """Refuse text that changed while it was read, because its digest belongs to other bytes.
 
     Raises:
-        ValueError: names the first such file.
+        ValueError: if a file changed. The message names the first one.
     """
     for source in manifest.sources:
         path = Path(source.path)
         status = path.stat() if path.exists() else None
         if status is None or (status.st_size, status.st_mtime_ns) != (source.bytes, source.mtime_ns):
-            got = "no file" if status is None else f"{status.st_size:,}, changed since"
+            got = "no file" if status is None else f"{status.st_size:,} bytes, changed since"
             raise ValueError(
-                f"data build: {path} changed while it was read; expected its {source.bytes:,} bytes to stay, got "
-                f"{got}. Run the command again when nothing writes to the file."
+                f"data build: {path} changed while it was read; expected its {source.bytes:,} bytes to stay the same, "
+                f"got {got}. Run the command again when no other program writes to the file."
             )
 
 
 def _changes(before: Sequence[SourceFile], now: Sequence[SourceFile]) -> list[str]:
-    """A line for each file that is gone, new or changed; none if the same files are in another place."""
+    """Return one line per missing, new or changed file. There are none if the same files are in another folder."""
     if [(one.name, one.sha256) for one in before] == [(one.name, one.sha256) for one in now]:
         return []
     old, new = {one.path: one for one in before}, {one.path: one for one in now}
-    lines = [f"{path} is gone" for path in old if path not in new]
+    lines = [f"{path} is missing" for path in old if path not in new]
     lines += [f"{path} is new" for path in new if path not in old]
     lines += [
         f"{path} has other text ({old[path].bytes:,} bytes, now {new[path].bytes:,})"

@@ -1,8 +1,8 @@
-"""Masking: which words are hidden, drawn at each visit from (seed, epoch, example index).
+"""Masking of words. The masked words of an example depend on (seed, epoch, example index).
 
-Every position of every example has its own random bits, so the masks of an example do not depend on its batch.
+Every position of every example has separate random bits, so the masks of an example do not depend on its batch.
 
-B batch, T sequence, M slots, V vocabulary.
+Letters: B batch, T sequence, M slots, V vocabulary.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from funcnet.text import vocabulary
 
 __all__ = ["Masking", "default_predictions", "given_masks", "word_pieces"]
 
-CHOOSE, KIND, REPLACEMENT = 0, 1, 2  # the three draws of a position
+CHOOSE, KIND, REPLACEMENT = 0, 1, 2  # the three random draws per position
 
 
 @dataclass(frozen=True)
 class Masking:
-    """How words are hidden: BERT's 15 %, of which 80 % show `[MASK]`, 10 % a random word and 10 % themselves.
+    """BERT's masking: 15 % of the words are masked. 80 % of these are replaced by `[MASK]` and 10 % by a random word;
+    10 % are not replaced.
 
     Attributes:
         mask_id: the id of `[MASK]`.
-        never: ids that are neither hidden nor shown as a random word: the special tokens.
-        vocab_size: V; random words are drawn from all other ids below it.
-        max_predictions: M, the largest number of hidden positions in a sequence.
-        share: share of the maskable positions that are hidden, rounded; at least one is hidden.
-        mask_share, random_share: shares of the hidden positions that show `[MASK]` and a random word.
-        pieces: (V,) booleans, see `word_pieces`: either all pieces of a word are hidden or none. None: each piece is
-            drawn separately.
+        never: ids of the special tokens, which are neither masked nor drawn as random words.
+        vocab_size: V. Random words are drawn from all ids below V that are not in `never`.
+        max_predictions: M, the maximum number of masked positions per sequence.
+        share: share of the maskable positions that are masked. Their number is rounded, and is at least one.
+        mask_share, random_share: shares of the masked positions that are replaced by `[MASK]` and by a random word.
+        pieces: (V,) booleans from `word_pieces`. If given, either all pieces of a word are masked or none. None: each
+            piece is drawn separately.
 
     Reference: create_masked_lm_predictions in
     https://github.com/google-research/bert/blob/master/create_pretraining_data.py
@@ -60,17 +61,18 @@ class Masking:
         epoch: int,
         examples: NDArray[np.int64],
     ) -> dict[str, NDArray[Any]]:
-        """Hide words of a batch.
+        """Mask words of a batch.
 
         Args:
             tokens: (B, T) int32 ids.
-            maskable: (B, T) where words may be hidden; ids in `never` are not hidden anywhere.
-            seed, epoch: of the draw.
+            maskable: (B, T) True at positions that may be masked. Ids in `never` are not masked at any position.
+            seed, epoch: seed and epoch of the random draw.
             examples: (B,) indices of the examples in their dataset.
 
         Returns:
-            `input_ids` (B, T) int32; `masked_positions` (B, M) int32, ascending, unused slots 0; `masked_ids` (B, M)
-            int32, the hidden words, unused slots 0; `masked_weights` (B, M) float32, 1 at used slots, 0 at others.
+            `input_ids` (B, T) int32. `masked_positions` (B, M) int32, in increasing order, 0 in unused slots.
+            `masked_ids` (B, M) int32, the original ids, 0 in unused slots. `masked_weights` (B, M) float32, 1 in used
+            slots, 0 in others.
 
         Example:
             >>> hide = Masking(mask_id=4, never=(0, 1, 2, 3, 4), vocab_size=50, max_predictions=3)
@@ -98,12 +100,12 @@ class Masking:
         if lowest.shape[1] < slots:
             lowest = np.pad(lowest, ((0, 0), (0, slots - lowest.shape[1])))
         taken = np.arange(slots) < used[:, None]
-        positions = np.sort(np.where(taken, lowest, length), axis=1)  # ascending, unused slots last
+        positions = np.sort(np.where(taken, lowest, length), axis=1)  # in increasing order, unused slots last
         positions = np.where(taken, positions, 0)
 
         labels = np.where(taken, np.take_along_axis(tokens, positions, 1), 0)
         shown = self._shown(labels, positions, seed, epoch, np.asarray(examples)[:, None])
-        input_ids = np.pad(tokens, ((0, 0), (0, 1)))  # a column for the unused slots to write to
+        input_ids = np.pad(tokens, ((0, 0), (0, 1)))  # an extra column to which unused slots write
         np.put_along_axis(input_ids, np.where(taken, positions, length), shown.astype(np.int32), 1)
         return {
             "input_ids": np.ascontiguousarray(input_ids[:, :length]),
@@ -115,7 +117,7 @@ class Masking:
     def _shown(
         self, labels: NDArray[Any], positions: NDArray[np.int64], seed: int, epoch: int, examples: NDArray[np.int64]
     ) -> NDArray[Any]:
-        """(B, M) what is shown in place of a hidden word: `[MASK]`, a random word, or the word itself."""
+        """Return the replacements (B, M) of the masked words: `[MASK]`, a random word, or the word itself."""
         kind = to_uniform(draw_bits(seed, epoch, examples, positions * 4 + KIND))
         words = self._words
         bits = draw_bits(seed, epoch, examples, positions * 4 + REPLACEMENT)
@@ -126,19 +128,21 @@ class Masking:
     def _whole_words(
         self, keys: NDArray[np.uint64], maskable: NDArray[np.bool_], pieces: NDArray[np.bool_], most: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Hide whole words in random order, each one that fits into the number that is left, as Google's script does.
+        """Mask whole words in random order, as Google's script does. A word is skipped if it has more pieces than may
+        still be masked.
 
         Args:
-            keys: (B, T) random order of positions.
-            maskable, pieces: (B, T) where words may be hidden; which tokens continue the word before them.
-            most: (B,) positions to hide.
+            keys: (B, T) random numbers that determine the order of the words.
+            maskable, pieces: (B, T) whether a position may be masked, and whether its token continues the previous
+                word.
+            most: (B,) maximum number of positions to mask.
 
         Returns:
-            (B, M) hidden positions first, and (B,) how many there are.
+            (B, M) positions, with the masked ones first, and (B,) the number of masked positions.
         """
         rows, length = keys.shape
         follows = maskable & pieces
-        follows[:, 1:] &= maskable[:, :-1]  # a new word starts after what may not be hidden
+        follows[:, 1:] &= maskable[:, :-1]  # a new word starts after a position that may not be masked
         follows[:, :1] = False
         begins = maskable & ~follows
         word = np.cumsum(begins, 1) - 1 + np.arange(rows)[:, None] * length  # (B, T) numbers of words
@@ -160,7 +164,7 @@ class Masking:
 
     @cached_property
     def _ordinary(self) -> NDArray[np.bool_]:
-        """(V,) whether an id is an ordinary word."""
+        """Whether an id is not a special token: (V,) booleans."""
         ordinary = np.ones(self.vocab_size, np.bool_)
         ordinary[list(self.never)] = False
         return ordinary
@@ -174,12 +178,12 @@ class Masking:
 def given_masks(
     tokens: NDArray[np.int32], positions: NDArray[np.int32], shown: NDArray[np.int32]
 ) -> dict[str, NDArray[Any]]:
-    """Hide what an imported file hides; the result is that of `Masking`.
+    """Apply the masks of an imported file. The result has the format of `Masking`.
 
     Args:
         tokens: (B, T) int32 ids.
-        positions: (B, M) where words are hidden; unused slots are -1 and come last.
-        shown: (B, M) what is shown there.
+        positions: (B, M) masked positions. Unused slots are -1 and come last.
+        shown: (B, M) ids that replace the masked words.
 
     Example:
         >>> given_masks(np.array([[2, 7, 8, 3]], np.int32), np.array([[2, -1]]), np.array([[4, 0]]))["input_ids"]
@@ -199,7 +203,7 @@ def given_masks(
 
 
 def word_pieces(tokenizer: Tokenizer) -> NDArray[np.bool_]:
-    """(V,) whether a token continues the word before it (`##…`).
+    """Return (V,) booleans: whether a token continues the previous word (`##…`).
 
     Example:
         >>> from funcnet.text import train_wordpiece, vocabulary
@@ -211,7 +215,7 @@ def word_pieces(tokenizer: Tokenizer) -> NDArray[np.bool_]:
 
 
 def default_predictions(seq_len: int, share: float = 0.15) -> int:
-    """The number of slots for the hidden words of a full sequence, rounded up.
+    """Return the number of slots for the masked words of a full sequence, rounded up.
 
     Example:
         >>> default_predictions(128), default_predictions(512)

@@ -1,10 +1,11 @@
-"""Packing: several short examples in one row, none of which attends to another.
+"""Packing of several short examples into one row. The examples of a row do not attend to each other.
 
-The examples of a row are chosen when pairs are made (column `row`), since that needs all lengths; a batch is then put
-together from neighbours. Each example keeps its positions from 0, its masks and its next-sentence label, and attention
-stays inside it, so the model's output for it, and its loss, are the same as in a row of its own.
+The examples of a row are chosen when the pairs are built (column `row`), because the choice depends on all lengths. The
+examples of a row are then consecutive. In a packed row, each example has positions from 0, and the same masks and
+next-sentence label as in a separate row, and it attends only to itself. Therefore its outputs and its loss are the same
+too.
 
-B rows, T tokens, at most P examples in a row, M slots for hidden words, N examples of a batch.
+Letters: B rows, T tokens, at most P examples per row, M slots for masked words, N examples per batch.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SHORTEST = 5  # tokens of an example: [CLS] a [SEP] b [SEP]
 
 
 def most_examples(seq_len: int) -> int:
-    """P, the largest number of examples in a row: as if each had 16 tokens.
+    """Return P, the maximum number of examples per row: one per 16 tokens.
 
     Example:
         >>> most_examples(128), most_examples(8)
@@ -35,15 +36,15 @@ def most_examples(seq_len: int) -> int:
 
 
 def share_rows(lengths: NDArray[Any], seq_len: int, random: np.random.Generator) -> NDArray[np.int32]:
-    """Put examples into rows: the longest first, each where it leaves the least room (best fit).
+    """Assign examples to rows, the longest ones first, each to the row where it leaves the least space (best fit).
 
     Args:
-        lengths: (N,) number of tokens of each, special ones included, 5 to `seq_len`.
+        lengths: (N,) number of tokens of each example, including special tokens, from 5 to `seq_len`.
         seq_len: T.
-        random: for the order of the rows.
+        random: random generator for the order of the rows.
 
     Returns:
-        (N,) the row of each example; rows are numbered from 0 in random order.
+        (N,) the row of each example. Rows are numbered from 0 in random order.
 
     Example:
         >>> rows = share_rows(np.array([20, 64, 30, 44]), 64, np.random.default_rng(0))
@@ -79,16 +80,18 @@ def share_rows(lengths: NDArray[Any], seq_len: int, random: np.random.Generator)
 
 
 def number_of_rows(row: NDArray[np.int32]) -> int:
-    """The number of rows in an ascending column of row numbers."""
+    """Return the number of rows in a column of row numbers, which must be in increasing order."""
     return int(row[-1]) + 1 if len(row) else 0
 
 
 @dataclass(frozen=True)
 class PackedDataset:
-    """A dataset that returns a batch of packed rows for (B,) row numbers; epochs and masks are those of the examples.
+    """A dataset that returns a batch of packed rows for (B,) row numbers. Its epochs and masks are those of its
+    examples.
 
     Attributes:
-        examples: its pairs have a column `row`, ascending in each shard, with the same number of rows in each pass.
+        examples: the dataset of the examples. Its pairs have a column `row`, in increasing order in each shard, with
+            the same number of rows in each pass.
 
     Example:
         >>> from funcnet.data import Joined
@@ -105,7 +108,7 @@ class PackedDataset:
     examples: PretrainingDataset
 
     def __len__(self) -> int:
-        """R, the number of rows in every epoch."""
+        """The number of rows per epoch, R."""
         return int(self.first_rows[-1])
 
     @property
@@ -114,31 +117,34 @@ class PackedDataset:
 
     @property
     def slots(self) -> int:
-        """M. An example of n words hides max(1, round(0.15 n)), at most 0.15 n + 0.7 (for n = 2). P examples in T
-        tokens have T - 3 P words, so they hide at most 0.15 T + 0.25 P."""
+        """The number of slots, M. In an example of n words, max(1, round(0.15 n)) words are masked, which is at most
+        0.15 n + 0.7 (for n = 2). P examples in T tokens have T - 3 P words, so at most 0.15 T + 0.25 P of them are
+        masked.
+        """
         masking, most = self.examples.masking, most_examples(self.seq_len)
         return min(math.ceil(round(masking.share * self.seq_len + most / 4, 6)), most * masking.max_predictions)
 
     def at_epoch(self, epoch: int) -> _Epoch:
-        """The dataset of one epoch."""
+        """Return the dataset of one epoch."""
         return _Epoch(self, epoch)
 
     def __getitem__(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """The batch of the chosen rows in epoch 0.
+        """Return the batch of the chosen rows in epoch 0.
 
         Args:
             rows: (B,) integers in [0, R).
 
         Returns:
-            As `PretrainingDataset`, except that `next_sentence_label` is (B, P) int32, -100 without an example. In
-            addition `sequence_ids` (B, T) int32, the number of the example in its row from 1, 0 at padding;
-            `position_ids` (B, T) int32, from 0 in each example; `pooled_positions` (B, P) int32, where each begins.
+            The batch of `PretrainingDataset`, except that `next_sentence_label` is (B, P) int32, with -100 where there
+            is no example. The batch also has `sequence_ids` (B, T) int32, the number of the example in its row, from 1,
+            and 0 at padding; `position_ids` (B, T) int32, from 0 in each example; and `pooled_positions` (B, P) int32,
+            where each example begins.
         """
         return self.at_epoch(0)[rows]
 
     @cached_property
     def first_rows(self) -> NDArray[np.int64]:
-        """(shards + 1,) the number of the first row of each shard, and at the end the number of all rows."""
+        """The number of the first row of each shard, and the number of all rows at the end: (shards + 1,)."""
         columns = self.examples.pairs[0]["row"].arrays
         return np.concatenate([[0], np.cumsum([number_of_rows(column) for column in columns])])
 
@@ -160,7 +166,7 @@ class _Epoch:
         return _pack(batch, owner, number, len(count), self.data)
 
     def _examples(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The first example of each row, and how many examples it has: (B,) each."""
+        """Return the first example of each row, and the number of its examples: (B,) each."""
         data = self.data
         columns = data.examples.pairs[self.epoch % data.examples.passes]["row"].arrays
         shards = np.searchsorted(data.first_rows, rows, "right") - 1
@@ -182,13 +188,13 @@ def _pack(
     rows: int,
     data: PackedDataset,
 ) -> dict[str, NDArray[Any]]:
-    """A batch of N examples -> a batch of B rows. Example n is number `number[n]` in row `owner[n]`."""
+    """Pack a batch of N examples into a batch of B rows. Example n has the number `number[n]` in row `owner[n]`."""
     length, most = data.seq_len, most_examples(data.seq_len)
     real = batch["attention_mask"].astype(np.bool_)  # (N, T)
     lengths = real.sum(1)
     ends = np.cumsum(lengths)
     start = ends - lengths
-    start = start - start[number == 0][owner]  # (N,) where it begins in its row
+    start = start - start[number == 0][owner]  # (N,) where the example begins in its row
     target = (owner * length + start)[:, None] + np.arange(length)
 
     def spread(values: NDArray[Any], fill: int = 0) -> NDArray[np.int32]:

@@ -1,5 +1,6 @@
-"""Shards of tokens -> shards of pairs. All shards of a pass are cut into pairs first; then each draws partners from
-all."""
+"""Builds shards of pairs from shards of tokens. In each pass, all shards are first cut into pairs. Then each shard
+draws random partners from all shards.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ __all__ = ["write_pair_shards"]
 
 @dataclass(frozen=True)
 class _PairTask:
-    """One shard in one pass.
+    """A task: one shard in one pass.
 
     Attributes:
         folder: the data directory.
-        origin: what its files are made from.
-        seq_len, number, seed, short_share: of the pass; see `build_pairs`.
-        shard, shards: its number, and how many there are.
-        first_token, first_document: how many are in the shards before it.
+        origin: digests of the sources of the files.
+        seq_len, number, seed, short_share: settings of the pass; see `build_pairs`.
+        shard, shards: number of the shard, and number of all shards.
+        first_token, first_document: number of tokens and of documents in earlier shards.
     """
 
     folder: Path
@@ -53,10 +54,10 @@ class _PairTask:
 
 
 def write_pair_shards(build: BuildState) -> None:
-    """Write the pairs of every length, pass and shard that are not complete.
+    """Write the pairs of all lengths, passes and shards that are not complete.
 
     Raises:
-        ValueError: fewer than two documents give a pair.
+        ValueError: if fewer than two documents can give a pair.
     """
     tasks = _tasks(build)
     open_passes: set[Any] = set()
@@ -96,7 +97,7 @@ def _check_documents(build: BuildState, tasks: list[_PairTask]) -> None:
 
 
 def _open_pass(task: _PairTask) -> tuple[int, int] | None:
-    """The pass of a task whose pairs are not complete, as (seq_len, number)."""
+    """Return the pass of a task as (seq_len, number), or None if the pairs of the task are complete."""
     return None if is_whole(task.pairs, task.origin) else (task.seq_len, task.number)
 
 
@@ -125,7 +126,7 @@ def _write_pairs(task: _PairTask) -> None:
 
 @functools.lru_cache(maxsize=1)  # all shards of a pass need it
 def _read_cuts(folder: Path, made_from: tuple[str, ...], shards: int, seq_len: int, number: int) -> AllCuts:
-    """What `_write_cuts` wrote for all shards of a pass."""
+    """Read the files that `_write_cuts` wrote for all shards of a pass."""
     found = [read_shard(DataFiles(folder).cuts(seq_len, number, shard)) for shard in range(shards)]
     int64 = lambda values: np.array(values, np.int64)
     return AllCuts([Cuts(one, int64(had["lengths"]), int64(had["counts"]), had["draws"]) for one, had in found])

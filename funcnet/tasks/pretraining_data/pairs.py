@@ -1,12 +1,14 @@
-"""Tokenised documents -> pairs of segments for next-sentence prediction: Google's construction, except where it leaks.
+"""Builds pairs of segments for next-sentence prediction from tokenised documents: Google's construction, changed so
+that the lengths of the segments do not reveal the label.
 
-The tokens of all documents are one array, so a segment is a slice of it, and an instance is five numbers: where A and B
-start, how long they are, and whether B is random. A pass over 2 million words takes 0.2 s; a pair takes 37 bytes.
+The tokens of all documents are one array, and a segment is a slice of it. A pair consists of five numbers: the starts
+of A and B, their lengths, and whether B is random. A pass over 2 million words takes 0.2 s. A pair takes 37 bytes.
 
-There are two steps, because a corpus is in shards and a random B comes from all of them: `cut_documents` cuts one shard
-into consecutive pairs, and `join_partners` gives every second pair another B. Both depend on (seed, pass, shard) alone.
+There are two steps, because the corpus is divided into shards and a random B may come from any shard. `cut_documents`
+cuts one shard into consecutive pairs, and `join_partners` gives about half of the pairs a random B. Both depend only on
+(seed, pass, shard).
 
-S sentences, D documents, N pairs, L lengths.
+Letters: S sentences, D documents, N pairs, L lengths.
 """
 
 from __future__ import annotations
@@ -26,38 +28,39 @@ from funcnet.tasks.pretraining_data.token_shards import TokenizedDocuments
 
 __all__ = ["AllCuts", "Cuts", "build_pairs", "check_enough_documents", "cut_documents", "join_partners"]
 
-TRIES = 16  # rounds in which random partners are drawn before the remaining pairs search for theirs
+TRIES = 16  # rounds of random draws, after which the remaining pairs search for a partner
 
 
 def build_pairs(
     documents: TokenizedDocuments, *, seq_len: int, seed: int, number: int = 0, short_share: float = 0.1
 ) -> ShardColumns:
-    """Make pairs of segments (A, B) in one pass over the documents of one shard, in random order.
+    """Build pairs of segments (A, B) in one pass over the documents of one shard. The pairs are in random order.
 
-    Google's construction: sentences are collected up to a target length, which is `seq_len - 3`, or with probability
-    `short_share` any length from 2 up to it. A random number of them is A, and the rest is what follows A. A coin
-    decides: B is what follows, or a slice of another document; in the second case, what follows starts the next pair.
-    While the two are too long, the longer one loses a token at its front or back.
+    Google's construction collects sentences up to a target length. It is `seq_len - 3` or, with probability
+    `short_share`, a random length from 2 to `seq_len - 3`. The first few of these sentences are A; their number is
+    random. With probability 0.5, B is the rest of these sentences. Otherwise, B is a slice of another document, and the
+    rest of the sentences starts the next pair. While A and B are too long together, the longer one loses a token at its
+    front or back.
 
-    Differs from Google's script: the target length is drawn for each pair, not once for each document, where a short
-    target gives very many short pairs. And lengths do not reveal the label. In Google's script, a pair of one sentence
-    is always "random", and a random B is longer at the end of a document. Here a pair needs two sentences, and a random
-    B is a slice that follows some A in another document, with the same length before truncation as the B that it
-    replaces. So lengths have the same distribution under both labels.
+    Differs from Google's script: the target length is drawn once per pair, not once per document. (A short target for a
+    document gives very many short pairs.) The lengths do not reveal the label either. In Google's script, a pair of one
+    sentence is always "random", and a random B is longer at the end of a document. Here a pair has at least two
+    sentences. A random B is a slice that follows some A in another document; before truncation, it has the same length
+    as the B that it replaces. So the lengths have the same distribution under both labels.
 
     Args:
-        documents: with at least two documents of at least two sentences.
-        seq_len: length of the longest instance, `[CLS]` and both `[SEP]` included; at least 5.
-        seed, number: of the pass; another number gives other pairs.
-        short_share: share of the pairs that aim for a shorter length.
+        documents: the documents, at least two of which must have at least two sentences.
+        seq_len: maximum length of a row, including `[CLS]` and both `[SEP]`. At least 5.
+        seed, number: seed and number of the pass. Each number gives different pairs.
+        short_share: share of the pairs with a shorter target length.
 
     Returns:
-        `a_start`, `b_start` (N,) int64, positions in `documents.tokens`; `a_length`, `b_length` (N,) int32 >= 1, in sum
-        at most `seq_len - 3`; `is_random_next` (N,) uint8; `a_document`, `b_document` (N,) int32; `row` (N,) int32,
-        ascending: the row that a pair shares with others in a packed run, see `packing`.
+        The columns `a_start`, `b_start` (N,) int64, positions in `documents.tokens`; `a_length`, `b_length` (N,) int32,
+        at least 1, with a sum of at most `seq_len - 3`; `is_random_next` (N,) uint8; `a_document`, `b_document` (N,)
+        int32; and `row` (N,) int32, the number of the packed row (see `packing`), in increasing order.
 
     Raises:
-        ValueError: `seq_len` is below 5, or fewer than two documents can give a pair.
+        ValueError: if `seq_len` is below 5, or fewer than two documents can give a pair.
 
     Example:
         >>> from funcnet.tasks.pretraining_data.token_shards import tokenize_documents
@@ -78,13 +81,14 @@ def build_pairs(
 
 @dataclass(frozen=True)
 class Cuts:
-    """The pairs of one shard in one pass, before any B is exchanged.
+    """The pairs of one shard in one pass, before any B is replaced.
 
     Attributes:
-        columns: each (N,). `a_start`, `b_start` int64, positions in the corpus; `a_length`, `b_length` int32;
-            `document` int32; `coin` uint8 (1: B will be exchanged); `by_length` int32, rows sorted by `b_length`.
-        lengths, counts: (L,) the lengths of B that occur, ascending, and how many pairs have each.
-        draws: how many random numbers were used.
+        columns: columns (N,): `a_start`, `b_start` int64, positions in the corpus; `a_length`, `b_length` int32;
+            `document` int32; `coin` uint8, 1 if B will be replaced; `by_length` int32, the pairs sorted by `b_length`.
+        lengths, counts: (L,) the lengths of B that occur, in increasing order, and the number of pairs with each
+            length.
+        draws: number of random numbers that were used.
     """
 
     columns: ShardColumns
@@ -94,16 +98,16 @@ class Cuts:
 
 
 def check_enough_documents(usable: int, total: int) -> None:
-    """Refuse a corpus in which no random next sentence can be drawn.
+    """Refuse a corpus from which no random next sentence can be drawn.
 
     Raises:
-        ValueError: fewer than two documents give a pair.
+        ValueError: if fewer than two documents can give a pair.
     """
     if usable < 2:
         raise ValueError(
             "build_pairs: no random next sentence can be drawn; expected at least 2 documents of 2 sentences or "
-            f"more, got {usable} of {total}. Give more documents, or say how the files are divided into documents "
-            "(--documents blank-line or file; a blank line ends a document)."
+            f"more, got {usable} of {total}. Use more documents, or state how the files are divided into documents: "
+            "--documents blank-line (a blank line ends a document) or file (each file is a document)."
         )
 
 
@@ -118,20 +122,20 @@ def cut_documents(
     first_token: int = 0,
     first_document: int = 0,
 ) -> Cuts:
-    """Cut the documents of one shard into consecutive pairs, and toss their coins.
+    """Cut the documents of one shard into consecutive pairs, and draw for each pair whether B will be replaced.
 
     Args:
-        documents: of the shard.
+        documents: documents of the shard.
         seq_len, seed, number, short_share: see `build_pairs`.
-        shard: its number, which determines its random numbers.
-        first_token, first_document: how many tokens and documents are in the shards before it.
+        shard: number of the shard, which determines its random numbers.
+        first_token, first_document: number of tokens and of documents in earlier shards.
 
     Raises:
-        ValueError: `seq_len` is below 5.
+        ValueError: if `seq_len` is below 5.
     """
     if seq_len < 5:
         raise ValueError(
-            f"build_pairs: seq_len holds no pair; expected at least 5 ([CLS] a [SEP] b [SEP]), got {seq_len}."
+            f"build_pairs: seq_len is too small for a pair; expected at least 5 ([CLS] a [SEP] b [SEP]), got {seq_len}."
         )
     chunks, coins = _chunks(documents, seq_len - 3, short_share, _random(seed, number, shard))
     start, middle, end, document = chunks.T
@@ -146,20 +150,20 @@ def cut_documents(
         "coin": coins.astype(np.uint8),
         "by_length": np.argsort(b_length, kind="stable").astype(np.int32),
     }
-    draws = 4 * int(np.maximum(np.diff(documents.documents), 1).sum())  # as many as `_chunks` draws
+    draws = 4 * int(np.maximum(np.diff(documents.documents), 1).sum())  # the number of draws in `_chunks`
     return Cuts(columns, *np.unique(b_length, return_counts=True), draws)
 
 
 def join_partners(cuts: AllCuts, shard: int, *, seq_len: int, seed: int, number: int) -> ShardColumns:
-    """The pairs of one shard in random order, with their random B drawn from the whole corpus.
+    """Return the pairs of one shard in random order, with random B drawn from the complete corpus.
 
     Args:
-        cuts: of all shards; if they are memory-mapped, little of them is read.
+        cuts: cuts of all shards. If they are memory-mapped, only a small part of them is read.
         shard: the number of the shard.
-        seq_len, seed, number: as given to `cut_documents`.
+        seq_len, seed, number: the values that were passed to `cut_documents`.
 
     Returns:
-        As `build_pairs`.
+        The columns that `build_pairs` returns.
     """
     random = _random(seed, number, shard)
     own = cuts.shards[shard].columns
@@ -185,12 +189,12 @@ def join_partners(cuts: AllCuts, shard: int, *, seq_len: int, seed: int, number:
 
 
 class AllCuts:
-    """The pairs of all shards, sorted by (length of B, shard, row), without making that list.
+    """The pairs of all shards, sorted by (length of B, shard, row). The sorted list is not stored.
 
-    A *rank* is a position in it.
+    A *rank* is a position in the sorted list.
 
     Args:
-        shards: of `cut_documents`, one a shard.
+        shards: results of `cut_documents`, one per shard.
     """
 
     def __init__(self, shards: Sequence[Cuts]):
@@ -200,19 +204,19 @@ class AllCuts:
         for shard, one in enumerate(shards):
             counts[np.searchsorted(self._lengths, one.lengths), shard] = one.counts
         self._edges = np.concatenate([[0], np.cumsum(counts)])  # rank of the first pair of (length, shard)
-        self._before = (np.cumsum(counts, 0) - counts).reshape(-1)  # how many pairs of the shard have a shorter B
+        self._before = (np.cumsum(counts, 0) - counts).reshape(-1)  # number of pairs of the shard with a shorter B
 
     def __len__(self) -> int:
         return int(self._edges[-1])
 
     def ranks(self, lengths: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The first rank, and the one after the last, of the pairs with these lengths."""
+        """Return the first rank of the pairs with these lengths, and the rank after the last one."""
         at = np.searchsorted(self._lengths, lengths)
         shards = len(self.shards)
         return self._edges[at * shards], self._edges[(at + 1) * shards]
 
     def get(self, name: str, ranks: NDArray[np.int64]) -> NDArray[Any]:
-        """The values of a column at these ranks."""
+        """Return the values of a column at these ranks."""
         cell = np.searchsorted(self._edges, ranks, "right") - 1
         shards = cell % len(self.shards)
         places = self._before[cell] + ranks - self._edges[cell]
@@ -231,19 +235,19 @@ def _random(seed: int, number: int, shard: int) -> np.random.Generator:
 def _chunks(
     documents: TokenizedDocuments, most: int, short_share: float, random: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Cut documents into (first sentence of A, of B, after B, document) with a coin each: (N, 4), (N,)."""
+    """Cut documents into (first sentence of A, first sentence of B, end of B, document), (N, 4), with coins (N,)."""
     found: list[tuple[int, int, int, int]] = []
     coins: list[bool] = []
     places = documents.sentences.tolist()
     bounds = documents.documents.tolist()
     for document, (first, last) in enumerate(pairwise(bounds)):
-        draws = iter(random.random((max(last - first, 1), 4)).tolist())  # at most a chunk a sentence
+        draws = iter(random.random((max(last - first, 1), 4)).tolist())  # at most one chunk per sentence
         while last - first >= 2:
             short, length, cut, coin = next(draws)
             target = 2 + int(length * (most - 1)) if short < short_share else most
             end = max(bisect_left(places, places[first] + target, first + 1, last), first + 2)
             if end == last - 1:
-                end = last  # a single sentence makes no pair and would be lost
+                end = last  # a single sentence cannot be a pair and would be lost
             middle = first + 1 + int(cut * (end - first - 1))
             found.append((first, middle, end, document))
             coins.append(coin < 0.5)
@@ -254,8 +258,9 @@ def _chunks(
 def _partners(
     index: AllCuts, lengths: NDArray[Any], documents: NDArray[Any], random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """For each pair of these lengths and documents, the rank of a pair from another document whose B has the same
-    length; if there is none, the next greater length."""
+    """For each pair with these lengths and documents, draw a pair of another document whose B has the same length or,
+    if there is none, the next greater length. Return the ranks of the drawn pairs.
+    """
     low, high = index.ranks(lengths)
     chosen = np.full(len(lengths), -1)
     left = np.arange(len(lengths))
@@ -272,8 +277,9 @@ def _partners(
 
 
 def _nearest(index: AllCuts, low: int, high: int, own: int, random: np.random.Generator) -> int:
-    """Draw among the pairs of other documents with ranks low to high; widen that range upwards, then downwards, until
-    there is one."""
+    """Draw a pair of another document with a rank from low to high. If there is none, widen the range upwards, then
+    downwards.
+    """
     width = 8
     while True:
         others = low + np.flatnonzero(index.get("document", np.arange(low, high)) != own)
@@ -286,11 +292,12 @@ def _nearest(index: AllCuts, low: int, high: int, own: int, random: np.random.Ge
 
 
 def _truncate(pairs: dict[str, NDArray[Any]], most: int, random: np.random.Generator) -> None:
-    """Cut tokens from the longer segment (from B if both are equal), each at the front or back by a coin; all pairs at
-    once."""
+    """Cut tokens from the longer segment, or from B if both are equal, at random at the front or the back. All pairs
+    are cut at once.
+    """
     a, b = pairs["a_length"], pairs["b_length"]
     excess = np.maximum(a + b - most, 0)
-    level = np.minimum(excess, np.abs(a - b))  # cut until both are equal, then in turn
+    level = np.minimum(excess, np.abs(a - b))  # cut until both are equal, then alternately
     rest = excess - level
     cut_a = np.where(a > b, level, 0) + rest // 2
     cut_b = np.where(b > a, level, 0) + rest - rest // 2

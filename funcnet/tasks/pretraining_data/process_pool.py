@@ -1,4 +1,6 @@
-"""Processes that work on a sequence of tasks, without reading far ahead; a single process works in place."""
+"""A pool of processes for a sequence of tasks, which is not read far ahead. With one process, the tasks run in the
+calling process.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,13 @@ POLL = 1.0  # seconds between a worker's checks that its parent is alive
 
 
 class ProcessPool:
-    """Worker processes that end when the process that made them ends, however that happens.
+    """Worker processes that end when the process that started them ends, even if it is killed.
 
     Args:
-        processes: how many; with 1, everything runs in this process.
+        processes: number of processes. If it is 1, everything runs in the calling process.
 
     Raises:
-        ValueError: `processes` is below 1.
+        ValueError: if `processes` is below 1.
 
     Example:
         >>> with ProcessPool(1) as pool:
@@ -42,17 +44,18 @@ class ProcessPool:
     def run(
         self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Callable[[Any], object]
     ) -> None:
-        """Call `function` with the arguments of each task, and `done`, in this process, with each result.
+        """Call `function` with the arguments of each task in a worker, and `done` with each result in the calling
+        process.
 
-        At most `processes + 1` tasks are in memory at once. Results come in any order.
+        At most `processes + 1` tasks are in memory at once. The order of the results is arbitrary.
 
         Args:
-            function: of the top level of a module, as workers import it.
+            function: a function at the top level of a module, so that workers can import it.
             tasks: the arguments of each call.
-            done: called with each result.
+            done: function that is called with each result.
 
         Raises:
-            ChildProcessError: a worker was ended from outside.
+            ChildProcessError: if a worker was killed by another process or the system.
         """
         if self.processes == 1:
             for task in tasks:
@@ -73,8 +76,8 @@ class ProcessPool:
                 done(future.result())
         except BrokenProcessPool as error:
             raise ChildProcessError(
-                f"data build: a worker was killed; expected {self.processes} to stay alive, got one less (the system "
-                "kills processes when memory runs out). Run the same command again: it continues; fewer --processes "
+                f"data build: a worker was killed; expected {self.processes} live workers, got one less (the system "
+                "kills processes when memory runs out). Run the same command again to continue. Fewer --processes "
                 "need less memory."
             ) from error
 

@@ -1,4 +1,4 @@
-"""Progress bars while data are built, and a signal that stops the build."""
+"""Progress bars for the build of data. They also stop the build after a signal."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def progress_bars(stop: Interruption) -> Iterator[Callable[[str, int, int], None
     """Show a bar for each step in a terminal.
 
     Args:
-        stop: says whether a signal has arrived.
+        stop: an `Interruption`, which shows whether a signal has arrived.
 
     Yields:
-        `progress(step, done, total)`, which raises `Stopped` after a signal.
+        The function `progress(step, done, total)`, which raises `Stopped` after a signal.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, transient=True) as bars:

@@ -1,4 +1,4 @@
-"""A data directory -> what a pretraining run reads, memory-mapped. P passes, T tokens, V vocabulary."""
+"""Opens a data directory for a pretraining run, memory-mapped. Letters: P passes, T tokens, V vocabulary."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ SMALL = (*VOCABULARY, "report.json")  # files that every run reads completely
 
 @dataclass(frozen=True)
 class PretrainingData:
-    """What a pretraining run reads.
+    """The data of a pretraining run.
 
     Attributes:
-        tokenizer: trained on the training documents, or the given one.
+        tokenizer: the tokenizer, which is either given or trained on the training documents.
         train: the training examples; see `PretrainingDataset`.
-        evaluation: the held-out examples with fixed masks; None if nothing is held out.
-        statistics: facts about corpus, documents, tokens and pairs, as JSON has them.
-        fingerprint: digests of corpus and vocabulary, and the settings: what a run records.
-        directory: the folder that contains all of it.
+        evaluation: the held-out examples with fixed masks, or None if nothing is held out.
+        statistics: statistics of the corpus, documents, tokens and pairs, as JSON values.
+        fingerprint: digests of the corpus and the vocabulary, and the settings, for the record of a run.
+        directory: the data directory.
     """
 
     tokenizer: Tokenizer
@@ -53,33 +53,34 @@ class PretrainingData:
     directory: Path
 
     def train_batches(self, batch_size: int, *, packed: bool = False) -> DataLoader:
-        """The shuffled training batches; read them with `Prefetcher(data.train_batches(32).batches(step))`.
+        """Return a loader of shuffled training batches, for `Prefetcher(data.train_batches(32).batches(step))`.
 
         Args:
-            batch_size: rows of a batch.
-            packed: put several short examples into a row, see `PackedDataset`.
+            batch_size: number of rows per batch.
+            packed: if True, pack several short examples into one row (see `PackedDataset`).
 
         Raises:
-            ValueError: there are fewer rows than one batch, or the data for packed rows were not built from text.
+            ValueError: if there are fewer rows than `batch_size`, or `packed` is True and the data were not built from
+                text.
         """
         rows = self.packed() if packed else self.train
         if len(rows) < batch_size:
             raise ValueError(
                 f"train_batches: the corpus is smaller than one batch; expected at least {batch_size} training "
-                f"examples, got {len(rows)}{' packed rows' if packed else ''}. Lower the batch size, or give more text."
+                f"examples, got {len(rows)}{' packed rows' if packed else ''}. Lower the batch size, or use more text."
             )
         return DataLoader(rows, batch_size, shuffle=True, seed=self.train.seed, drop_last=True)
 
     def packed(self) -> PackedDataset:
-        """The training examples, several in a row.
+        """Return the training examples packed into rows.
 
         Raises:
-            ValueError: the data were not built from text.
+            ValueError: if the data were not built from text.
         """
         if "row" not in self.train.pairs[0]:
             raise ValueError(
                 f"data: {self.directory} was imported as rows; expected data built from text for packed rows, got "
-                "Google's examples. Leave --packed out."
+                "Google's examples. Omit --packed."
             )
         manifest = read_manifest(self.directory)
         assert manifest is not None
@@ -87,7 +88,9 @@ class PretrainingData:
         return PackedDataset(replace(self.train, pairs=pairs))
 
     def unigram(self) -> NDArray[np.float32]:
-        """(V,) float32 log-probabilities of the training documents' tokens; see `unigram_log_probabilities`."""
+        """Return (V,) float32 log-probabilities of the tokens of the training documents; see
+        `unigram_log_probabilities`.
+        """
         return unigram_log_probabilities(read_shard(DataFiles(self.directory).counts)[0]["count"])
 
 
@@ -96,13 +99,14 @@ def open_data(folder: str | Path, *, seq_len: int | None = None, seed: int = 0) 
 
     Args:
         folder: the data directory.
-        seq_len: T, one of the lengths that it was built for; None if there is only one.
-        seed: of masks and order.
+        seq_len: T, one of the lengths for which the data were built. It may be None if there is only one length.
+        seed: seed of the masks and of the order of examples.
 
     Raises:
-        FileNotFoundError: there is no such folder, or no manifest in it.
-        ValueError: the directory is not complete or has no rows of this length; or a file is cut short, missing, made
-            with another vocabulary, or, of the vocabulary and the report, changed. The message names it.
+        FileNotFoundError: if the folder does not exist, or contains no manifest.
+        ValueError: if the directory is not complete or has no rows of this length; a file is truncated, missing, or
+            made with another vocabulary; or a file of the vocabulary or the report was changed. The message names the
+            file.
     """
     folder = Path(folder)
     manifest = check_data(folder)
@@ -111,8 +115,8 @@ def open_data(folder: str | Path, *, seq_len: int | None = None, seed: int = 0) 
         seq_len = lengths[0]
     if seq_len is None or seq_len not in lengths:
         raise ValueError(
-            f"data: {folder} has no rows of {seq_len} tokens; expected one of {lengths}, got {seq_len}. Give such a "
-            "--seq-len, or build with this one."
+            f"data: {folder} has no rows of {seq_len} tokens; expected one of {lengths}, got {seq_len}. Pass one of "
+            "these with --seq-len, or build the data with another --seq-len."
         )
     tokenizer = load_tokenizer(folder)
     train, evaluation = open_datasets(folder, manifest, tokenizer, seq_len, seed)
@@ -121,28 +125,30 @@ def open_data(folder: str | Path, *, seq_len: int | None = None, seed: int = 0) 
 
 
 def check_data(folder: Path, *, every_byte: bool = False) -> Manifest:
-    """The manifest of a complete data directory, whose files all have their sizes and were made for each other.
+    """Return the manifest of a data directory. Check that the directory is complete, and that all files have the right
+    size and belong to the same build.
 
     Args:
         folder: the data directory.
-        every_byte: read all files and compare their digests; otherwise only small files that every run reads.
+        every_byte: if True, read all files and compare their digests. If False, do this only for the small files that
+            every run reads.
 
     Raises:
-        FileNotFoundError, ValueError: as `open_data`.
+        FileNotFoundError, ValueError: see `open_data`.
     """
     manifest = read_manifest(folder)
     if manifest is None:
         raise FileNotFoundError(
-            f"data: {folder} holds no data; expected a folder that `funcnet data build` made, got no manifest.json."
+            f"data: {folder} contains no data; expected a folder from `funcnet data build`, got no manifest.json."
         )
     if manifest.files is None:
         raise ValueError(
             f"data: {folder} is not complete; expected a finished build, got one that was stopped. Run the same "
-            "`funcnet data build` again: it continues."
+            "`funcnet data build` again to continue it."
         )
-    again = "Run the same `funcnet data build` again: it repairs what is damaged."
+    again = "Run the same `funcnet data build` again to repair the data."
     if manifest.layout == EXAMPLES:
-        again = "Run `funcnet data import` again, into another folder."
+        again = "Run `funcnet data import` again with another --out."
     origin = manifest.origin()
     for name, described in manifest.files.items():
         problem = file_problem(folder / name, described, origin, every_byte=every_byte or name in SMALL)
@@ -154,14 +160,14 @@ def check_data(folder: Path, *, every_byte: bool = False) -> Manifest:
 def open_datasets(
     folder: Path, manifest: Manifest, tokenizer: Tokenizer, seq_len: int, seed: int
 ) -> tuple[PretrainingDataset, PretrainingDataset | None]:
-    """The (training, held-out) examples for rows of one length; None if nothing is held out.
+    """Return the (training, held-out) examples for rows of one length. The latter is None if nothing is held out.
 
     Args:
         folder: a data directory with all its shards.
-        manifest: of the directory.
-        tokenizer: of the vocabulary in it.
+        manifest: manifest of the directory.
+        tokenizer: tokenizer with the vocabulary of the directory.
         seq_len: T.
-        seed: of the masks.
+        seed: seed of the masks.
     """
     files, settings, special = DataFiles(folder), manifest.settings, special_ids(tokenizer)
     masking = Masking(
@@ -190,8 +196,9 @@ def open_datasets(
 def joined_pairs(
     files: DataFiles, manifest: Manifest, seq_len: int, *, packed: bool = False
 ) -> list[dict[str, Joined]]:
-    """The columns of all shards for each pass. Every pass is cut to the shortest one, shard by shard, which is at most
-    a percent, so that all epochs have one length: the same number of pairs, or of packed rows."""
+    """Return the concatenated columns of all shards, for each pass. In each shard, all passes are cut to the length of
+    the shortest one, so that all epochs have the same number of pairs (or of packed rows). At most one percent is cut.
+    """
     shards, passes = range(manifest.shards or 0), range(manifest.settings["passes"])
     columns = [[read_shard(files.pairs(seq_len, p, shard))[0] for shard in shards] for p in passes]
     size = (lambda one: number_of_rows(one["row"])) if packed else (lambda one: len(one["a_start"]))
@@ -206,13 +213,13 @@ def joined_pairs(
 
 
 def unigram_log_probabilities(counts: NDArray[Any]) -> NDArray[np.float32]:
-    """The logarithm of each token's frequency, where every token counts once more than it occurs (Laplace).
+    """Return the logarithms of the token frequencies, with add-one (Laplace) smoothing.
 
     `-log_probabilities[masked_ids]`, averaged over the masked positions, is the loss that a model reaches without
     using context.
 
     Args:
-        counts: (V,) how often each token occurs in the training documents.
+        counts: (V,) number of occurrences of each token in the training documents.
 
     Returns:
         (V,) float32, the logarithms of numbers that sum to 1.

@@ -1,4 +1,4 @@
-"""What a person wants to know of data before a model reads them: report.json for programs, report.txt and a picture."""
+"""The report on a data directory: report.json for programs, report.txt and report.png for people."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from funcnet.text import load_tokenizer, special_ids
 __all__ = ["describe_documents", "describe_masks", "describe_pairs", "draw_data_report", "report_text", "write_report"]
 
 LABELS = {"next": "B follows A", "random": "B is random"}
-LONGEST = 512  # in histograms, longer sentences and documents count as this long
-SAMPLE = 2000  # rows in which masks are counted
+LONGEST = 512  # histograms count longer sentences and documents as this long
+SAMPLE = 2000  # number of rows in which masks are counted
 
 
 def write_report(folder: Path, manifest: Manifest, corpus: Mapping[str, Any], origin: Mapping[str, str]) -> None:
@@ -29,9 +29,9 @@ def write_report(folder: Path, manifest: Manifest, corpus: Mapping[str, Any], or
 
     Args:
         folder: a data directory with all its shards.
-        manifest: of the directory.
-        corpus: facts about the files and what was dropped.
-        origin: of counts.arrow.
+        manifest: manifest of the directory.
+        corpus: statistics of the files, and numbers of dropped documents and sentences.
+        origin: digests of the sources of counts.arrow.
     """
     files, tokenizer, shards = DataFiles(folder), load_tokenizer(folder), range(manifest.shards or 0)
     unknown = special_ids(tokenizer)["[UNK]"]
@@ -58,7 +58,7 @@ def write_report(folder: Path, manifest: Manifest, corpus: Mapping[str, Any], or
 
 
 def report_text(report: Mapping[str, Any]) -> str:
-    """A report as lines of text with tables."""
+    """Return a report as text with tables."""
     corpus = report["corpus"]
     size = f"{corpus['files']:,} files, {corpus['bytes'] / 1e6:,.1f} MB"
     lines = [f"{size} of Google's examples."]
@@ -108,11 +108,11 @@ def draw_data_report(path: Path, report: Mapping[str, Any]) -> None:
         width = 8 if name == "sentence" else 16
         sums = np.add.reduceat(counts, np.arange(0, len(counts), width))
         axis.bar(np.arange(len(sums)) * width, sums, width=width, align="edge")
-        axis.set_title(f"Tokens in a {name} ({LONGEST} and more at the right)")
+        axis.set_title(f"Tokens in a {name} (the last bar: {LONGEST} or more)")
     for axis, seq_len in zip(axes[len(units) :], lengths, strict=True):
         for label, counts in report["pairs"][seq_len]["train"]["lengths"].items():
             axis.plot(np.cumsum(counts) / max(sum(counts), 1), label=LABELS[label])
-        axis.set_title(f"Rows of {seq_len}: share up to a length")
+        axis.set_title(f"Rows of {seq_len}: cumulative share by length")
         axis.legend()
     with replacing(path) as part:
         figure.savefig(part, format="png", dpi=100, metadata={"Software": None})
@@ -125,10 +125,10 @@ def describe_documents(sentences: Iterable[tuple[Mapping[str, NDArray[Any]], int
     """Count documents, sentences and tokens, and their lengths.
 
     Args:
-        sentences: for each shard its columns `length` and `document`, and how many documents it has.
+        sentences: for each shard, its columns `length` and `document`, and its number of documents.
 
     Returns:
-        JSON values; a histogram has a number for each length, the last one for all that are longer.
+        JSON values. A histogram has one number per length; the last number also counts all greater lengths.
     """
     lengths = np.zeros(LONGEST + 1, np.int64)
     per_document = np.zeros(LONGEST + 1, np.int64)
@@ -153,11 +153,11 @@ def describe_documents(sentences: Iterable[tuple[Mapping[str, NDArray[Any]], int
 
 
 def describe_pairs(passes: Iterable[Iterable[Mapping[str, NDArray[Any]]]], seq_len: int) -> dict[str, Any]:
-    """Count examples, their lengths, padding and random pairs, as JSON values.
+    """Count examples, their lengths, padding and random pairs. Return JSON values.
 
     Args:
-        passes: for each pass the columns of each shard, cut to one length for all passes.
-        seq_len: length of a full row.
+        passes: for each pass, the columns of each shard, cut to the same length in all passes.
+        seq_len: number of tokens in a full row.
     """
     lengths = np.zeros((2, seq_len + 1), np.int64)
     random = number = rows = 0
@@ -185,12 +185,12 @@ def describe_pairs(passes: Iterable[Iterable[Mapping[str, NDArray[Any]]]], seq_l
 
 
 def describe_masks(batch: Mapping[str, NDArray[Any]], mask_id: int) -> dict[str, Any]:
-    """Count the words that a batch hides, and what is shown in their places."""
+    """Count the masked words of a batch and their replacements."""
     used = batch["masked_weights"] == 1
     shown = np.take_along_axis(batch["input_ids"], batch["masked_positions"], 1)[used]
     labels = batch["masked_ids"][used]
     words = int((batch["attention_mask"].sum(1) - 3).sum())
-    share = lambda part, whole: round(float(part.sum() / max(whole, 1)), 4)  # with long words, nothing may be hidden
+    share = lambda part, whole: round(float(part.sum() / max(whole, 1)), 4)  # if words are long, none may be masked
     return {
         "rows": len(used),
         "hidden_share": share(used, words),

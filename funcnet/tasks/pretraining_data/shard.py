@@ -1,4 +1,4 @@
-"""Shards: files of columns that are complete or absent, and that contain a digest of themselves and of their origin."""
+"""Shards: files of columns that are written atomically, and that contain digests of their content and of their sources."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ShardColumns = dict[str, NDArray[Any]]
 
 
 def write_shard(path: Path, columns: Mapping[str, NDArray[Any]], origin: Mapping[str, str], facts: Any = None) -> None:
-    """Write columns, the digests of what they were made from, and facts about them, in one step.
+    """Write columns, the digests of their sources, and facts about them, in one atomic step.
 
     Args:
         path: the file.
-        columns: of one length; see `write_columns`.
-        origin: name -> digest; another build uses the file only if it has the same.
+        columns: columns of equal length; see `write_columns`.
+        origin: {name of a source: digest}. Another build uses the file only if its origin is the same.
         facts: any JSON value.
     """
     metadata = {"made_from": dict(origin), "facts": facts}
@@ -32,17 +32,17 @@ def write_shard(path: Path, columns: Mapping[str, NDArray[Any]], origin: Mapping
 
 
 def read_shard(path: Path) -> tuple[ShardColumns, Any]:
-    """The (columns, facts) of a shard, memory-mapped; its digest is not checked.
+    """Return the (columns, facts) of a shard, memory-mapped. Its digest is not checked.
 
     Raises:
-        FileNotFoundError, ValueError: as `read_columns`.
+        FileNotFoundError, ValueError: see `read_columns`.
     """
     columns, metadata = read_columns(path)
     return columns, metadata["facts"]
 
 
 def is_whole(path: Path, origin: Mapping[str, str]) -> bool:
-    """Whether a shard exists, has this origin, and has the bytes that were written."""
+    """Return whether a shard exists, has this origin, and is not damaged."""
     try:
         columns, metadata = read_columns(path)
         return metadata["made_from"] == dict(origin) and metadata.pop("digest") == _digest(columns, metadata)
@@ -51,7 +51,7 @@ def is_whole(path: Path, origin: Mapping[str, str]) -> bool:
 
 
 def origin_of(path: Path) -> dict[str, str] | None:
-    """The digests of what a shard was made from, as `write_shard` was given them; None for a damaged file."""
+    """Return the origin of a shard, as passed to `write_shard`, or None for a damaged file."""
     try:
         return read_columns(path)[1]["made_from"]
     except (OSError, ValueError, KeyError):
@@ -59,7 +59,7 @@ def origin_of(path: Path) -> dict[str, str] | None:
 
 
 def digest_of(value: Any) -> str:
-    """SHA-256 of a value as JSON."""
+    """Return the SHA-256 digest of a value as JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,4 +1,6 @@
-"""The corpus -> shards of text, one sentence a line, and what is known of every document. D documents."""
+"""Builds shards of text, with one sentence per line, and a table of all documents from the corpus. Letters: D
+documents.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,19 @@ from funcnet.text import Document, empty_corpus, plain_text, split_sentences
 
 __all__ = ["HELD_OUT", "TRAIN", "DocumentTable", "read_document_table", "read_text_shard", "write_text_shards"]
 
-SHARD = 16_000_000  # characters of text, plus or minus one document: what a process has in memory at once
-TRAIN, HELD_OUT = 1, 2  # the role of a document; 0 is a duplicate, which is left out
+SHARD = 16_000_000  # characters of text, to within one document, that a process has in memory at once
+TRAIN, HELD_OUT = 1, 2  # the role of a document; 0 is a duplicate, which is not used
 
 
 @dataclass(frozen=True)
 class DocumentTable:
-    """What is known of every document of the corpus.
+    """A table of all documents of the corpus.
 
     Attributes:
-        characters, sentences: (D,) int64, its length.
-        digest: (D,) uint64, of its words: equal for copies.
-        shard: (D,) int64, the shard that contains it.
-        role: (D,) uint8, `TRAIN`, `HELD_OUT`, or 0 for a copy of an earlier document.
+        characters, sentences: (D,) int64, the length of each document in characters and in sentences.
+        digest: (D,) uint64, a digest of the words of each document. Duplicates have equal digests.
+        shard: (D,) int64, the shard that contains each document.
+        role: (D,) uint8, `TRAIN`, `HELD_OUT`, or 0 for a duplicate of an earlier document.
     """
 
     characters: NDArray[np.int64]
@@ -41,11 +43,11 @@ class DocumentTable:
     role: NDArray[np.uint8]
 
     def texts(self, folder: Path, chosen: NDArray[np.bool_]) -> Iterator[list[str]]:
-        """The chosen documents of a data directory, in order, each as its sentences.
+        """Yield the chosen documents of a data directory, in order, each as a list of sentences.
 
         Args:
-            folder: with the shards of text.
-            chosen: (D,).
+            folder: the data directory, which must have the shards of text.
+            chosen: (D,) whether to yield each document.
         """
         for shard in np.unique(self.shard[chosen]).tolist():
             marks = chosen[self.shard == shard].tolist()
@@ -53,14 +55,14 @@ class DocumentTable:
 
 
 def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None:
-    """Read the corpus and write shards of text; the manifest then has their number.
+    """Read the corpus, write shards of text, and record their number in the manifest.
 
     Args:
         build: the build.
-        wanted: the shards to write if they are not complete; None for all.
+        wanted: the shards to write if they are not complete. None: all shards.
 
     Raises:
-        OSError, ValueError: see `Corpus.documents`; the corpus has no text.
+        OSError, ValueError: if the corpus has no text; see also `Corpus.documents`.
     """
     total = sum(source.bytes for source in build.manifest.sources)
     position = count = 0
@@ -76,7 +78,7 @@ def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None
             count = shard + 1
             build.progress("sentences", position, total)
             if (wanted is None or shard in wanted) and not _has_text(build.folder, shard, origin):
-                # UTF-8 takes half of the memory that a str of many alphabets takes
+                # UTF-8 takes half of the memory of a str in many alphabets
                 texts = [(document.text.encode(), document.wikitext) for document in documents]
                 documents.clear()
                 yield build.folder, shard, origin, language, texts
@@ -90,10 +92,10 @@ def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None
 
 
 def read_document_table(build: BuildState) -> DocumentTable:
-    """The documents of all shards. Copies of earlier documents are left out, some are held out, the others train.
+    """Return the documents of all shards, divided into duplicates, held-out documents and training documents.
 
     Raises:
-        ValueError: there are too few.
+        ValueError: if there are too few documents.
     """
     columns = [read_shard(build.files.shard("documents", n))[0] for n in range(build.manifest.shards or 0)]
     found = {name: np.concatenate([one[name] for one in columns]) for name in columns[0]}
@@ -113,7 +115,7 @@ def read_document_table(build: BuildState) -> DocumentTable:
 
 
 def read_text_shard(folder: Path, shard: int) -> Iterator[list[str]]:
-    """The documents of a shard, each as its sentences."""
+    """Yield the documents of a shard, each as a list of sentences."""
     sentences: list[str] = []
     with DataFiles(folder).text(shard).open(encoding="utf-8", newline="\n") as file:
         for line in file:
@@ -127,10 +129,10 @@ def read_text_shard(folder: Path, shard: int) -> Iterator[list[str]]:
 def _write_text(
     folder: Path, shard: int, origin: Mapping[str, str], language: str, documents: Sequence[tuple[bytes, bool]]
 ) -> None:
-    """Split documents, given as (UTF-8, whether it is wikitext), into sentences.
+    """Split documents, given as (UTF-8 text, whether it is wikitext), into sentences, and write them.
 
-    `text` has one sentence a line and a blank line after each document (Google's format); `documents` has the number of
-    characters, a digest and the number of sentences of each document.
+    The file `text` has one sentence per line and a blank line after each document (Google's format). The file
+    `documents` has the number of characters, a digest and the number of sentences of each document.
     """
     files, whole = DataFiles(folder), hashlib.sha256()
     columns: dict[str, list[int]] = {"characters": [], "digest": [], "sentences": []}
@@ -139,7 +141,7 @@ def _write_text(
             text = encoded.decode()
             text = (plain_text(text) if is_wikitext else text).strip()
             sentences = split_sentences(text, language=language)
-            if not sentences:  # the document is markup alone
+            if not sentences:  # the document has only markup
                 continue
             data = "".join(f"{sentence}\n" for sentence in [*sentences, ""]).encode()
             file.write(data)
@@ -153,7 +155,7 @@ def _write_text(
 
 
 def _has_text(folder: Path, shard: int, origin: Mapping[str, str]) -> bool:
-    """Whether both files of `_write_text` are complete."""
+    """Return whether both files of `_write_text` are complete."""
     files = DataFiles(folder)
     path = files.shard("documents", shard)
     try:
@@ -164,7 +166,7 @@ def _has_text(folder: Path, shard: int, origin: Mapping[str, str]) -> bool:
 
 
 def _in_shards(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Documents in lists of about `SHARD` characters."""
+    """Group documents into lists of about `SHARD` characters."""
     found: list[Document] = []
     size = 0
     for document in documents:

@@ -1,4 +1,4 @@
-"""Shards of text -> shards of token ids. S sentences, D documents."""
+"""Builds shards of token ids from shards of text. Letters: S sentences, D documents."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from funcnet.text import BulkTokenizer, load_tokenizer
 
 __all__ = ["TokenizedDocuments", "missing_tokens", "read_token_shard", "tokenize_documents", "write_token_shards"]
 
-GROUP = 4000  # sentences that are tokenised at a time
+GROUP = 4000  # number of sentences that are tokenised at a time
 
 
 @dataclass(frozen=True)
 class TokenizedDocuments:
-    """Documents as token ids in one array.
+    """Documents as token ids in a single array.
 
     Attributes:
-        tokens: (sum of lengths,) uint16 or int32, one sentence after the other.
-        sentences: (S + 1,) int64, where each sentence starts in `tokens`, and where the last one ends.
-        documents: (D + 1,) int64, where each document starts in `sentences`, and where the last one ends.
+        tokens: (sum of lengths,) uint16 or int32, the concatenated sentences.
+        sentences: (S + 1,) int64, the start of each sentence in `tokens`, and the end of the last one.
+        documents: (D + 1,) int64, the start of each document in `sentences`, and the end of the last one.
     """
 
     tokens: NDArray[Any]
@@ -39,8 +39,8 @@ class TokenizedDocuments:
 
 
 def tokenize_documents(documents: Sequence[Sequence[str]], tokenizer: BulkTokenizer) -> TokenizedDocuments:
-    """Tokenise documents that are given as lists of sentences; sentences without a token (of control characters alone)
-    are left out.
+    """Tokenise documents, given as lists of sentences. Sentences without a token (those with only control characters)
+    are dropped.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -56,15 +56,16 @@ def tokenize_documents(documents: Sequence[Sequence[str]], tokenizer: BulkTokeni
 
 
 def missing_tokens(build: BuildState) -> list[int]:
-    """The shards whose files of tokens are not complete."""
+    """Return the shards whose files of tokens are not complete."""
     origin, shards = build.manifest.origin("tokens"), range(build.manifest.shards or 0)
     kinds = ("tokens", "sentences")
     return [n for n in shards if not all(is_whole(build.files.shard(kind, n), origin) for kind in kinds)]
 
 
 def write_token_shards(build: BuildState, documents: DocumentTable) -> set[int]:
-    """Write the tokens of every shard; returns which held-out sentences training documents contain too, as numbers of
-    lines in `held_out_sentences`."""
+    """Write the tokens of every shard. Return the held-out sentences that training documents contain too, as numbers of
+    lines in `held_out_sentences`.
+    """
     origin, missing, shards = build.manifest.origin("tokens"), missing_tokens(build), build.manifest.shards or 0
     tasks = [(build.folder, shard, origin, documents.role[documents.shard == shard]) for shard in missing]
     build.run("tokens", _write_tokens, tasks, done=shards - len(missing), total=shards)
@@ -73,7 +74,7 @@ def write_token_shards(build: BuildState, documents: DocumentTable) -> set[int]:
 
 
 def read_token_shard(folder: Path, shard: int) -> TokenizedDocuments:
-    """The training documents of a shard, memory-mapped."""
+    """Return the training documents of a shard, memory-mapped."""
     files = DataFiles(folder)
     columns, facts = read_shard(files.shard("sentences", shard))
     tokens = read_shard(files.shard("tokens", shard))[0]["token"]
@@ -82,11 +83,11 @@ def read_token_shard(folder: Path, shard: int) -> TokenizedDocuments:
 
 
 def _write_tokens(folder: Path, shard: int, origin: Mapping[str, str], roles: NDArray[np.uint8]) -> None:
-    """Tokenise the training documents of a shard, and note which held-out sentences they contain.
+    """Tokenise the training documents of a shard, and record which held-out sentences they contain.
 
     Args:
-        folder, shard, origin: where the files go, and what they are made from.
-        roles: of each document in the shard.
+        folder, shard, origin: the data directory, the number of the shard, and the digests of its sources.
+        roles: role of each document in the shard.
     """
     files, made_from = DataFiles(folder), tuple(origin.values())
     tokenizer = _bulk_tokenizer(folder, made_from)
@@ -108,7 +109,7 @@ def _write_tokens(folder: Path, shard: int, origin: Mapping[str, str], roles: ND
 
 
 def _groups(folder: Path, shard: int, roles: NDArray[np.uint8]) -> Iterator[list[list[str]]]:
-    """The training documents of a shard, about `GROUP` sentences at a time."""
+    """Yield the training documents of a shard in groups of about `GROUP` sentences."""
     found: list[list[str]] = []
     size = 0
     for sentences, role in zip(read_text_shard(folder, shard), roles.tolist(), strict=True):
@@ -126,15 +127,16 @@ def _joined(arrays: Sequence[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
     return np.concatenate([np.empty(0, dtype), *arrays])
 
 
-@functools.lru_cache(maxsize=1)  # a tokenizer is faster with the words that it has met
+@functools.lru_cache(maxsize=1)  # a tokenizer caches the words that it has seen
 def _bulk_tokenizer(folder: Path, made_from: tuple[str, ...]) -> BulkTokenizer:
     return BulkTokenizer(load_tokenizer(folder))
 
 
 @functools.lru_cache(maxsize=1)
 def _held_out_sentences(folder: Path, made_from: tuple[str, ...]) -> tuple[dict[str, int], frozenset[str]]:
-    """The long sentences of the held-out documents as `plain_sentences` gives them, with their line numbers; and how
-    they begin."""
+    """Return the long sentences of the held-out documents, reduced by `plain_sentences`, with their line numbers, and
+    the set of their beginnings.
+    """
     file = DataFiles(folder).held_out_sentences
     lines = file.read_text("utf-8").split("\n") if file.exists() else []
     known = {line: number for number, line in enumerate(lines) if line}

@@ -1,4 +1,4 @@
-"""The vocabulary of a data directory: the given one, or one that is trained on a sample of the training documents."""
+"""The vocabulary of a data directory, which is given or trained on a sample of the training documents."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from funcnet.text import load_tokenizer, save_tokenizer, train_wordpiece, vocabu
 
 __all__ = ["digest_in", "given_vocabulary", "write_vocabulary"]
 
-SAMPLE = 32_000_000  # characters that a vocabulary is trained on, at most
+SAMPLE = 32_000_000  # maximum number of characters on which a vocabulary is trained
 
 
 def given_vocabulary(text: TextSettings) -> Tokenizer | None:
-    """The tokenizer of `--vocab`; None if one is to be trained.
+    """Return the tokenizer of `--vocab`, or None if a tokenizer must be trained.
 
     Raises:
         OSError, ValueError: see `load_tokenizer`.
@@ -30,7 +30,7 @@ def given_vocabulary(text: TextSettings) -> Tokenizer | None:
 
 
 def write_vocabulary(build: BuildState, documents: DocumentTable) -> None:
-    """Write the vocabulary, unless it is there; the manifest then has its digest."""
+    """Write the vocabulary, unless it is complete, and record its digest in the manifest."""
     digest = digest_in(build.folder)
     if digest is None or digest != build.manifest.vocabulary:
         build.progress("vocabulary", 0, 1)
@@ -45,7 +45,7 @@ def write_vocabulary(build: BuildState, documents: DocumentTable) -> None:
 
 
 def digest_in(folder: Path) -> str | None:
-    """The digest of the vocabulary in a folder; None if it is not complete."""
+    """Return the digest of the vocabulary in a folder, or None if it is not complete."""
     if not all((folder / name).is_file() for name in VOCABULARY):
         return None
     try:
@@ -55,7 +55,7 @@ def digest_in(folder: Path) -> str | None:
 
 
 def _sample(build: BuildState, documents: DocumentTable) -> Iterator[str]:
-    """Training documents drawn at random, about `SAMPLE` characters of them; all of them if there are fewer."""
+    """Return training documents drawn at random, with about `SAMPLE` characters, or all of them if they have fewer."""
     train = documents.role == TRAIN
     share = SAMPLE / max(int(documents.characters[train].sum()), 1)
     chosen = train & (to_uniform(draw_bits(build.settings.seed, np.arange(len(train)))) < share)

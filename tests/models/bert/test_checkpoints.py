@@ -13,7 +13,7 @@ import pytest
 from funcnet import weights
 from funcnet.models import bert
 
-NEW = "starts with new weights, and has to be trained, in"
+NEW = "has new weights, and must be trained, in"
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_all_that_is_missing_or_mis_shaped_in_one_error(saved):
     with pytest.raises(ValueError) as error:
         bert.from_pretrained(path, bert.BertForPreTraining)
     assert str(error.value).splitlines() == [
-        f"bert.from_pretrained: {path}: the weights are not those of this BertForPreTraining.",
+        f"bert.from_pretrained: {path}: the weights do not fit this BertForPreTraining.",
         "  missing: bert.embeddings.LayerNorm.weight",
         "  missing: bert.encoder.layer.1.output.dense.bias",
         "  missing: cls.predictions.transform.dense.bias",
@@ -206,12 +206,12 @@ def test_weights_of_another_architecture(saved):
 
     rewritten(path, lambda arrays: {rename(name): array for name, array in arrays.items()})
     with pytest.raises(
-        ValueError, match=r"not those of this BertModel\.\n  missing: embeddings\.word_embeddings\.weight"
+        ValueError, match=r"do not fit this BertModel\.\n  missing: embeddings\.word_embeddings\.weight"
     ):
         bert.from_pretrained(path)
     weights.save(path / "pytorch_model.bin", {"epoch": 3, "model": {}})
     (path / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"the weights are no \{name: array\}; .* Save the state_dict alone"):
+    with pytest.raises(ValueError, match=r"the weights are not a dict \{name: array\}; .* Save the state_dict alone"):
         bert.from_pretrained(path)
 
 
@@ -230,8 +230,11 @@ def test_a_vocabulary_longer_than_the_word_table(saved, quiet):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"hidden_act": "mish"}, "hidden_act is not known; expected one of gelu, .* got 'mish'"),
-        ({"model_type": "distilbert"}, "another model's config; expected model_type 'bert', got 'distilbert'"),
+        ({"hidden_act": "mish"}, "hidden_act is unknown; expected one of gelu, .* got 'mish'"),
+        (
+            {"model_type": "distilbert"},
+            "the config belongs to another kind of model; expected model_type 'bert', got 'distilbert'",
+        ),
         ({"is_decoder": True}, "is_decoder is not supported"),
         ({"pruned_heads": {"0": [1]}}, "pruned_heads is not supported"),
         ({"quantization_config": {"bits": 4}}, "quantization_config is not supported; expected None"),
@@ -243,14 +246,20 @@ def test_a_vocabulary_longer_than_the_word_table(saved, quiet):
         ({"hidden_dropout_prob": "0.1"}, "hidden_dropout_prob has the wrong type; expected a number, got '0.1'"),
         ({"classifier_dropout": [0]}, r"classifier_dropout has the wrong type; expected a number or None, got \[0\]"),
         ({"pad_token_id": "0"}, "pad_token_id has the wrong type; expected an integer or None, got '0'"),
-        ({"hidden_act": ["gelu"]}, r"hidden_act has the wrong type; expected a text, got \['gelu'\]"),
-        ({"problem_type": ["regression"]}, "problem_type has the wrong type; expected a text or None, got"),
-        ({"position_embedding_type": 1}, "position_embedding_type has the wrong type; expected a text, got 1"),
+        ({"hidden_act": ["gelu"]}, r"hidden_act has the wrong type; expected a string, got \['gelu'\]"),
+        ({"problem_type": ["regression"]}, "problem_type has the wrong type; expected a string or None, got"),
+        ({"position_embedding_type": 1}, "position_embedding_type has the wrong type; expected a string, got 1"),
         ({"scan_layers": 1}, "scan_layers has the wrong type; expected True or False, got 1"),
-        ({"architectures": "BertModel"}, "architectures has the wrong type; expected a list of texts, got 'BertModel'"),
-        ({"id2label": {"0": ["no"]}}, r"id2label has the wrong type; expected a number and a text .* got 0: \['no'\]"),
-        ({"id2label": ["no", "yes"]}, r"id2label is no dict of labels; .* got \['no', 'yes'\]"),
-        ({"id2label": {"a": "no"}}, "id2label is no dict of labels"),
+        (
+            {"architectures": "BertModel"},
+            "architectures has the wrong type; expected a list of strings, got 'BertModel'",
+        ),
+        (
+            {"id2label": {"0": ["no"]}},
+            r"id2label has the wrong type; expected an integer and a string .* got 0: \['no'\]",
+        ),
+        ({"id2label": ["no", "yes"]}, r"id2label is not a dict of labels; .* got \['no', 'yes'\]"),
+        ({"id2label": {"a": "no"}}, "id2label is not a dict of labels"),
     ],
     ids=str,
 )
@@ -329,10 +338,10 @@ def test_padded_rows_are_no_words(tmp_path, sizes, batch, quiet):
 
 def test_paddings_that_cannot_be(saved):
     _, model, params, _ = saved
-    with pytest.raises(ValueError, match="multiple is a number of rows; expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="multiple is out of range; expected at least 1, got 0"):
         bert.pad_vocab(params, model.config, 0)
     padded, _ = bert.pad_vocab(params, model.config)
     with pytest.raises(
-        ValueError, match=r"word_embeddings\.weight is not the config's; expected .* = 97 rows, got 128"
+        ValueError, match=r"word_embeddings\.weight does not match the config; expected .* = 97 rows, got 128"
     ):
         bert.pad_vocab(padded, model.config)

@@ -135,7 +135,7 @@ def _relu_in(place, sizes):
 
 def test_an_activation_of_an_unknown_name(model, start, batch):
     model.bert.pooler.activation = "mish"
-    with pytest.raises(ValueError, match=r"hidden_act is not known; expected one of gelu, .*, got 'mish'"):
+    with pytest.raises(ValueError, match=r"hidden_act is unknown; expected one of gelu, .*, got 'mish'"):
         model.apply(*start, **batch)
 
 
@@ -193,19 +193,25 @@ def test_presets_are_googles(name, layers, width, heads):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"hidden_size": 10, "num_attention_heads": 4}, "heads do not divide the width.*got 10 and 4"),
+        (
+            {"hidden_size": 10, "num_attention_heads": 4},
+            "hidden_size is not divisible by num_attention_heads.*got 10 and 4",
+        ),
         ({"num_hidden_layers": 0}, "num_hidden_layers is too small; expected at least 1, got 0"),
-        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob is a probability; expected 0 to 1, got 1.5"),
-        ({"pad_token_id": 99999}, "pad_token_id is no row of the word table"),
+        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob is out of range; expected 0 to 1, got 1.5"),
+        ({"pad_token_id": 99999}, "pad_token_id is out of range"),
         (
             {"position_embedding_type": "rotary"},
-            "position_embedding_type is not known; expected 'absolute' or .* 'rotary'",
+            "position_embedding_type is unknown; expected 'absolute' or .* 'rotary'",
         ),
-        ({"problem_type": "ranking"}, "problem_type is not known; expected None or 'regression' .*, got 'ranking'"),
-        ({"hidden_act": "mish"}, "hidden_act is not known; expected one of gelu, .*, got 'mish'"),
-        ({"classifier_dropout": 2}, "classifier_dropout is a probability; expected 0 to 1, got 2"),
-        ({"vocab_padding": -1}, "vocab_padding is a number of rows; expected 0 or more, got -1"),
-        ({"num_labels": 3, "id2label": {0: "ham", 1: "spam"}}, "id2label does not name each label; .*2, got 0, 1"),
+        ({"problem_type": "ranking"}, "problem_type is unknown; expected None or 'regression' .*, got 'ranking'"),
+        ({"hidden_act": "mish"}, "hidden_act is unknown; expected one of gelu, .*, got 'mish'"),
+        ({"classifier_dropout": 2}, "classifier_dropout is out of range; expected 0 to 1, got 2"),
+        ({"vocab_padding": -1}, "vocab_padding is out of range; expected 0 or more, got -1"),
+        (
+            {"num_labels": 3, "id2label": {0: "ham", 1: "spam"}},
+            "id2label does not have one name per label; .*2, got 0, 1",
+        ),
     ],
 )
 def test_configs_that_cannot_be(change, message):
@@ -228,7 +234,10 @@ def test_fields_of_another_kind(change, message):
 
 def test_configs_of_other_models(tmp_path):
     for values, message in (
-        ({"model_type": "roberta"}, "another model's config; expected model_type 'bert', got 'roberta'"),
+        (
+            {"model_type": "roberta"},
+            "the config belongs to another kind of model; expected model_type 'bert', got 'roberta'",
+        ),
         ({"is_decoder": True}, "is_decoder is not supported; expected False, got True"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings is not supported"),
     ):
@@ -242,7 +251,7 @@ def test_configs_of_other_models(tmp_path):
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(ValueError, match=message):
             bert.BertConfig.load(tmp_path)
-    with pytest.raises(ValueError, match=r"hidden_act is not known; expected one of gelu, .*, got 'mish'"):
+    with pytest.raises(ValueError, match=r"hidden_act is unknown; expected one of gelu, .*, got 'mish'"):
         activation("mish")
 
 

@@ -217,7 +217,9 @@ def test_masks_of_the_pass_and_whole_words(corpus, tmp_path):
     build(tmp_path / "data", settings)
     data = open_data(tmp_path / "data")
     assert data.evaluation is None and data.train.masking.pieces is not None
-    with pytest.raises(ValueError, match=r"holds nothing out; expected held-out examples, got --held-out 0"):
+    with pytest.raises(
+        ValueError, match=r"has no held-out examples; expected some, got a folder built with --held-out 0"
+    ):
         export_examples(tmp_path / "data", tmp_path / "x", held_out=True)
     first, again, other = (data.train.at_epoch(epoch)[np.arange(20)] for epoch in (1, 3, 0))
     assert first["masked_positions"].shape == (20, 4)
@@ -245,8 +247,7 @@ def test_another_corpus_or_other_settings(built, corpus, tmp_path):
     shutil.copytree(built, folder)
     said = refused(folder, settings_of(corpus, seed=3, passes=4))
     assert (
-        "was built with other settings; expected the same, got other values: passes was 2, now 4; seed was 0, now 3"
-        in said
+        "was built with other settings; expected the same settings, got: passes was 2, now 4; seed was 0, now 3" in said
     )
     assert "Use the first ones, or build into another --out" in said
     changed = tmp_path / "corpus"
@@ -261,7 +262,7 @@ def test_another_corpus_or_other_settings(built, corpus, tmp_path):
     (changed / "newer.txt").write_text("Newer text. It is short.")
     said = refused(tmp_path / "second", settings_of(changed))
     assert "the corpus changed since" in said and "Restore it, or build into another --out" in said
-    assert f"{names[2]} is gone" in said and "newer.txt is new" in said
+    assert f"{names[2]} is missing" in said and "newer.txt is new" in said
     assert f"{names[3]} has other text (3,0" in said and " bytes, now 29)" in said
     assert bytes_of(folder) == bytes_of(built)
 
@@ -272,7 +273,7 @@ def test_a_bad_shard_is_named_by_who_reads_it(built, corpus, tmp_path):
     shard = folder / "tokens-00002.arrow"
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-100])
-    with pytest.raises(ValueError, match=r"tokens-00002\.arrow is cut short or changed; expected [\d,]+ bytes, got"):
+    with pytest.raises(ValueError, match=r"tokens-00002\.arrow is truncated or changed; expected [\d,]+ bytes, got"):
         open_data(folder, seq_len=32)
     shard.write_bytes(bytes(len(whole)))
     with pytest.raises(ValueError, match=r"tokens-00002\.arrow is damaged or changed; expected the bytes that were wr"):
@@ -284,13 +285,13 @@ def test_a_bad_shard_is_named_by_who_reads_it(built, corpus, tmp_path):
     build(other, settings_of(corpus, vocab_size=290))
     shutil.copy(other / "pairs-32-00-00000.arrow", folder)
     shard.write_bytes(whole)
-    with pytest.raises(ValueError, match=r"pairs-32-00-00000\.arrow (was made with another corpus|is cut short)"):
+    with pytest.raises(ValueError, match=r"pairs-32-00-00000\.arrow (was made with another corpus|is truncated)"):
         open_data(folder, seq_len=32)
     shutil.copy(built / "pairs-32-00-00000.arrow", folder)
     tokens = [*SPECIAL_TOKENS, "the"]
     (folder / "vocab.txt").write_text("\n".join(tokens))
     (folder / "tokenizer.json").unlink()
-    with pytest.raises(ValueError, match=r"(tokenizer\.json is missing|vocab\.txt is cut short or changed)"):
+    with pytest.raises(ValueError, match=r"(tokenizer\.json is missing|vocab\.txt is truncated or changed)"):
         open_data(folder, seq_len=32)
     with pytest.raises(FileNotFoundError, match="holds no data; expected a folder that `funcnet data build` made"):
         open_data(tmp_path)
@@ -336,9 +337,11 @@ def test_bad_input_leaves_nothing(tmp_path, corpus):
     assert "--held-out; expected from 0 to below 1, got 1" in refused(out, settings_of(corpus, held_out=1))
     out.mkdir()
     (out / "mine.txt").write_text("mine")
-    assert "holds other files; expected a new or empty folder, got mine.txt" in refused(out, settings_of(corpus))
+    assert "contains other files; expected a new or empty folder, got mine.txt" in refused(out, settings_of(corpus))
     (out / "manifest.json").write_text("[]")
-    assert "is no manifest of this version; expected format 3, got no JSON" in refused(out, settings_of(corpus))
+    assert "is not a manifest of this version; expected format 3, got a file that is not a JSON" in refused(
+        out, settings_of(corpus)
+    )
     assert (out / "mine.txt").read_text() == "mine"
 
 
@@ -400,7 +403,7 @@ def test_a_manifest_that_was_edited(built, corpus, tmp_path):
         {name: value for name, value in manifest.items() if name != "files"},
     ):
         (folder / "manifest.json").write_text(json.dumps(edited))
-        said = r"manifest\.json was changed by hand or by another program; expected it as it was written, got settings"
+        said = r"manifest\.json was changed by hand or by another program; expected the original content, got settings"
         with pytest.raises(ValueError, match=said):
             open_data(folder, seq_len=32)
         with pytest.raises(ValueError, match=said):
@@ -415,9 +418,7 @@ def test_damaged_bytes_that_no_size_shows(built, tmp_path):
         whole[1000:4000] = b"\xff" * 3000
         (folder / name).write_bytes(whole)
     data = open_data(folder, seq_len=32).train
-    with pytest.raises(
-        ValueError, match=r"a shard has damaged bytes; expected words of the vocabulary .*, got 'the word"
-    ):
+    with pytest.raises(ValueError, match=r"a shard is damaged; expected ids of the vocabulary .*, got 'id"):
         data[np.arange(len(data))]
     shutil.rmtree(folder)
     shutil.copytree(built, folder)
@@ -442,7 +443,7 @@ def test_the_command(corpus, tmp_path, capsys):
     assert "30 files" in said and "random next" in said and f"funcnet pretrain --data {out}" in said
     (out / "report.txt").unlink()
     assert run_here(*arguments) == 0
-    assert "made again: report.txt" in capsys.readouterr().out
+    assert "that were damaged or missing: report.txt" in capsys.readouterr().out
     assert run_here(*arguments, "--seed", 1) == 2
     assert "seed was 0, now 1" in capsys.readouterr().err
 

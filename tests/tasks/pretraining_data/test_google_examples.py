@@ -82,7 +82,7 @@ def test_what_is_refused(built, tmp_path):
     assert "x.tfrecord is empty; expected examples, got none" in refused([])
     assert "record 3 lacks input_mask" in refused([*rows[:2], {"input_ids": rows[0]["input_ids"]}])
     assert "record 3 differs in length from the first; expected {" in refused(changed("input_ids", [1, 2]))
-    wrong = "record 3 is no pair of this vocabulary; expected [CLS] A [SEP] B [SEP], ids below"
+    wrong = "record 3 is not a pair of this vocabulary; expected [CLS] A [SEP] B [SEP], ids below"
     ids, places = rows[2]["input_ids"], rows[2]["masked_lm_positions"]
     assert wrong in refused(changed("input_ids", ids + 1))
     assert wrong in refused(changed("input_ids", np.where(np.arange(32) == 3, 9999, ids)))
@@ -92,7 +92,7 @@ def test_what_is_refused(built, tmp_path):
     assert wrong in refused(changed("input_mask", 0 * ids))
     assert wrong in refused(changed("next_sentence_labels", [7]))
     (tmp_path / "vocab.txt").write_text("\n".join(["a", *SPECIAL_TOKENS, *"bcdefgh"]))
-    assert "record 1 is no pair of this vocabulary" in refused(rows, tmp_path / "vocab.txt")
+    assert "record 1 is not a pair of this vocabulary" in refused(rows, tmp_path / "vocab.txt")
     whole = (tmp_path / "x.tfrecord").read_bytes()
     (tmp_path / "x.tfrecord").write_bytes(whole[:-9])
     assert "x.tfrecord, record 3 is damaged" in refused(None)
@@ -101,5 +101,7 @@ def test_what_is_refused(built, tmp_path):
     with pytest.raises(NotADirectoryError, match=r"vocab\.txt; expected a folder, got a file"):
         import_examples([tmp_path / "x.tfrecord"], tmp_path / "vocab.txt", vocab=built / "data")
     shutil.copytree(built / "data", tmp_path / "full")
-    with pytest.raises(ValueError, match=r"data import: .*full holds other files; expected a new or empty folder, got"):
+    with pytest.raises(
+        ValueError, match=r"data import: .*full contains other files; expected a new or empty folder, got"
+    ):
         import_examples([tmp_path / "x.tfrecord"], tmp_path / "full", vocab=built / "data")
