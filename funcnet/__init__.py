@@ -13,8 +13,8 @@ _PARTS = {
 
 
 def compare(torch_module: Any, net: Any, params: Any, state: Any, *inputs: Any, **kwargs: Any) -> Any:
-    """Runs a torch module and its port layer by layer, and names the first that differs: see `comparison.compare`."""
-    from funcnet import comparison  # here, so that importing a part of funcnet costs that part alone
+    """Run a torch module and its port, and name the first layer whose outputs differ; see `comparison.compare`."""
+    from funcnet import comparison  # imported here, so that importing a part of funcnet does not import other parts
 
     return comparison.compare(torch_module, net, params, state, *inputs, **kwargs)
 
@@ -22,7 +22,7 @@ def compare(torch_module: Any, net: Any, params: Any, state: Any, *inputs: Any, 
 if not typing.TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """`import funcnet; funcnet.nn`, as `import torch; torch.nn`: a part is imported when it is first named."""
+        """Import a part of funcnet when it is first accessed, as in `import funcnet; funcnet.nn`."""
         if name in _PARTS:
             return importlib.import_module(f"funcnet.{name}")
         raise AttributeError(f"module 'funcnet' has no attribute {name!r}")

@@ -13,22 +13,22 @@ __all__ = ["Data", "run_data"]
 
 @dataclasses.dataclass(frozen=True)
 class ReportData:
-    """Report the content of a folder of `funcnet data build`: documents, tokens, pairs and masks."""
+    """Check all files of a data folder, and print its report: documents, tokens, pairs and masks."""
 
     directory: tyro.conf.Positional[Path]
-    """Folder of `funcnet data build`."""
+    """Folder that `funcnet data build` or `funcnet data import` wrote."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ExportData:
-    """Export a folder of `funcnet data build` as Google's tf_examples.tfrecord, with masks."""
+    """Export a data folder as Google's tf_examples.tfrecord, with masks."""
 
     directory: tyro.conf.Positional[Path]
-    """Folder of `funcnet data build`."""
+    """Folder that `funcnet data build` or `funcnet data import` wrote."""
     out: Path
     """File to write."""
     seq_len: int | None = None
-    """Number of tokens per row, if the folder has rows of several lengths."""
+    """Number of tokens per row. It is required if the folder has rows of several lengths."""
     seed: int = 0
     """Seed of the masks."""
     held_out: bool = False
@@ -37,23 +37,23 @@ class ExportData:
 
 @dataclasses.dataclass(frozen=True)
 class ImportData:
-    """Import Google's tf_examples.tfrecord into a folder for `funcnet pretrain --data`, with their masks."""
+    """Import Google's tf_examples.tfrecord, with its masks, into a folder for `funcnet pretrain --data`."""
 
     files: tyro.conf.Positional[tuple[Path, ...]]
-    """Files of create_pretraining_data.py or `funcnet data export`. All rows must have the same length."""
+    """Files that create_pretraining_data.py or `funcnet data export` wrote. All rows must have the same length."""
     vocab: Path
-    """Vocabulary with which the files were made: vocab.txt, or a directory that contains one."""
+    """Vocabulary with which the files were made: a vocab.txt, or a directory that contains one."""
     out: Path
     """Folder to write."""
     held_out: tuple[Path, ...] = ()
-    """Files of examples for evaluation."""
+    """Files with examples for evaluation. By default, there is no evaluation."""
     cased: bool = False
-    """The vocabulary keeps capitals and accents."""
+    """State that the vocabulary keeps capital letters and accents."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Build data for pretraining once, and use them in many runs."""
+    """Build, check, export or import data for pretraining, which many runs can use."""
 
     command: (
         Annotated[BuildData, tyro.conf.subcommand("build")]

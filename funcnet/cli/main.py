@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     Raises:
         SystemExit: always. The code is 0 for success, 2 for wrong arguments, data or files, 130 or 143 after a signal,
-            and 141 if the reader of standard output has closed it.
+            and 141 if the reader of standard output has closed the pipe.
     """
     parsed = None
     with _signals(leave_installed=arguments is None):
@@ -123,12 +123,12 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning in one line, without its place in the source."""
+    """Print a warning in one line, without its position in the source code."""
     print(f"funcnet: {message}", file=sys.stderr)
 
 
 def _message(error: ValueError | OSError) -> Any:
-    """The message of an error. An error of the operating system gets the form of our own messages."""
+    """Return the message of an error. Errors of the operating system get the form of our own messages."""
     if isinstance(error, OSError) and error.filename is not None:
         return (
             f"{error.filename}: the operating system reported an error; expected a usable path, got "

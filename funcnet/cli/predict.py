@@ -19,25 +19,25 @@ class PredictionSettings:
     batch_size: Annotated[int, Range(1)] = 32
     """Number of texts per batch."""
     null_threshold: float | None = None
-    """Margin by which the score of "no answer" must exceed that of the best answer (task answer). The default is the
-    value found in training."""
+    """For the task answer: "no answer" is predicted if its score exceeds that of the best answer by more than this
+    margin. The default is the value found in training."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Predict:
     """Predict the labels or answers of the texts in a file with a fine-tuned model.
 
-    Writes one JSON object per text, with probabilities; for the task answer, also with the n best answers. See
+    Writes one JSON object per text, with probabilities. For the task answer, it also has the n best answers. See
     `funcnet finetune`.
     """
 
     directory: tyro.conf.Positional[Path]
-    """Run of `funcnet finetune`, or a Hugging Face directory with a fine-tuned BERT."""
+    """Output directory of `funcnet finetune`, or a Hugging Face directory with a fine-tuned BERT."""
     file: tyro.conf.Positional[Path]
-    """Texts in the format of the training file, with or without labels, or plain lines of text (.txt). Empty lines are
-    skipped. A model that tags words splits plain lines at spaces and punctuation."""
+    """File with texts in the format of the training file, with or without labels, or with one text per line (.txt).
+    Empty lines are skipped. A model that tags words splits lines of text at spaces and punctuation."""
     out: Path | None = None
-    """File to write: a table if its suffix is .csv, otherwise JSON lines. The default is standard output."""
+    """File to write. It is a table if its suffix is .csv, otherwise JSON lines. The default is standard output."""
     options: PredictionSettings = PredictionSettings()
 
 
@@ -46,11 +46,11 @@ class Evaluate:
     """Evaluate a fine-tuned model on a labelled file, and print the metrics of its task as JSON."""
 
     directory: tyro.conf.Positional[Path]
-    """Run of `funcnet finetune`, or a Hugging Face directory with a fine-tuned BERT."""
+    """Output directory of `funcnet finetune`, or a Hugging Face directory with a fine-tuned BERT."""
     file: tyro.conf.Positional[Path]
-    """Labelled texts in the format of the training file."""
+    """File with labelled texts in the format of the training file."""
     out: Path | None = None
-    """File for the metrics."""
+    """File to which the metrics are written, in addition to standard output."""
     options: PredictionSettings = PredictionSettings()
 
 

@@ -38,13 +38,13 @@ def run_train_images(settings: ImageSettings) -> int:
 
 
 def resumed_settings(arguments: list[str]) -> Any:
-    """The recorded settings of a run to resume: the defaults for settings that the command line omits.
+    """Return the recorded settings of a run to resume. They are the defaults for settings that the command line omits.
 
     Args:
-        arguments: the arguments of the command line; the first one is the command.
+        arguments: the arguments of the command line. The first argument is the command.
 
     Returns:
-        The settings of the run in --out, or None without --resume or without such a run.
+        The settings of the run in --out, or None if --resume is not given or there is no such run.
     """
     kind = SETTINGS.get(arguments[0] if arguments else "")
     if kind is None or "--resume" not in arguments:
@@ -68,14 +68,14 @@ def resumed_settings(arguments: list[str]) -> Any:
 
 
 def moved_path_hint(settings: Any, before: Any) -> str:
-    """A hint for a run that is resumed in another directory, where a recorded relative path does not exist.
+    """Return a hint for a run that is resumed in another directory, where a recorded relative path does not exist.
 
     Args:
         settings: the settings from the command line.
         before: the settings from `resumed_settings`.
 
     Returns:
-        A sentence with the path and the directory to change to; empty if no recorded path is missing.
+        A sentence with the path and the directory to change to, or "" if no recorded path is missing.
     """
     now, then = flat(settings), flat(before)
     for name, value in now.items():
@@ -85,5 +85,5 @@ def moved_path_hint(settings: Any, before: Any) -> str:
             if isinstance(path, Path) and not path.is_absolute() and not path.exists():
                 folder = began_in(now["out"]) or "the folder where it started"
                 if folder != os.getcwd():
-                    return f" The run's {flag(name)} {path} is relative to {folder}: change to that folder first."
+                    return f" The run's {flag(name)} {path} is relative to {folder}. Change to that folder first."
     return ""

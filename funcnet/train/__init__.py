@@ -1,4 +1,6 @@
-"""Training of any model: the run, its state, step and loop, and the files that it writes. No model is imported here."""
+"""Training of any model: the run, its state, step and loop, and the files that it writes. This package does not import
+any model.
+"""
 
 from funcnet.train.checkpoints import Checkpoints, Restored, resume
 from funcnet.train.errors import RunError

@@ -9,7 +9,7 @@ __all__ = ["BestModel", "goodness"]
 
 
 class BestModel:
-    """Compares the evaluations of a run; a resumed run starts with those in metrics.jsonl.
+    """Compares the evaluations of a run. A resumed run starts with the evaluations in metrics.jsonl.
 
     Args:
         best: the metric that is compared, and the patience.
@@ -31,10 +31,10 @@ class BestModel:
         """Add an evaluation.
 
         Args:
-            figures: its values, without the prefix `eval_`.
+            figures: values of the evaluation, without the prefix `eval_`.
 
         Returns:
-            Whether it is better than all earlier ones.
+            Whether the evaluation is better than all earlier ones.
         """
         found = goodness(self.best, figures)
         is_better = not self._history or found > max(self._history)
@@ -42,19 +42,21 @@ class BestModel:
         return is_better
 
     def should_stop(self) -> bool:
-        """Whether the metric has not improved for `patience` evaluations. A lower loss alone is no improvement here."""
+        """Return whether the metric has not improved for `patience` evaluations. A lower loss does not count as an
+        improvement.
+        """
         figures = [figure for figure, _ in self._history]
         patience = self.best.patience
         return bool(patience and figures) and len(figures) - 1 - figures.index(max(figures)) >= patience
 
 
 def goodness(best: Best, figures: Mapping[str, float], prefix: str = "") -> tuple[float, float]:
-    """A sort key for evaluations, larger is better: the metric, then the negative loss.
+    """Return a sort key for evaluations: the metric, then the negative loss. A larger key is better.
 
     Args:
         best: the metric, and whether a larger value is better.
         figures: the values of an evaluation.
-        prefix: the prefix of their names, such as `eval_`.
+        prefix: the prefix of the names of the values, such as `eval_`.
 
     Example:
         >>> goodness(Best("accuracy"), {"eval_accuracy": 1.0, "eval_loss": 0.25}, "eval_")

@@ -1,4 +1,5 @@
-"""Checkpoints of a run. A checkpoint is complete or absent even after a kill, and any damage to it is detected.
+"""Checkpoints of a run. Even if a run is killed, a checkpoint is either complete or absent. Damage to a checkpoint is
+detected.
 
     checkpoints/step-00000100/arrays/        written by orbax: params, buffers, optimizer state, step
                               run.json       step, seed, data position, configuration, versions, metrics
@@ -6,7 +7,7 @@
 
 `save` copies the arrays on their devices and returns. A thread then writes the arrays and the digests, and only then
 removes old checkpoints. A folder without digests is incomplete, and is removed by the next write. Arrays are stored
-independently of their layout: a checkpoint saved under one layout can be restored under any other.
+independently of their layout. A checkpoint that was saved under one layout can be restored under any other.
 """
 
 import contextlib
@@ -42,7 +43,7 @@ class Restored:
     Attributes:
         state: a pytree with the structure of the template.
         step: the number of updates made.
-        about: the content of its run.json.
+        about: the content of the checkpoint's run.json.
     """
 
     state: Any
@@ -51,17 +52,18 @@ class Restored:
 
 
 class Checkpoints:
-    """Writes and reads the checkpoints in `folder`. As a context manager, it waits for the last write at its end.
+    """Writes and reads the checkpoints in `folder`. As a context manager, it waits for the last write on exit.
 
     Args:
-        folder: created by the first save.
+        folder: folder of the checkpoints. The first save creates it.
         keep: the number of newest checkpoints to keep.
-        best_metric: an evaluation metric; the checkpoint with its best value is kept too. None keeps only the newest.
+        best_metric: name of an evaluation metric. The checkpoint with its best value is kept too. None keeps only the
+            newest checkpoints.
         best: whether the smallest or the largest value is best.
-        say: called with each line for the user.
+        say: function that is called with each line for the user.
 
     Raises:
-        ValueError: `keep` below 1.
+        ValueError: if `keep` is below 1.
 
     Example:
         >>> import tempfile
@@ -107,12 +109,12 @@ class Checkpoints:
 
         Args:
             state: a pytree of arrays, in any layout. The copies stay on the devices until they are written.
-            step: the number of updates made; it names the checkpoint.
-            about: what else a resumed run needs (seed, data position, configuration), as JSON.
-            metrics: the evaluation at this step, to find the best checkpoint.
+            step: the number of updates made. It is part of the name of the checkpoint.
+            about: other values that a resumed run needs (seed, data position, configuration), as JSON.
+            metrics: metrics of the evaluation at this step, to find the best checkpoint.
 
         Raises:
-            RunError: the previous write failed.
+            RunError: if the previous write failed.
         """
         self.wait()
         if step == self._last_step:
@@ -126,7 +128,7 @@ class Checkpoints:
         """Wait for the current write.
 
         Raises:
-            RunError: the write failed.
+            RunError: if the write failed.
         """
         if self._writer is not None:
             self._writer.join()
@@ -137,7 +139,7 @@ class Checkpoints:
         """Raise the error of a failed write in the background. This is cheap enough for every step.
 
         Raises:
-            RunError: a write failed; the message names the folder and the reason.
+            RunError: if a write failed. The message names the folder and the reason.
         """
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -178,7 +180,7 @@ class Checkpoints:
                 _remove(path)
 
     def _complete(self) -> list[Path]:
-        """The folders with digests, newest first. Their digests are not checked here."""
+        """Return the folders with digests, newest first. The digests are not checked here."""
         found = [path for path in self.folder.glob("step-*") if (path / DIGESTS).exists()]
         return sorted(found, reverse=True)
 
@@ -191,14 +193,14 @@ class Checkpoints:
 
         Args:
             template: a pytree with the structure, shapes and dtypes of the checkpoint, such as the initial state.
-            shardings: the shardings of its leaves (`Layout.shardings`); each device reads its own part. None restores
+            shardings: the shardings of the leaves (`Layout.shardings`). Each device reads only its part. None restores
                 numpy arrays.
 
         Returns:
             The checkpoint, or None if there is no complete and undamaged one.
 
         Raises:
-            RunError: the arrays belong to another model or optimizer; the message lists the differences.
+            RunError: if the arrays belong to another model or optimizer. The message lists the differences.
         """
         for path in self._complete():
             damage = _damage(path)
@@ -213,15 +215,15 @@ class Checkpoints:
 
 
 def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
-    """Restore the newest undamaged checkpoint, or start again at step 0. Prints which of the two.
+    """Restore the newest undamaged checkpoint, or start again at step 0. Print which of the two was done.
 
     Args:
         checkpoints: the checkpoints of the run; its `say` prints the line.
         start: the initial state, for a run that was killed before its first checkpoint.
-        layout: the layout of the resumed run. It may differ from that of the run that saved.
+        layout: the layout of the resumed run. It may differ from the layout under which the checkpoint was saved.
 
     Returns:
-        The state, placed on the devices; with step 0 and an empty `about` if there is no checkpoint.
+        The state, placed on the devices. If there is no checkpoint, its step is 0 and `about` is empty.
 
     Raises:
         RunError: see `Checkpoints.restore`.
@@ -243,7 +245,7 @@ def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of the packages on which the numbers of a run depend.
+    """Return the versions of Python and of the packages on which the results of a run depend.
 
     Example:
         >>> sorted(versions())
@@ -328,7 +330,7 @@ def _sha256(path: Path) -> str:
 
 
 def _damage(folder: Path) -> str | None:
-    """What is damaged in a complete checkpoint; None if every file is as it was written."""
+    """Return what is damaged in a complete checkpoint, or None if all files are intact."""
     written = read_json(folder / DIGESTS)
     if not isinstance(written, dict) or not written:
         return f"{DIGESTS} cannot be read"
@@ -348,7 +350,9 @@ def _set_aside(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove the digests first: an interrupted removal then leaves an incomplete checkpoint, not a damaged one."""
+    """Remove a checkpoint, its digests first, so that an interrupted removal leaves an incomplete checkpoint, not a
+    damaged one.
+    """
     (folder / DIGESTS).unlink(missing_ok=True)
     if folder.exists():
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A cache of compiled programs on disk: a second start of the same run compiles nothing."""
+"""A cache of compiled programs on disk. When the same run is started again, nothing is compiled."""
 
 import hashlib
 import os
@@ -12,17 +12,17 @@ __all__ = ["enable"]
 
 
 def enable(folder: str | Path | None = None) -> Path | None:
-    """Keep compiled programs on disk. Call this before the first compilation.
+    """Enable the cache of compiled programs on disk. Call this function before the first compilation.
 
     The environment variable `JAX_COMPILATION_CACHE_DIR` has precedence. A program compiled for one CPU runs only on
     CPUs with the same instruction set. Each instruction set has its own folder, because several machines may share a
     home directory.
 
     Args:
-        folder: where to keep the programs. The default is the user's cache folder.
+        folder: folder of the cache. The default is the user's cache folder.
 
     Returns:
-        The folder of the cache, or None if it cannot be written; then every start compiles.
+        The folder of the cache. None if it cannot be written; then every start compiles all programs.
 
     Example:
         >>> import tempfile
@@ -48,7 +48,7 @@ def enable(folder: str | Path | None = None) -> Path | None:
 
 
 def _instructions() -> str:
-    """A short digest of the instruction set of this CPU."""
+    """Return a short digest of the instruction set of this CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

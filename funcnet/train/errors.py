@@ -1,4 +1,6 @@
-"""The error that ends a run with one line: where it happened, what is wrong and what to do."""
+"""The error that ends a run with a message of one line. The message says where the error occurred, what is wrong and
+what to do.
+"""
 
 from pathlib import Path
 
@@ -13,12 +15,12 @@ class RunError(ValueError):
 
 
 def cannot_write(where: str, path: Path, error: BaseException) -> RunError:
-    """The error for a full or read-only disk.
+    """Return the error for a full or read-only disk.
 
     Args:
-        where: the function that failed, for the message.
+        where: name of the function that failed, for the message.
         path: the file or folder that cannot be written.
-        error: what the system reported.
+        error: the error that the system reported.
 
     Returns:
         The error to raise.
@@ -26,5 +28,5 @@ def cannot_write(where: str, path: Path, error: BaseException) -> RunError:
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return RunError(
         f"{where}: cannot write {path}; expected a writable folder with free space, got {reason}. Files that were "
-        "complete are intact: free some space or fix the permissions, then continue with --resume."
+        "complete are intact. Free some space or fix the permissions, then continue with --resume."
     )

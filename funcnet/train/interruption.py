@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a request: the loop finishes its step, saves and returns."""
+"""Handling of SIGINT and SIGTERM: the training loop finishes its step, saves a checkpoint and returns."""
 
 import signal
 import threading
@@ -12,16 +12,17 @@ class Stopped(Exception):
 
 
 class Interruption:
-    """Within its block, the first SIGINT or SIGTERM only sets a flag; the second ends the program.
+    """A context manager. In its block, the first SIGINT or SIGTERM only sets a flag, and the second one ends the
+    program.
 
     Enter the block early, so that signals during the reading of data and the first compilation are caught too. Python
-    delivers signals to the main thread only; in any other thread the block does nothing.
+    delivers signals only to the main thread. In any other thread, the context manager does nothing.
 
     Attributes:
         signal: the number of the signal that arrived, or None.
 
     Raises:
-        KeyboardInterrupt: on the second signal.
+        KeyboardInterrupt: if a second signal arrives.
 
     Example:
         >>> import os
@@ -42,7 +43,7 @@ class Interruption:
 
     @property
     def exit_code(self) -> int:
-        """0 without a signal; otherwise the code that shells use: 130 for SIGINT, 143 for SIGTERM."""
+        """The exit code: 0 without a signal; otherwise the code that shells use, 130 for SIGINT and 143 for SIGTERM."""
         return 0 if self.signal is None else 128 + self.signal
 
     def __enter__(self) -> "Interruption":

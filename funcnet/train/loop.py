@@ -1,7 +1,7 @@
 """The training loop.
 
-A thread makes and places the next batch while a step runs, and the metrics of a step are read while the next step runs:
-the device never waits for Python. Before an evaluation, a checkpoint or the end, the loop waits for the step.
+While a step runs, a thread makes and places the next batch. The metrics of a step are read while the next step runs.
+Therefore the device never waits for Python. Before an evaluation, a checkpoint or the end, the loop waits for the step.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class Logger(Protocol):
         """Write the metrics of a step. Each step is written once."""
 
     def sync(self) -> None:
-        """Make everything written so far durable; called before a checkpoint is saved."""
+        """Make everything written so far durable. The loop calls this before it saves a checkpoint."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +39,12 @@ class Cadence:
     """How often a run logs, evaluates and saves, in steps. 0 means only at the last step.
 
     Args:
-        total_steps: the last step of the run.
-        log_every: steps between two lines of metrics. The first, the last and all evaluated steps are logged too.
-        evaluate_every: steps between two evaluations. The last step is evaluated too.
-        save_every: steps between two checkpoints. The last step is saved too. With a multiple of `evaluate_every`,
-            every checkpoint has an evaluation, so the best one can be kept.
+        total_steps: number of steps in the run.
+        log_every: number of steps between two lines of metrics. The first, the last and all evaluated steps are logged
+            too.
+        evaluate_every: number of steps between two evaluations. The last step is evaluated too.
+        save_every: number of steps between two checkpoints. The last step is saved too. If it is a multiple of
+            `evaluate_every`, every checkpoint has an evaluation, so the best checkpoint can be kept.
 
     Example:
         >>> cadence = Cadence(total_steps=10, log_every=4, save_every=5)
@@ -59,15 +60,15 @@ class Cadence:
     save_every: int = 0
 
     def logs(self, step: int) -> bool:
-        """Whether `step` is logged."""
+        """Return whether `step` is logged."""
         return step == 1 or self._due(step, self.log_every)
 
     def evaluates(self, step: int) -> bool:
-        """Whether the model is evaluated after `step`."""
+        """Return whether the model is evaluated after `step`."""
         return self._due(step, self.evaluate_every)
 
     def saves(self, step: int) -> bool:
-        """Whether a checkpoint is saved after `step`."""
+        """Return whether a checkpoint is saved after `step`."""
         return self._due(step, self.save_every)
 
     def _due(self, step: int, every: int) -> bool:
@@ -81,9 +82,9 @@ class Outcome:
     Attributes:
         state: the last train state, on the devices.
         step: the number of updates made, including those of earlier processes.
-        seconds: time spent in training after the first step, without evaluation and saving.
-        tokens: tokens (or images, …) seen in these seconds, without padding.
-        data_wait_share: share of these seconds that the loop spent waiting for data, 0 to 1.
+        seconds: time spent in training after the first step, excluding evaluation and saving.
+        tokens: number of tokens (or images, …) processed in `seconds`, without padding.
+        data_wait_share: share of `seconds` that the loop spent waiting for data, 0 to 1.
     """
 
     state: TrainState
@@ -119,26 +120,28 @@ def train(
         train_state: the first state, placed by `layout.place`. Training continues from its `step`.
         batches: `batches(start_step)` returns the host batches from that step on (`DataLoader.batches`).
         key: the random key of the run, placed.
-        place: function that places a batch on the devices: `layout.shard`.
+        place: function that places a batch on the devices, such as `layout.shard`.
         size: function that counts the tokens (or images, …) of a host batch, without padding, for the throughput.
-        unit: what `size` counts; the throughput is logged as `{unit}_per_second`.
+        unit: the unit that `size` counts. The throughput is logged as `{unit}_per_second`.
         cadence: when to log, evaluate and save.
         stop: an active `Interruption`.
-        loggers: receive the metrics of logged steps.
-        evaluate: `evaluate(train_state) -> {name: value}`; names are logged with the prefix `eval_`.
-        checkpoints: where to save. None saves nothing.
-        about: what a checkpoint contains besides the arrays (seed, configuration), as JSON.
-        after_step: called with the number of each finished step, for a progress bar.
-        owed: the entry "owed" of the restored checkpoint's `about`: the metrics of its step, if a signal interrupted
-            the evaluation of that step. The evaluation is repeated first, and logged with these metrics.
-        should_stop: called with the values of each evaluation, as logged. True saves and ends the run at that step.
+        loggers: loggers, which receive the metrics of logged steps.
+        evaluate: function `evaluate(train_state) -> {name: value}`. The values are logged with the prefix `eval_`.
+        checkpoints: checkpoints of the run. None saves no checkpoints.
+        about: other values to save in a checkpoint (seed, configuration), as JSON.
+        after_step: function that is called with the number of each finished step, for a progress bar.
+        owed: the entry "owed" in the `about` of the restored checkpoint. It exists if a signal interrupted the
+            evaluation of the checkpoint's step, and contains the other metrics of that step. The evaluation is then
+            repeated first, and logged with these metrics.
+        should_stop: function that is called with the logged values of each evaluation. If it returns True, the run
+            saves a checkpoint and ends at that step.
 
     Returns:
         An `Outcome`.
 
     Raises:
-        RunError: the loss or the gradient norm is not finite, a checkpoint cannot be written, or the data end early.
-        ValueError: the buffers differ between devices (`check_replicated`).
+        RunError: if the loss or the gradient norm is not finite, a checkpoint cannot be written, or the data end early.
+        ValueError: if the buffers differ between devices (see `check_replicated`).
     """
     done = int(train_state.step)
     remaining = range(done + 1, done + 1 if stop.requested else cadence.total_steps + 1)
@@ -190,7 +193,7 @@ def train(
 def _evaluated(
     evaluate: Callable[[TrainState], dict[str, float]] | None, stop: Interruption, state: TrainState
 ) -> dict[str, float] | None:
-    """Evaluate, and add the prefix `eval_`. Returns None if a signal interrupted the evaluation."""
+    """Evaluate, and add the prefix `eval_` to the names. Return None if a signal interrupted the evaluation."""
     if evaluate is None:
         return {}
     if stop.requested:
@@ -219,7 +222,7 @@ def _log(loggers: Sequence[Logger], step: int, values: Mapping[str, float]) -> N
 
 
 class _PendingMetrics:
-    """The metrics of the step that the device is computing: reads and logs them, and measures the throughput."""
+    """Reads and logs the metrics of the step that the device is computing, and measures the throughput."""
 
     def __init__(
         self, cadence: Cadence, loggers: Sequence[Logger], after_step: Callable[[int], None], ahead: Any, unit: str
@@ -297,7 +300,7 @@ class _Clock:
         self._lap_tokens += tokens
 
     def lap(self) -> tuple[float, int]:
-        """Start a new lap; return (seconds, tokens) of the last one."""
+        """Start a new lap, and return (seconds, tokens) of the last one."""
         self._advance()
         lap = max(self._lap_seconds, 1e-9), self._lap_tokens
         self._lap_seconds, self._lap_tokens = 0.0, 0

@@ -1,6 +1,6 @@
 """The metrics of a run on disk: metrics.jsonl, with one object per logged step, and TensorBoard events.
 
-Each step appears once, even if the run was killed: a run that resumes at step s first removes the lines of later steps,
+Each step appears once, even if the run was killed. A run that resumes at step s first removes the lines of later steps
 and an incomplete last line.
 """
 
@@ -21,10 +21,10 @@ class JsonLines:
 
     Args:
         path: the file, metrics.jsonl.
-        step: the number of updates made so far. Lines of later steps are removed; 0 empties the file.
+        step: the number of updates made so far. Lines of later steps are removed. 0 empties the file.
 
     Raises:
-        RunError: the file cannot be written.
+        RunError: if the file cannot be written.
 
     Example:
         >>> import tempfile
@@ -55,14 +55,14 @@ class JsonLines:
         self.close()
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """Append one line in a single write. It is kept even if the process is killed immediately afterwards.
+        """Append one line in a single write. The line is kept even if the process is killed immediately afterwards.
 
         Args:
             step: the number of the step.
-            values: its metrics.
+            values: the metrics of the step.
 
         Raises:
-            RunError: the disk is full.
+            RunError: if the disk is full.
         """
         try:
             self._file.write(json.dumps({"step": step, **values}).encode() + b"\n")
@@ -70,7 +70,7 @@ class JsonLines:
             raise cannot_write("train.JsonLines", self.path, error) from error
 
     def sync(self) -> None:
-        """Write the lines to the disk itself, so that a checkpoint can rely on them after a power failure."""
+        """Flush the lines to the disk, so that a checkpoint can rely on them after a power failure."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class TensorBoard:
         step: the number of updates made so far. TensorBoard ignores events of later steps from earlier processes.
 
     Raises:
-        RunError: the folder cannot be written.
+        RunError: if the folder cannot be written.
     """
 
     def __init__(self, folder: str | Path, step: int):
@@ -110,7 +110,7 @@ class TensorBoard:
 
         Args:
             step: the number of the step.
-            values: its metrics; names that begin with `eval_` appear under `eval/`.
+            values: the metrics of the step. Names that begin with `eval_` appear under `eval/`.
         """
         for name, value in values.items():
             tag = f"eval/{name.removeprefix('eval_')}" if name.startswith("eval_") else f"train/{name}"
@@ -126,7 +126,7 @@ class TensorBoard:
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """The rows of a metrics.jsonl file, without an incomplete last line.
+    """Return the rows of a metrics.jsonl file, without an incomplete last line.
 
     Args:
         path: the file.
@@ -135,13 +135,13 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
         One dict per logged step, with `step` and the metrics.
 
     Raises:
-        RunError: a line is not a JSON object with a step.
+        RunError: if a line is not a JSON object with a step.
     """
     return [json.loads(line) for line in _valid_lines(Path(path))]
 
 
 def _valid_lines(path: Path) -> list[bytes]:
-    lines = path.read_bytes().split(b"\n")[:-1]  # what follows the last newline is empty or an incomplete line
+    lines = path.read_bytes().split(b"\n")[:-1]  # the text after the last newline is empty or an incomplete line
     for number, line in enumerate(lines, start=1):
         try:
             is_valid = isinstance(json.loads(line)["step"], int)

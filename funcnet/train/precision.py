@@ -18,7 +18,7 @@ class Precision:
     The step differentiates with respect to the stored parameters (the master weights) and gives the objective a copy of
     them in `compute`. Gradients and optimizer state have the type of the master weights. All functions of
     `funcnet.functional` compute norms, softmax and reductions in at least float32, whatever the type of their input.
-    `norms`, `softmax` and `reductions` document this; a narrower type is refused.
+    The fields `norms`, `softmax` and `reductions` document this. A narrower type is refused.
 
     Args:
         params: type of the master weights, the gradients and the optimizer state.
@@ -28,7 +28,8 @@ class Precision:
         reductions: type of sums over tokens, examples and devices.
 
     Raises:
-        ValueError: `norms`, `softmax` or `reductions` is narrower than float32; or `params` is narrower than `compute`.
+        ValueError: if `norms`, `softmax` or `reductions` is narrower than float32, or `params` is narrower than
+            `compute`.
 
     Example:
         >>> masters = {"weight": jnp.ones(2), "count": jnp.array(3)}
@@ -48,7 +49,7 @@ class Precision:
         _at_least("params", self.params, self.compute)
 
     def cast(self, arrays: Any) -> Any:
-        """Cast floating leaves to the compute type; other leaves stay as they are.
+        """Cast floating leaves to the compute type. Other leaves are not changed.
 
         The step casts the parameters. The objective casts the floating arrays of its batch.
 
@@ -59,7 +60,7 @@ class Precision:
 
 
 def at_least_float32(x: Any) -> jax.Array:
-    """Cast to float32, unless `x` already has that type or a wider floating type.
+    """Cast `x` to float32, unless it already has that type or a wider floating type.
 
     Example:
         >>> at_least_float32(jnp.ones(2, jnp.bfloat16)).dtype

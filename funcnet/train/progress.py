@@ -1,4 +1,4 @@
-"""The progress of a run: a progress bar in a terminal, plain lines elsewhere."""
+"""Display of the progress of a run: a progress bar in a terminal, plain lines elsewhere."""
 
 from collections.abc import Mapping
 
@@ -10,14 +10,16 @@ __all__ = ["TrainingProgress"]
 
 
 class TrainingProgress:
-    """A progress bar with the latest metrics and the remaining time; without a terminal, one line per logged step.
+    """A progress bar with the latest metrics and the remaining time. Without a terminal, one line is printed per logged
+    step.
 
-    It is a `Logger` for `train` (`write`, `sync`). `after_step` moves the bar, and `say` prints a line above it.
+    This class is a `Logger` for `train` (`write`, `sync`). `after_step` moves the bar, and `say` prints a line above
+    it.
 
     Args:
-        total_steps: the last step of the run.
+        total_steps: number of steps in the run.
         step: the number of steps made so far.
-        show: {label: name of the metric}, in order. Metrics that a step does not have are omitted.
+        show: {label: name of the metric}, in the order of display. Metrics that a step does not have are omitted.
         console: a rich console. The default prints to standard output.
 
     Example:
@@ -71,7 +73,7 @@ class TrainingProgress:
 
         Args:
             step: the number of the step.
-            values: its metrics.
+            values: the metrics of the step.
         """
         evaluated = {f"held-out {label}": f"eval_{name}" for label, name in self.show.items()}
         held_out = self._text(values, evaluated)
@@ -85,7 +87,7 @@ class TrainingProgress:
             self.say(f"step {step:,}/{self.total_steps:,}{held_out}")
 
     def sync(self) -> None:
-        """Do nothing: nothing is buffered."""
+        """Do nothing, because nothing is buffered."""
 
     def say(self, text: str) -> None:
         """Print a line, above the bar if there is one."""

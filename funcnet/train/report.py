@@ -1,4 +1,4 @@
-"""report.png: the curves of a run in one picture."""
+"""The report of a run, report.png: its curves in one picture."""
 
 import dataclasses
 import warnings
@@ -24,9 +24,9 @@ class Panel:
     Args:
         title: title of the plot.
         unit: label of the vertical axis.
-        curves: {label: name of the metric}. Metrics of a few steps (evaluations) are drawn as points on a line. Other
-            metrics are drawn as a faint curve with their running mean as a strong curve on top.
-        lines: {label: value}, drawn as horizontal lines: the values of simple baselines.
+        curves: {label: name of the metric}. Metrics that only a few steps have (evaluations) are drawn as points on a
+            line. Other metrics are drawn as a faint curve, with their running mean as a strong curve on top.
+        lines: {label: value} of simple baselines, which are drawn as horizontal lines.
         smooth: whether to draw the running mean.
         from_zero: whether the vertical axis starts at 0.
     """
@@ -41,12 +41,12 @@ class Panel:
 
 @dataclasses.dataclass(frozen=True)
 class Matrix:
-    """A confusion matrix: the actual class by row, the predicted class by column.
+    """A confusion matrix, with one row per actual class and one column per predicted class.
 
     Args:
         title: title of the plot.
         names: names of the classes.
-        counts: integers (C, C).
+        counts: integers (C, C), the number of examples in each cell.
     """
 
     title: str
@@ -67,12 +67,12 @@ def draw_report(
     Args:
         path: the PNG file to write.
         rows: the rows of metrics.jsonl (`read_metrics`).
-        panels: what to draw. Curves whose metric was never logged are omitted.
+        panels: plots of the picture. Curves whose metric was never logged are omitted.
         title: title of the picture.
-        subtitle: a line with the settings and the result.
+        subtitle: a line below the plots, such as the settings and the result.
 
     Raises:
-        RunError: the file cannot be written.
+        RunError: if the file cannot be written.
 
     Example:
         >>> import tempfile
@@ -143,7 +143,7 @@ def _draw(axis: Any, rows: Sequence[Mapping[str, Any]], panel: Panel) -> None:
 
 
 def _draw_matrix(axis: Any, panel: Matrix) -> None:
-    """Shade each cell by its share of the row; print the counts if there are at most 20 classes."""
+    """Shade each cell by its share of the row. Print the counts if there are at most 20 classes."""
     counts = np.asarray(panel.counts)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
@@ -166,7 +166,7 @@ def _plain(text: str) -> str:
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
-    """An exponential mean over earlier and later steps, so that it does not lag on a falling curve."""
+    """Return an exponential mean over earlier and later steps, which does not lag behind a falling curve."""
     width = max(2.0, len(values) / 40)
     distance = np.exp(-np.arange(len(values)) / width)
     weight = np.concatenate([distance[:0:-1], distance])

@@ -2,7 +2,8 @@
 
     layout -> run directory, lock -> task -> start or restore -> loop (metrics, evaluation, checkpoints) -> conclusion
 
-A run can be killed at any moment. Resumed, it ends with the same bits as a run that was not killed.
+A run can be killed at any moment. When it is resumed, its results have the same bits as those of a run that was not
+killed.
 """
 
 import contextlib
@@ -64,8 +65,8 @@ def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings,
     """Run a task, or resume its run.
 
     Args:
-        open_task: `open_task(settings, context)` reads the data and returns the task. It may take long; it raises
-            `Stopped` after a signal.
+        open_task: function `open_task(settings, context)`, which reads the data and returns the task. If it takes long,
+            it should raise `Stopped` after a signal.
         settings: the settings of the command, already checked.
         where: the name of the command, for error messages.
 
@@ -74,9 +75,9 @@ def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings,
         saved a checkpoint, unless it stopped before its first step.
 
     Raises:
-        ValueError: the settings or the data are wrong.
-        RunError: the run directory cannot be used. It is a `ValueError`.
-        OSError: a file cannot be read or written.
+        ValueError: if the settings or the data are wrong.
+        RunError: if the run directory cannot be used. `RunError` is a `ValueError`.
+        OSError: if a file cannot be read or written.
 
     Example:
         >>> import dataclasses, io, itertools, tempfile
@@ -146,7 +147,7 @@ def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings,
 
 
 class _Trials:
-    """The trainings of a run, one per seed. They share the compiled programs."""
+    """The trainings of a run, one per seed. The trainings share the compiled programs."""
 
     def __init__(self, task: Task, settings: TrainingSettings, config: Mapping[str, Any], context: Context):
         self.task, self.settings, self.config, self.context = task, settings, config, context
@@ -155,7 +156,9 @@ class _Trials:
         self._step: Callable[..., Any] | None = None
 
     def all(self, folder: Path) -> bool:
-        """Train with every seed, and summarise several seeds. False if a signal stopped the run."""
+        """Train with every seed, and summarise the results if there are several. Return False if a signal stopped the
+        run.
+        """
         seeds = list(self.task.seeds) or [self.settings.run.seed]
         outs = {seed: folder if len(seeds) == 1 else folder / f"seed-{seed}" for seed in seeds}
         for seed, out in outs.items():
@@ -167,7 +170,7 @@ class _Trials:
         return True
 
     def one(self, seed: int, out: Path) -> bool:
-        """Train with one seed, from its newest checkpoint or from the start. False if a signal stopped the run."""
+        """Train with one seed, from its newest checkpoint or from the start. Return False if a signal stopped it."""
         if self.stop.requested:
             self._print_stopped(0)
             return False

@@ -1,7 +1,8 @@
-"""The run directory and its record: whether a run may start or resume there, and whether it has finished.
+"""The run directory and its record, which show whether a run may start or resume there, and whether it has finished.
 
-The run record, `run.json`, is the first file in the directory. It contains the configuration, the facts that are found
-later (such as the digest of the corpus) and whether the run has finished. A resumed run must agree with it.
+The run record, `run.json`, is the first file in the directory. The record contains the configuration, facts that are
+found later (such as the digest of the corpus), and whether the run has finished. A resumed run must agree with its
+record.
 """
 
 import contextlib
@@ -41,13 +42,14 @@ def open_run(
 ) -> Path:
     """Start a run in `folder`, or resume the run in it.
 
-    Call this before anything slow, because `--resume` works from here on. Hold `lock_run` during the run.
+    Call this function before anything slow, because a run can be resumed only after this call. Hold `lock_run` during
+    the run.
 
     Args:
-        folder: the run directory; it is created if it does not exist.
-        config: all settings of the run as JSON. A resumed run must have the same ones.
-        resume: resume the run in `folder` instead of starting one.
-        writes: names of the files that the run will write. A new run refuses a folder with one of them.
+        folder: the run directory. It is created if it does not exist.
+        config: all settings of the run as JSON. A resumed run must have the same settings.
+        resume: if True, resume the run in `folder`. If False, start a new run.
+        writes: names of the files that the run will write. A new run refuses a folder that contains one of them.
         free: names in `config` that a resumed run may change.
         defaults: default values of the settings, for settings that an older release did not record.
 
@@ -55,9 +57,9 @@ def open_run(
         The run directory. Call `is_finished` next.
 
     Raises:
-        RunError: `resume` is False and the folder has a run or one of the files in `writes`; `resume` is True and there
-            is no run, or one with another configuration; `folder` is a file or cannot be written; another process uses
-            it.
+        RunError: if `resume` is False and the folder contains a run or one of the files in `writes`; `resume` is True
+            and there is no run, or its configuration differs; `folder` is a file or cannot be written; or another
+            process uses the folder.
 
     Example:
         >>> import tempfile
@@ -98,14 +100,14 @@ def open_run(
 
 @contextlib.contextmanager
 def lock_run(folder: Path) -> Iterator[None]:
-    """A context in which no other process can run in `folder`: two runs would overwrite each other's files.
+    """A context in which no other process can run in `folder`. Otherwise, two runs could overwrite each other's files.
 
     Args:
         folder: the run directory from `open_run`.
 
     Raises:
-        RunError: another process has the lock.
-        OSError: the folder does not exist.
+        RunError: if another process has the lock.
+        OSError: if the folder does not exist.
 
     Example:
         >>> import tempfile
@@ -126,16 +128,16 @@ def lock_run(folder: Path) -> Iterator[None]:
 
 
 def configuration(folder: str | Path) -> dict[str, Any] | None:
-    """The configuration with which the run in `folder` started.
+    """Return the configuration with which the run in `folder` started.
 
     Args:
         folder: a run directory.
 
     Returns:
-        The `config` of `open_run` as JSON, or None if there is no run in `folder`.
+        The `config` that was passed to `open_run`, or None if there is no run in `folder`.
 
     Raises:
-        RunError: its run.json is not a run record.
+        RunError: if the run.json in the folder is not a run record.
 
     Example:
         >>> import tempfile
@@ -147,16 +149,17 @@ def configuration(folder: str | Path) -> dict[str, Any] | None:
 
 
 def began_in(folder: str | Path) -> str | None:
-    """The working directory in which a run started; relative paths in its settings are relative to it.
+    """Return the working directory in which a run started. Relative paths in its settings are relative to this
+    directory.
 
     Args:
         folder: the run directory.
 
     Returns:
-        The path, or None for a run of an older release, which did not record it.
+        The path of the directory, or None for a run of an older release, which did not record it.
 
     Raises:
-        RunError: its run.json is not a run record.
+        RunError: if the run.json in the folder is not a run record.
 
     Example:
         >>> import tempfile
@@ -169,15 +172,16 @@ def began_in(folder: str | Path) -> str | None:
 
 
 def record_facts(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, str] = {}) -> None:
-    """Record facts that are found only after the start, such as digests of the data. A resumed run must find the same.
+    """Record facts that are found only after the start, such as digests of the data. A resumed run must find the same
+    facts.
 
     Args:
         folder: the run directory.
-        facts: {name: value}, such as {"corpus": digest}; values as JSON.
+        facts: {name: JSON value}, such as {"corpus": digest}.
         sources: {name of a fact: the file that it describes}, for facts about files.
 
     Raises:
-        RunError: a fact differs from the recorded one. The message names the files, or lists the values.
+        RunError: if a fact differs from the recorded one. The message names the files, or lists the values.
     """
     record = _record(folder)
     known = {name: value for name, value in record["facts"].items() if name in facts}
@@ -189,7 +193,7 @@ def record_facts(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, s
         files = " and ".join(f"{source} ({', '.join(names)})" for source, names in changed.items())
         raise RunError(
             f"train.record_facts: files have changed since the run in {folder} started; expected the original ones, "
-            f"got changed ones: {files}. Restore them, or start a new run with another --out."
+            f"got changed ones: {files}. Restore the files, or start a new run with another --out."
             f"{_relative_path_hint(folder, changed)}"
         )
     _compare("train.record_facts", folder, known, {name: value for name, value in facts.items() if name in known})
@@ -210,7 +214,7 @@ def cancel_run(folder: Path) -> None:
     """Undo `open_run` for a run that could not start, so that a corrected command can use the same directory.
 
     Args:
-        folder: the run directory. It is removed if it is empty without the run record.
+        folder: the run directory. It is removed if it contains nothing except the run record.
     """
     (folder / RUN_FILE).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # the folder existed before and has other files
@@ -218,7 +222,7 @@ def cancel_run(folder: Path) -> None:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run has finished.
+    """Return whether a run has finished.
 
     Args:
         folder: the run directory.
@@ -227,14 +231,14 @@ def is_finished(folder: Path) -> bool:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The differences between two nested configurations.
+    """Return the differences between two nested configurations.
 
     Args:
         before: the earlier configuration.
         now: the later one.
 
     Returns:
-        One text per name whose value differs.
+        One string per name whose value differs.
 
     Example:
         >>> differences({"steps": 100, "model": {"layers": 2}}, {"steps": 200, "model": {"layers": 2}})
@@ -246,7 +250,9 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _relative_path_hint(folder: Path, sources: Iterable[str]) -> str:
-    """A sentence for a resumed run that was started in another directory: a path may name a different file here."""
+    """Return a sentence for a run that was started in another directory, where a relative path may name a different
+    file.
+    """
     began = began_in(folder)
     relative = [source for source in sources if not os.path.isabs(source)]
     if not relative or began in (None, os.getcwd()):
@@ -301,7 +307,7 @@ def _what_is(folder: Path) -> str:
 
 
 def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    """{dotted name: value}, with tuples as lists, as in JSON."""
+    """Return {dotted name: value}, with tuples as lists, as in JSON."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping):

@@ -21,7 +21,8 @@ def summarise(outs: Sequence[Path], folder: Path, best: Best) -> None:
     Args:
         outs: the folders of the seeds, each with an eval.json.
         folder: the run directory.
-        best: how seeds are compared: by the metric on the validation examples or, without these, on the test examples.
+        best: the metric by which seeds are compared. Its value on the validation examples is used or, if there are
+            none, its value on the test examples.
     """
     runs = [read_json(out / "eval.json") or {} for out in outs]
     prefix = "" if best.metric in runs[0] else "test_"
@@ -35,10 +36,10 @@ def summarise(outs: Sequence[Path], folder: Path, best: Best) -> None:
 
 
 def spread(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """The mean and the sample standard deviation of every metric.
+    """Return the mean and the sample standard deviation of every metric.
 
     Args:
-        runs: the metrics of each seed; at least two.
+        runs: the metrics of each seed. At least two seeds are required.
 
     Returns:
         `{"mean": {metric: value}, "spread": {metric: value}}`.

@@ -18,13 +18,13 @@ MOST_DEVICES = 4096  # more virtual devices can exhaust the memory of the machin
 
 @dataclasses.dataclass(frozen=True)
 class RunSettings:
-    """The directory and the seed of a run."""
+    """The output directory and the seed of a run."""
 
     out: Path
-    """Directory of the run."""
+    """Directory for the files of the run."""
     resume: bool = False
-    """Continue the run in --out. Settings that are left out keep their values. Changed values are refused, except those
-    of --save-every, --keep, --devices, --mesh and --parallel. On other devices the results differ by rounding."""
+    """Continue the run in --out. Settings that you omit keep their values. You can change only --save-every, --keep,
+    --devices, --mesh and --parallel. On other devices, the results differ by rounding errors."""
     seed: Annotated[int, Range(0, 2**62)] = 0
     """Seed of all random numbers."""
 
@@ -36,9 +36,9 @@ class LoopSettings:
     batch_size: Annotated[int, Range(1)] = 32
     """Number of rows per update, over all devices and micro-batches."""
     accumulate: Annotated[int, Range(1)] = 1
-    """Number of micro-batches per update. More of them need less memory and give the same gradients."""
+    """Number of micro-batches per update. More micro-batches need less memory and give the same gradients."""
     log_every: Annotated[int, Range(1)] = 20
-    """Number of steps between two lines of metrics."""
+    """Number of steps between two logged lines of metrics."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,14 +46,14 @@ class DeviceSettings:
     """The devices and the precision of a run."""
 
     devices: Annotated[int, Range(1, MOST_DEVICES)] | None = None
-    """Number of devices, short for --mesh data=N. Several devices on a CPU are virtual. The default is all GPUs or
-    TPUs, or one CPU."""
+    """Number of devices. --devices N is short for --mesh data=N. If N is more than 1 on a CPU, the devices are virtual.
+    The default is all GPUs or TPUs, or one CPU."""
     mesh: str | None = None
-    """Sizes of the axes of the mesh, such as data=8. A size of -1 takes all remaining devices."""
+    """Sizes of the axes of the device mesh, such as data=8. A size of -1 uses all remaining devices."""
     parallel: Literal["jit", "shard_map", "pmap"] = "jit"
-    """JAX transformation that runs the step on the devices."""
+    """JAX transformation that distributes a step over the devices."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Type of matrix products. Parameters and sums are always float32."""
+    """Floating-point type of matrix products. Parameters and sums are always float32."""
 
     @property
     def policy(self) -> Precision:
@@ -66,15 +66,15 @@ class CheckpointSettings:
     """When a run evaluates and saves checkpoints."""
 
     evaluate_every: Annotated[int, Range(0, note="0: only at the end")] = 250
-    """Number of steps between two evaluations; 0: only at the end."""
+    """Number of steps between two evaluations. 0 evaluates only at the end."""
     save_every: Annotated[int, Range(0, note="0: only at the end")] = 250
-    """Number of steps between two checkpoints; 0: only at the end."""
+    """Number of steps between two checkpoints. 0 saves one only at the end."""
     keep: Annotated[int, Range(1)] = 2
     """Number of recent checkpoints to keep, in addition to the best one."""
 
 
 def open_layout(settings: DeviceSettings, where: str) -> Layout:
-    """The layout of a data-parallel run.
+    """Return the layout of a data-parallel run.
 
     Args:
         settings: the device settings of a command.
@@ -84,7 +84,7 @@ def open_layout(settings: DeviceSettings, where: str) -> Layout:
         The layout; see `make_layout`.
 
     Raises:
-        ValueError: --devices and --mesh are both given, or the mesh does not fit the devices.
+        ValueError: if --devices and --mesh are both given, or the mesh does not fit the devices.
 
     Example:
         >>> open_layout(DeviceSettings(devices=4, parallel="shard_map"), "pretrain").batch_parts

@@ -14,7 +14,7 @@ __all__ = ["TrainState", "create"]
 
 @flax.struct.dataclass
 class TrainState:
-    """All arrays that change from step to step. Functions and settings are not part of it.
+    """All arrays that change from step to step. Functions and settings are not part of the state.
 
     Attributes:
         params: nested dict of the parameters, trainable and frozen.
@@ -32,20 +32,20 @@ class TrainState:
 def create(
     params: tree.Tree, state: tree.Tree, optimizer: optax.GradientTransformation, *, trainable: tree.Patterns = "**"
 ) -> TrainState:
-    """The train state before the first step.
+    """Return the train state before the first step.
 
     Args:
         params: parameters from `Module.init`.
         state: buffers from `Module.init`.
         optimizer: any optax transformation.
-        trainable: patterns for the names of the trainable parameters; pass the same to `make_step`. The optimizer has
-            no state for the others.
+        trainable: patterns for the names of the trainable parameters. Pass the same patterns to `make_step`. The
+            optimizer has no state for other parameters.
 
     Returns:
         A `TrainState` with `step` 0.
 
     Raises:
-        ValueError: a pattern matches no parameter.
+        ValueError: if a pattern matches no parameter.
 
     Example:
         >>> made = create({"fc": {"weight": jnp.ones(2)}}, {}, optax.sgd(0.1))

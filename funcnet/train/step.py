@@ -6,8 +6,9 @@ A task provides two pure functions:
 - `objective(params, state, batch, *, training, rng) -> ({term: {"loss": sum, metric: sum, …}}, state)`: sums over
   these elements.
 
-The loss is Σ_term loss_sum / count, where both are summed over all devices and micro-batches. It is the mean over all
-tokens, not a mean of means, even if the parts differ in size. A term with a count of 0 contributes 0.
+The loss is Σ_term loss_sum / count, where both are summed over all devices and micro-batches. This is the mean over all
+tokens, not a mean of means, even if devices or micro-batches differ in their number of tokens. A term with a count of 0
+contributes 0.
 
 Letters: A micro-batches, N devices.
 """
@@ -48,26 +49,28 @@ def make_step(
     """Make a training step for `parallelize`: `step(train_state, batch, key, *, axis_name=None)`.
 
     Args:
-        objective: the loss and metrics of the task, as sums; see above.
-        counts: the counts by which the sums are divided; see above.
-        optimizer: an optax transformation; it includes gradient clipping, if any.
-        schedule: the learning rate of the optimizer; it is reported as the metric `learning_rate`.
-        accumulate: A, the number of micro-batches per update. They need the memory of one micro-batch and give the
-            gradients of the whole batch. Micro-batch a has rows a, a + A, …, so every row stays on its device.
-        precision: the precision policy; the objective receives the parameters in `precision.compute`.
-        trainable: patterns for the names of the trainable parameters. No gradients are computed for the others.
+        objective: function that returns the loss and the metrics of the task, as sums; see above.
+        counts: function that returns the counts by which the sums are divided; see above.
+        optimizer: an optax transformation, which includes gradient clipping, if any.
+        schedule: learning rate schedule of the optimizer, to report the metric `learning_rate`. It does not change the
+            updates.
+        accumulate: A, the number of micro-batches per update. The step needs the memory of one micro-batch and computes
+            the gradients of the complete batch. Micro-batch a consists of rows a, a + A, …, so every row stays on its
+            device.
+        precision: the precision policy. The objective receives the parameters in `precision.compute`.
+        trainable: patterns for the names of the trainable parameters. No gradients are computed for other parameters.
         buffers: "synced" if the model keeps its buffers equal on all devices (SyncBatchNorm). "averaged" if each device
-            has its own statistics (under pmap and shard_map): the step averages floating buffers over the devices, and
-            takes the maximum of the others.
+            has its own statistics (under pmap and shard_map). The step then averages floating buffers over the devices,
+            and takes the maximum of other buffers.
 
     Returns:
         The step, which returns (train state, metrics). The metrics are scalars: `loss`, `{term}_{metric}`, `grad_norm`
-        (before clipping) and, with a schedule, `learning_rate`. `key` is the key of the run; the step itself folds in
-        the number of the step.
+        (before clipping) and, with a schedule, `learning_rate`. `key` is the key of the run. The step folds its number
+        into the key.
 
     Raises:
-        ValueError: `accumulate` is below 1. At the first call: the batch does not divide into micro-batches, or a term
-            has no loss or no count.
+        ValueError: if `accumulate` is below 1. At the first call of the step, if the batch cannot be divided into
+            micro-batches, or a term has no loss or no count.
 
     Example:
         >>> from funcnet.train import create
@@ -119,15 +122,16 @@ def make_eval_step(
     """Make an evaluation step for `parallelize`: `step((params, state), batch, key=None, *, axis_name=None)`.
 
     Args:
-        objective: as for `make_step`; it is called with `training=False`.
+        objective: as for `make_step`. It is called with `training=False`.
         counts: as for `make_step`.
         precision: as for `make_step`.
 
     Returns:
-        The step, which returns `{"sums": …, "counts": …}` summed over all devices. `evaluate` adds them over batches.
+        The step, which returns `{"sums": …, "counts": …}` summed over all devices. `evaluate` adds these results over
+        all batches.
 
     Raises:
-        ValueError: at the first call, a term has no loss or no count.
+        ValueError: at the first call of the step, if a term has no loss or no count.
     """
 
     def step(
@@ -148,19 +152,20 @@ def evaluate(
     *,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, float]:
-    """The mean metrics over all batches, accumulated in float64 on the host.
+    """Return the mean metrics over all batches, accumulated in float64 on the host.
 
     Args:
         step: the compiled step, `parallelize(make_eval_step(…), layout)`.
         model: (params, state), placed on the devices.
         batches: batches placed by `layout.shard`.
-        should_stop: called after each batch; True ends the evaluation with the batches so far.
+        should_stop: function that is called after each batch. If it returns True, the evaluation ends, and the result
+            covers only the batches so far.
 
     Returns:
         `loss` and `{term}_{metric}`, as Python floats.
 
     Raises:
-        ValueError: there are no batches.
+        ValueError: if there are no batches.
     """
     added: Any = None
     for batch in batches:
@@ -178,7 +183,9 @@ def evaluate(
 def _accumulated(
     gradient: Callable[..., Any], chosen: Any, state: Any, batch: Batch, rng: jax.Array, accumulate: int
 ) -> tuple[Any, Any, Any]:
-    """(gradients, metric sums, state) over A micro-batches, which update the buffers in turn, as in torch."""
+    """Return (gradients, metric sums, state) over A micro-batches, which update the buffers one after the other, as in
+    torch.
+    """
     if accumulate == 1:
         grads, (sums, state) = gradient(chosen, state, batch, rng)
         return grads, sums, state
@@ -198,7 +205,7 @@ def _accumulated(
 
 
 def _split(x: jax.Array, accumulate: int) -> jax.Array:
-    """(B, …) -> (A, B/A, …). Row r is in micro-batch r mod A, so that every micro-batch is spread over all devices."""
+    """Split (B, …) into (A, B/A, …). Row r is in micro-batch r mod A, so each micro-batch spans all devices."""
     check_batch_size(x.shape[0], 1, accumulate, where="train.make_step")
     return jnp.swapaxes(x.reshape(-1, accumulate, *x.shape[1:]), 0, 1)
 
@@ -217,11 +224,11 @@ def _means(sums: Any, totals: Any, maximum: Callable[..., Any] = jnp.maximum) ->
 
 
 def _checked(sums, totals):
-    """Check that every term has a count and a loss; return the sums in at least float32."""
+    """Check that every term has a count and a loss. Return the sums in at least float32."""
     for term, terms in sums.items():
         if term not in totals or "loss" not in terms:
             raise ValueError(
-                f"train.make_step: objective's term {term!r}; expected a 'loss' in it and a count of the same name, "
-                f"got {sorted(terms)} and counts for {sorted(totals)}."
+                f"train.make_step: the objective's term {term!r}; expected a 'loss' in it and a count of the same "
+                f"name, got {sorted(terms)} and counts for {sorted(totals)}."
             )
     return jax.tree.map(at_least_float32, sums)

@@ -31,9 +31,9 @@ class Context:
     """The part of a run that its task can use.
 
     Attributes:
-        layout: layout of the arrays; it has `place` and `shard`, and `parallelize` needs it.
+        layout: layout of the arrays, with its methods `place` and `shard`. `parallelize` needs it too.
         precision: precision policy of the step.
-        stop: whether a signal arrived; slow code should check `stop.requested`.
+        stop: the interruption of the run. Slow code should check `stop.requested`, which is True after a signal.
     """
 
     layout: Layout
@@ -46,9 +46,11 @@ class Best:
     """Keep the best model of all evaluations instead of the last one.
 
     Attributes:
-        metric: the metric of the evaluation to compare. The lower loss decides between equal values.
+        metric: name of the evaluation metric to compare. If two values are equal, the evaluation with the lower loss is
+            better.
         largest: whether a larger value is better.
-        patience: number of evaluations without improvement after which the run ends; 0: never.
+        patience: number of evaluations without improvement after which the run ends. With 0, the run does not end
+            early.
     """
 
     metric: str
@@ -64,8 +66,8 @@ class Ended:
         folder: the run directory, or the directory of one seed in it.
         seed: the seed of the training.
         rows: the rows of metrics.jsonl.
-        state: the last train state, on the devices; None if the training ended in an earlier process.
-        outcome: the result of the loop; None if the training ended in an earlier process.
+        state: the last train state, on the devices, or None if the training ended in an earlier process.
+        outcome: the result of the loop, or None if the training ended in an earlier process.
     """
 
     folder: Path
@@ -80,7 +82,7 @@ class Conclusion:
     """The results of a finished run.
 
     Attributes:
-        values: content of eval.json; if it is empty, the file is not written.
+        values: content of eval.json. If it is empty, the file is not written.
         panels: plots of report.png.
         title: title of report.png.
         subtitle: subtitle of report.png.
@@ -95,26 +97,28 @@ class Conclusion:
 
 
 class Task:
-    """What a run trains. A subclass sets the attributes in its constructor, and defines the methods that raise here.
+    """The base class of tasks. A subclass sets the attributes in its constructor, and overrides the methods that raise
+    NotImplementedError here.
 
     See `run_task` for an example.
 
     Attributes:
-        name: name of the model, for the first line that a run prints.
+        name: name of the model, for the line that a run prints at its start.
         cadence: the number of steps, and when to log, evaluate and save.
-        optimizer: an optax transformation; it includes gradient clipping, if any.
+        optimizer: an optax transformation, which includes gradient clipping, if any.
         schedule: the learning rate of the optimizer, for the metrics.
         trainable: patterns for the names of the trainable parameters.
         buffers: see `make_step`.
-        unit: what `size` counts, such as "tokens" or "images".
-        shown: {label: metric} for the progress bar.
-        facts: facts that a resumed run must find again, such as digests of the data; checked one mapping at a time.
+        unit: the unit that `size` counts, such as "tokens" or "images".
+        shown: {label: name of the metric} for the progress bar.
+        facts: facts that a resumed run must find again, such as digests of the data. The mappings are checked one after
+            the other.
         sources: {name of a fact: the file that it describes}.
-        best: how the best model is chosen; None keeps the last model.
+        best: the choice of the best model. None keeps the last model.
         keep: the number of newest checkpoints to keep.
         keeps_checkpoints: whether the checkpoints stay after the run has finished.
-        seeds: seeds to train with, one after the other. Each of several seeds has its own folder; if it is empty, the
-            seed of the settings is used.
+        seeds: seeds to train with, one after the other. If there are several, each seed has a separate folder. If there
+            are none, the seed of the settings is used.
     """
 
     name: str
@@ -133,7 +137,7 @@ class Task:
     seeds: Sequence[int] = ()
 
     def init(self, seed: int) -> tuple[tree.Tree, tree.Tree]:
-        """The initial (params, state).
+        """Return the initial (params, state).
 
         Args:
             seed: the seed of the training.
@@ -141,28 +145,27 @@ class Task:
         raise NotImplementedError
 
     def objective(self, params: Any, state: Any, batch: Any, *, training: bool, rng: Any) -> tuple[Sums, Any]:
-        """The loss and the metrics of a batch, as sums, and the new buffers; see `funcnet.train.step`."""
+        """Return the loss and the metrics of a batch, as sums, and the new buffers; see `funcnet.train.step`."""
         raise NotImplementedError
 
     def counts(self, batch: Any) -> dict[str, jax.Array]:
-        """The counts by which the sums are divided; see `funcnet.train.step`."""
+        """Return the counts by which the sums are divided; see `funcnet.train.step`."""
         raise NotImplementedError
 
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
-        """The training data: a function `batches(start_step)` that returns the host batches from that step on.
+        """Return the training data: a function `batches(start_step)` that returns the host batches from that step on.
 
         A batch must depend only on the seed and its step, so that a resumed run sees the same data.
         """
         raise NotImplementedError
 
     def size(self, batch: Any) -> int:
-        """The number of tokens, images, … in a host batch, without padding, for the throughput."""
+        """Return the number of tokens, images, … in a host batch, without padding, for the throughput."""
         raise NotImplementedError
 
     def evaluator(self) -> Callable[[TrainState], dict[str, float]] | None:
-        """A function that evaluates a placed train state on held-out data, or None without such data.
-
-        It is made once per run. It returns {metric: value}.
+        """Return a function that evaluates a placed train state on held-out data, or None if there are no such data.
+        This method is called once per run. The function returns {metric: value}.
         """
         return None
 
@@ -180,6 +183,6 @@ class Task:
         """Compute the results of a finished training.
 
         Returns:
-            The results, or None if a signal arrived first; the resumed run then calls this again.
+            The results, or None if a signal arrived first. The resumed run then calls this method again.
         """
         raise NotImplementedError

@@ -33,8 +33,8 @@ class LabelledImages:
         train: training images, standardised.
         test: test images, standardised.
         classes: names of the classes, in the order of the labels.
-        channels: C.
-        size: H; W is equal to it, except in idx files.
+        channels: number of channels, C.
+        size: height, H. The width is equal to it, except in idx files.
         mean: mean of the training images before standardisation.
         deviation: standard deviation of the training images before standardisation.
         digest: SHA-256 digest of the images or of their names and sizes.
@@ -61,7 +61,7 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
         The images.
 
     Raises:
-        RunError: the folder does not exist or has no images, a file is damaged, or scikit-learn is not installed.
+        RunError: if the folder does not exist or has no images, a file is damaged, or scikit-learn is not installed.
 
     Example:
         >>> found = open_images(None)
@@ -79,16 +79,16 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
 
 
 class ImageFolder:
-    """Image files with labels, read by several threads when they are indexed.
+    """A dataset of image files with labels. Several threads read the files when the dataset is indexed.
 
     Args:
         files: the image files.
         labels: the label of each file.
         size: height and width to which images are resized, in pixels.
-        transform: function of the (B, 3, H, W) float32 values from 0 to 1.
+        transform: function that is applied to the images (B, 3, H, W), float32 values from 0 to 1.
 
     Raises:
-        RunError: on indexing, a file is not an image; the message names it.
+        RunError: when the dataset is indexed, if a file is not an image. The message names the file.
     """
 
     def __init__(
@@ -118,16 +118,17 @@ class ImageFolder:
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """Read an idx file of unsigned bytes: the magic number 0x000008 and the rank, the sizes, then the values.
+    """Read an idx file of unsigned bytes. The file contains the magic number 0x000008, the rank, the sizes and the
+    values.
 
     Args:
-        path: the file, without .gz. If it does not exist, its compressed form with .gz is read.
+        path: the file, without .gz. If it does not exist, the compressed file with the suffix .gz is read.
 
     Returns:
         The values, in the shape that the file declares.
 
     Raises:
-        RunError: the file does not exist or is damaged.
+        RunError: if the file does not exist or is damaged.
     """
     compressed = path.with_name(f"{path.name}.gz")
     if not path.exists() and not compressed.exists():
@@ -144,11 +145,11 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def padded_batches(dataset: Dataset, batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """All images once, in batches of one shape. The last batch is padded with images that have the label -1.
+    """Yield all images once, in batches of equal shape. The last batch is padded with images that have the label -1.
 
     Args:
         dataset: images and labels.
-        batch_size: B.
+        batch_size: number of images per batch, B.
 
     Yields:
         `image` (B, C, H, W) float32 and `label` (B,) int32.
@@ -160,13 +161,13 @@ def padded_batches(dataset: Dataset, batch_size: int) -> Iterator[dict[str, NDAr
 
 
 def _digits() -> tuple[NDArray[Any], ...]:
-    """The digits of scikit-learn; a fixed fifth of them are test images."""
+    """Return scikit-learn's digits. A fixed fifth of them are test images."""
     try:
         from sklearn.datasets import load_digits
     except ImportError:
         raise RunError(
-            "train-images: scikit-learn provides the digits; expected it to be installed, got an environment without "
-            "it. Run `pip install scikit-learn`, or give --data."
+            "train-images: scikit-learn is missing, which provides the digits; expected it to be installed, got an "
+            "environment without it. Run `pip install scikit-learn`, or pass --data."
         ) from None
     found = load_digits()
     is_test = _every_fifth(len(found.target))
@@ -174,7 +175,7 @@ def _digits() -> tuple[NDArray[Any], ...]:
 
 
 def _every_fifth(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(training indices, test indices) from a fixed shuffle."""
+    """Return (training indices, test indices) from a fixed shuffle."""
     order = np.random.default_rng(0).permutation(count)
     is_test = np.arange(count) % 5 == 0
     return order[~is_test], order[is_test]
@@ -203,7 +204,7 @@ def _arrays(
 
 
 def _folder(data: Path, image_size: int) -> LabelledImages:
-    """Open a folder with one subfolder per class, as torchvision's ImageFolder, or with train/ and test/ (or val/)."""
+    """Open a folder with one subfolder per class, as for torchvision's ImageFolder, or with train/ and test/ or val/."""
     tests = [data / name for name in ("test", "val") if (data / name).is_dir()]
     is_divided = bool(tests) and (data / "train").is_dir()
     roots = [data / "train", tests[0]] if is_divided else [data]

@@ -14,34 +14,37 @@ __all__ = ["ImageSettings"]
 class ImageSettings:
     """Train a ResNet to classify images.
 
-    Without --data, it trains on scikit-learn's digits, which takes two minutes on two cores. Writes into --out:
-    model.safetensors with torchvision's names, images.json (the classes and the preparation of images), metrics.jsonl,
-    eval.json (loss and accuracy on the test images), report.png, checkpoints/ and tensorboard/.
+    Without --data, the command trains on scikit-learn's digits, which takes two minutes on two cores. It writes into
+    --out: model.safetensors with torchvision's names, images.json (the classes and the preparation of images),
+    metrics.jsonl, eval.json (loss and accuracy on the test images), report.png, checkpoints/ and tensorboard/.
 
     Exit codes: 0 finished; 2 an error in the arguments, the data or the files, reported in one line; 130 stopped by
-    Ctrl-C; 143 stopped by SIGTERM. A stopped run has saved a checkpoint: continue it with --resume.
+    Ctrl-C; 143 stopped by SIGTERM. A stopped run has saved a checkpoint, unless it stopped before its first step.
+    Continue it with --resume.
     """
 
     run: RunSettings
     data: Path | None = None
-    """Folder with one subfolder of images per class, or with two such folders train/ and test/ (without them, a fifth
-    of the images is used for testing); or a folder with the four idx files of MNIST or Fashion-MNIST, compressed (.gz)
-    or not. The default is scikit-learn's digits."""
+    """Folder with one subfolder of images per class. A fifth of the images is used for testing, unless the folder
+    contains two such folders, train/ and test/. The folder may also contain the four idx files of MNIST or
+    Fashion-MNIST, compressed (.gz) or not. The default is scikit-learn's digits."""
     image_size: Annotated[int, Range(8)] = 64
-    """Height and width to which image files are resized, in pixels. Images of idx files and digits keep their size."""
+    """Height and width to which image files are resized, in pixels. The digits and images in idx files keep their
+    size."""
     model: Literal["resnet18", "resnet50"] = "resnet18"
-    """Model to train. For images of up to 64 pixels, it has a stem for small images."""
+    """Model to train. If images have at most 64 pixels per side, its first layers are replaced by those for small
+    images."""
     local_statistics: bool = False
-    """Compute BatchNorm statistics separately on each device (shard_map and pmap only). By default they are computed
-    over all devices."""
+    """Compute BatchNorm statistics separately on each device, which requires --parallel shard_map or pmap. By default,
+    they are computed over all devices."""
     steps: Annotated[int, Range(1)] = 120
-    """Number of updates. 120 updates are five passes over the digits."""
+    """Number of updates of the parameters. 120 updates are five passes over the digits."""
     learning_rate: Annotated[float, Range(0)] = 0.05
     """Peak learning rate of SGD with Nesterov momentum 0.9."""
     warmup: Annotated[float, Range(0, 1, below=True)] = 0.2
-    """Share of the steps in which the learning rate rises. Then it falls linearly to 0."""
+    """Share of the steps in which the learning rate rises. Afterwards, it falls linearly to 0."""
     weight_decay: Annotated[float, Range(0)] = 5e-4
-    """Weight decay, applied to the weights of convolutions and of the last layer."""
+    """Weight decay, which is applied to the weights of convolutions and of the last layer."""
     loop: LoopSettings = LoopSettings(batch_size=64, log_every=5)
     checkpoint: CheckpointSettings = CheckpointSettings(evaluate_every=20, save_every=40)
     device: DeviceSettings = DeviceSettings()
@@ -50,11 +53,11 @@ class ImageSettings:
         """Check the settings before anything is read or written.
 
         Raises:
-            ValueError: a setting is wrong; the message names its flag.
+            ValueError: if a setting is wrong. The message names its flag.
         """
         check_ranges(self, "train-images")
         if self.local_statistics and self.device.parallel == "jit":
             raise ValueError(
-                "train-images: --local-statistics; expected --parallel shard_map or pmap, got jit, which sees the "
-                "whole batch."
+                "train-images: --local-statistics; expected --parallel shard_map or pmap, got jit, which "
+                "computes over the complete batch."
             )

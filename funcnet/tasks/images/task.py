@@ -44,7 +44,7 @@ def train_images(settings: ImageSettings) -> int:
         The exit code; see `run_task`.
 
     Raises:
-        ValueError: a setting is wrong; see also `run_task`.
+        ValueError: if a setting is wrong; see also `run_task`.
     """
     settings.check()
     return run_task(ImageTask, settings, where="train-images")
@@ -60,7 +60,7 @@ class ImageTask(Task):
 
     Raises:
         RunError: see `open_images`.
-        ValueError: there are fewer images than rows in a batch.
+        ValueError: if there are fewer images than rows in a batch.
     """
 
     unit = "images"
@@ -98,11 +98,11 @@ class ImageTask(Task):
         return jax.jit(self.net.init)(jax.random.key(seed))
 
     def counts(self, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """The number of images, without the padding of the last batch (label -1)."""
+        """Return the number of images, without the padding of the last batch (label -1)."""
         return {"image": (batch["label"] >= 0).sum()}
 
     def objective(self, params: Any, state: Any, batch: Any, *, training: bool, rng: Any) -> tuple[Any, Any]:
-        """The sums of the cross-entropies and of the correct predictions."""
+        """Return the sums of the cross-entropies and of the correct predictions, and the new buffers."""
         images = self.context.precision.cast(batch["image"])
         logits, state = self.net.apply(params, state, images, training=training, rng=rng)  # (B, K)
         labels = batch["label"]

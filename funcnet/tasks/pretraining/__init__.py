@@ -1,1 +1,1 @@
-"""BERT pretraining: `funcnet pretrain`. Its data come from `funcnet.tasks.pretraining_data`."""
+"""BERT pretraining: `funcnet pretrain`. The package `funcnet.tasks.pretraining_data` builds its data."""

@@ -21,13 +21,13 @@ __all__ = ["counts", "evaluation_counts", "make_evaluation", "make_objective"]
 
 
 def counts(batch: Batch) -> dict[str, jax.Array]:
-    """The counts over which the losses are averaged.
+    """Return the counts by which the losses are divided.
 
     Args:
         batch: a batch of `PretrainingDataset` or `PackedDataset`.
 
     Returns:
-        "mlm": the number of masked words; "nsp": the number of examples whose label is not -100.
+        {"mlm": the number of masked words, "nsp": the number of examples whose label is not -100}.
     """
     return {
         "mlm": jnp.sum(batch["masked_weights"]),
@@ -36,14 +36,14 @@ def counts(batch: Batch) -> dict[str, jax.Array]:
 
 
 def make_objective(net: nn.Module) -> Callable[..., tuple[Sums, dict[str, Any]]]:
-    """The objective of `train.make_step` for a `BertForPreTraining`.
+    """Make the objective of `train.make_step` for a `BertForPreTraining`.
 
     Args:
-        net: the model; it returns (logits (B, M, V) at `masked_positions`, next-sentence logits (B, 2)).
+        net: the model, which returns (logits (B, M, V) at `masked_positions`, next-sentence logits (B, 2)).
 
     Returns:
         `objective(params, state, batch, *, training, rng) -> ({"mlm": {"loss", "accuracy"}, "nsp": {…}}, state)`, with
-        sums in float32. The batch is one of `PretrainingDataset` or `PackedDataset`.
+        sums in float32. The batch comes from `PretrainingDataset` or `PackedDataset`.
     """
 
     def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
@@ -54,7 +54,7 @@ def make_objective(net: nn.Module) -> Callable[..., tuple[Sums, dict[str, Any]]]
 
 
 def evaluation_counts(batch: Batch) -> dict[str, jax.Array]:
-    """`counts`, and as "mlm_on_mask" the number of masked words that are replaced by `[MASK]`.
+    """Return the result of `counts`, and "mlm_on_mask", the number of masked words that are replaced by `[MASK]`.
 
     Args:
         batch: as for `counts`, with `shows_mask` (B, M).
@@ -63,15 +63,16 @@ def evaluation_counts(batch: Batch) -> dict[str, jax.Array]:
 
 
 def make_evaluation(net: nn.Module, unigram: jax.Array) -> Callable[..., tuple[Sums, dict[str, Any]]]:
-    """The objective of `train.make_eval_step`: `make_objective` with a unigram model as a baseline.
+    """Make the objective of `train.make_eval_step`: that of `make_objective`, with a unigram model as a baseline.
 
     Args:
         net: as for `make_objective`.
         unigram: (V,) log-probabilities of the tokens in the training text.
 
     Returns:
-        An objective as in `make_objective`, with `unigram_loss` in "mlm", and with a term "mlm_on_mask" for the
-        positions with `[MASK]` only. The batch must have `shows_mask` (B, M): 1 at these positions, 0 elsewhere.
+        An objective like that of `make_objective`, with the metric `unigram_loss` in "mlm", and with a term
+        "mlm_on_mask" for only the positions with `[MASK]`. The batch must have `shows_mask` (B, M), 1 at these
+        positions and 0 elsewhere.
     """
 
     def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
@@ -89,7 +90,7 @@ def make_evaluation(net: nn.Module, unigram: jax.Array) -> Callable[..., tuple[S
 def _run(net: nn.Module, params: Any, state: Any, batch: Batch, training: bool, rng: Any) -> Any:
     shown = batch["attention_mask"]
     packed: dict[str, Any] = {}
-    if "sequence_ids" in batch:  # packed rows: each example sees only itself, and has its own positions and label
+    if "sequence_ids" in batch:  # packed rows: each example attends only to itself
         own = batch["sequence_ids"]  # (B, T), 0 at padding
         shown = (own[:, :, None] == own[:, None, :]) & (own > 0)[:, None, :]
         packed = {name: batch[name] for name in ("position_ids", "pooled_positions")}
@@ -107,7 +108,9 @@ def _run(net: nn.Module, params: Any, state: Any, batch: Batch, training: bool, 
 
 
 def _losses(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(cross-entropy, whether the logit of the label is the largest) per row, in at least float32; 0 for IGNORE."""
+    """Return (cross-entropy, whether the logit of the label is the largest) per row, in at least float32. Both are 0
+    where the label is IGNORE.
+    """
     rows, ids = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
     rows = rows.astype(wide_dtype(rows))
     losses = F.cross_entropy(rows, ids, ignore_index=IGNORE, reduction="none")

@@ -1,4 +1,6 @@
-"""The phases of a run: rows of one length, then optionally longer ones (Google: 128, then 512 in the last tenth)."""
+"""The phases of a run: rows of one length and then, optionally, longer rows. (Google's recipe uses 128 tokens, and 512
+in the last tenth of the steps.)
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class Phases:
         ]
 
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """The batches from step `start` on.
+        """Yield the batches from step `start` on.
 
         Args:
             start: the number of updates made so far.
@@ -61,16 +63,16 @@ class Phases:
             yield from self._loaders[number].batches(max(start - begin, 0), end)
 
     def number(self, step: int) -> int:
-        """The index of the phase of a step.
+        """Return the index of the phase of a step.
 
         Args:
-            step: the number of updates before it.
+            step: the number of updates before the step.
         """
         return max(number for number, phase in enumerate(self.phases) if phase.start <= step)
 
 
 def boundary(steps: int, long_share: float) -> int:
-    """The number of steps in the first phase. The second phase has at least one step.
+    """Return the number of steps in the first phase. The second phase has at least one step.
 
     Args:
         steps: number of steps in both phases.
@@ -84,7 +86,7 @@ def boundary(steps: int, long_share: float) -> int:
 
 
 def open_phases(settings: PretrainingSettings, stop: Interruption) -> Phases:
-    """Open the data of a run: the folder in --data, or data built from the text, which later runs use again.
+    """Open the data of a run: the folder in --data, or data that are built from the text and cached for later runs.
 
     Args:
         settings: the settings of the run.
@@ -94,9 +96,9 @@ def open_phases(settings: PretrainingSettings, stop: Interruption) -> Phases:
         One or two phases.
 
     Raises:
-        Stopped: a signal arrived while the data were built.
-        OSError: a file cannot be read or written.
-        ValueError: see `build` and `open_data`; or there are fewer examples than rows in a batch.
+        Stopped: if a signal arrives while the data are built.
+        OSError: if a file cannot be read or written.
+        ValueError: if there are fewer examples than rows in a batch; see also `build` and `open_data`.
     """
     model, rows = settings.model, settings.loop.batch_size
     lengths = [model.seq_len] if model.long_seq_len is None else [model.seq_len, model.long_seq_len]
@@ -125,4 +127,4 @@ def _describe(data: PretrainingData, settings: PretrainingSettings) -> None:
     )
     share = held_out["tokens"] / (train["tokens"] + held_out["tokens"])
     if settings.data is None and share > max(0.1, 3 * settings.text.held_out):
-        print("Held out more than --held-out requested, because documents are never split.")
+        print("More text is held out than --held-out requests, because documents are never split.")

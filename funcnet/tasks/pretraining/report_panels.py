@@ -14,10 +14,10 @@ __all__ = ["example_guesses", "pretraining_panels"]
 
 
 def pretraining_panels(values: dict[str, float]) -> list[Panel]:
-    """The panels of report.png.
+    """Return the panels of report.png.
 
     Args:
-        values: the content of eval.json, for the baselines; it may be empty.
+        values: the content of eval.json, for the baselines. It may be empty.
 
     Returns:
         The panels, for `draw_report`.
@@ -26,12 +26,12 @@ def pretraining_panels(values: dict[str, float]) -> list[Panel]:
     on_mask = {"unigram": values["unigram_loss_on_mask"]} if values else {}
     return [
         Panel("Masked words", "nats", {"training": "mlm_loss", "held-out": "eval_mlm_loss"}, lines=unigram),
-        Panel("Masked words that show [MASK]", "nats", {"held-out": "eval_mlm_on_mask_loss"}, lines=on_mask),
+        Panel("Masked words replaced by [MASK]", "nats", {"held-out": "eval_mlm_on_mask_loss"}, lines=on_mask),
         Panel(
             "Masked words predicted correctly", "share", {"training": "mlm_accuracy", "held-out": "eval_mlm_accuracy"}
         ),
         Panel(
-            "Next sentence or a random one",
+            "Next or random sentence, predicted correctly",
             "share",
             {"training": "nsp_accuracy", "held-out": "eval_nsp_accuracy"},
             lines={"chance": 0.5},
@@ -55,16 +55,16 @@ def example_guesses(
 
     Args:
         net: a `BertForPreTraining`.
-        params: its parameters.
-        state: its buffers.
+        params: the parameters of the model.
+        state: the buffers of the model.
         data: the data, with their tokenizer.
         lines: number of passages.
         words_around: number of tokens to show on each side of the masked word.
         top: number of predictions per word.
 
     Returns:
-        A heading, then per passage its text, the masked word, and the predictions with their probabilities. The list is
-        empty without held-out data.
+        A heading, and for each passage its text, the masked word, and the predictions with their probabilities. The
+        list is empty if there are no held-out data.
     """
     if data.evaluation is None:
         return []

@@ -1,4 +1,4 @@
-"""The settings of `funcnet pretrain`: shared groups, and groups of its own."""
+"""The settings of `funcnet pretrain`: groups that other commands share, and groups of this command."""
 
 import dataclasses
 from pathlib import Path
@@ -21,26 +21,28 @@ class ModelSettings:
     """The model, its input and its initialisation."""
 
     model: Model = "tiny"
-    """Size of the model, as layers x width: tiny 2x128, mini 4x256, small 4x512, medium 8x512, base 12x768, large
-    24x1024."""
+    """Size of the model. The sizes, as layers x width, are tiny 2x128, mini 4x256, small 4x512, medium 8x512, base
+    12x768 and large 24x1024."""
     seq_len: int = 128
     """Number of tokens per row, including [CLS] and [SEP]."""
     packed: bool = False
-    """Pack several short examples into one row, for text in short documents. Examples do not attend to each other."""
+    """Pack several short examples into one row, which saves padding if documents are short. Examples do not attend to
+    each other."""
     long_seq_len: int | None = None
-    """Number of tokens per row in a second phase, such as 512 in Google's recipe. The default is a single phase."""
+    """Number of tokens per row in a second phase of training, such as 512 in Google's recipe. By default, there is no
+    second phase."""
     long_share: Annotated[float, Range(0, 1, below=True)] = 0.1
     """Share of the steps in the second phase."""
     long_batch_size: Annotated[int, Range(1), tyro.conf.arg(metavar="N")] | None = None
-    """Number of rows per update in the second phase. The default is the batch size of the first phase."""
+    """Number of rows per update in the second phase. The default is --batch-size."""
     dropout: Annotated[float, Range(0, 1, below=True)] = 0.0
-    """Dropout rate of hidden states and attention weights. Dropout delays learning in runs of a few minutes."""
+    """Dropout rate of hidden states and attention weights. In runs of a few minutes, dropout slows learning down."""
     start: Literal["quick", "bert"] | None = None
-    """Initialisation: bert is that of BERT (normal 0.02). quick is for runs of a few minutes: four heads start with
-    fixed patterns of attention, and with adamw, attention has a tenth of the learning rate. The default is quick with
-    adamw, and bert with lamb."""
+    """Initialisation of the parameters. bert is BERT's usual one, a normal distribution with standard deviation 0.02.
+    quick is for runs of a few minutes: four attention heads start with useful patterns and, with adamw, the parameters
+    of these patterns have a tenth of the learning rate. The default is quick with adamw, and bert with lamb."""
     scan_layers: bool = False
-    """Run the layers in one lax.scan. This compiles faster and runs slower."""
+    """Run the layers in a lax.scan, which compiles faster and runs slower."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,32 +50,35 @@ class OptimizerSettings:
     """The optimizer and its learning rate."""
 
     steps: Annotated[int, Range(1)] = 2000
-    """Number of updates."""
+    """Number of updates of the parameters."""
     optimizer: Literal["adamw", "lamb"] = "adamw"
-    """Optimizer: BERT's AdamW, or NVIDIA's LAMB for batches of thousands of rows. Each has its own schedule."""
+    """Optimizer: BERT's AdamW, or NVIDIA's LAMB, which suits batches of thousands of rows. Each has a different
+    learning rate schedule."""
     learning_rate: Annotated[float, Range(0)] = 1.5e-3
     """Peak learning rate."""
     warmup: Annotated[float, Range(0, 1, below=True)] = 0.1
-    """Share of the steps in which the learning rate rises. Then it falls to 0, linearly or (lamb) as a square root."""
+    """Share of the steps in which the learning rate rises. Afterwards, it falls to 0: linearly with adamw, as a square
+    root with lamb."""
     weight_decay: Annotated[float, Range(0)] = 0.01
     """Weight decay, applied to all parameters except biases and LayerNorm."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingSettings:
-    """Pretrain BERT (masked words and next sentence) from raw text.
+    """Pretrain BERT on raw text, with masked words and next-sentence prediction.
 
     Writes into --out a model that Hugging Face can open (config.json, vocab.txt, tokenizer.json,
     tokenizer_config.json, model.safetensors), metrics.jsonl, eval.json, report.png, checkpoints/ and tensorboard/.
 
     Exit codes: 0 finished; 2 an error in the arguments, the text or the files, reported in one line; 130 stopped by
-    Ctrl-C; 143 stopped by SIGTERM. A stopped run saves a checkpoint, unless it stopped before its first step. Continue
-    it with --resume.
+    Ctrl-C; 143 stopped by SIGTERM. A stopped run has saved a checkpoint, unless it stopped before its first step.
+    Continue it with --resume.
     """
 
     run: RunSettings
     data: Path | None = None
-    """Folder of `funcnet data build`, instead of --corpus. It determines all settings of the text and the pairs."""
+    """Folder that `funcnet data build` or `funcnet data import` wrote, to use instead of --corpus. The settings of the
+    text and the pairs were chosen when it was built, and must be omitted."""
     text: TextSettings = TextSettings()
     pairs: PairSettings = PairSettings()
     model: ModelSettings = ModelSettings()
@@ -86,7 +91,7 @@ class PretrainingSettings:
         """Check the settings before anything is read or written.
 
         Raises:
-            ValueError: a setting is wrong; the message names its flag.
+            ValueError: if a setting is wrong. The message names its flag.
         """
         check_ranges(self, "pretrain")
         self.text.check("pretrain")
@@ -108,8 +113,8 @@ class PretrainingSettings:
             for name, value in (flat(self.text) | flat(self.pairs)).items():
                 if value != usual[name]:
                     raise ValueError(
-                        f"pretrain: {flag(name)} together with --data; expected it to be left out, got {value}. The "
-                        "folder in --data was built with its own settings."
+                        f"pretrain: {flag(name)} together with --data; expected only --data, got {value}. Omit "
+                        "the flag, because the folder in --data was built with other settings."
                     )
 
     @property

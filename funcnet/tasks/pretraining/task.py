@@ -34,7 +34,7 @@ def pretrain(settings: PretrainingSettings) -> int:
         The exit code; see `run_task`.
 
     Raises:
-        ValueError: a setting is wrong; see also `run_task`.
+        ValueError: if a setting is wrong; see also `run_task`.
     """
     settings.check()
     return run_task(PretrainingTask, settings, where="pretrain")
@@ -50,7 +50,7 @@ class PretrainingTask(Task):
     Raises:
         Stopped: see `open_phases`.
         OSError: see `open_phases`.
-        ValueError: see `open_phases`; or --long-batch-size does not divide over the devices.
+        ValueError: if --long-batch-size cannot be divided over the devices; see also `open_phases`.
     """
 
     unit = "tokens"
@@ -115,7 +115,7 @@ class PretrainingTask(Task):
         return on_held_out
 
     def _held_out(self, data: PretrainingData) -> Iterator[dict[str, np.ndarray]]:
-        """The held-out batches, with `shows_mask`. A batch has about 4,096 tokens per device."""
+        """Yield the held-out batches, with `shows_mask`. A batch has about 4,096 tokens per device."""
         assert data.evaluation is not None
         rows = self.context.layout.batch_parts * max(1, 4096 // data.evaluation.seq_len)
         for batch in evaluation_batches(data.evaluation, rows):
@@ -161,8 +161,8 @@ class PretrainingTask(Task):
 def make_optimizer(settings: PretrainingSettings) -> tuple[optax.GradientTransformation, optax.Schedule]:
     """Make the optimizer and its schedule: LAMB with NVIDIA's schedule, or AdamW with `warmup_linear_decay`.
 
-    AdamW does not use Google's schedule (`optim.bert_schedule`), because its learning rate drops at the end of the
-    warm-up.
+    AdamW does not use Google's schedule (`optim.bert_schedule`), because the learning rate of that schedule drops at
+    the end of the warm-up.
 
     Args:
         settings: the settings of the run.
@@ -185,14 +185,14 @@ def add_shows_mask(batch: dict[str, np.ndarray], dataset: PretrainingDataset) ->
 
     Args:
         batch: a batch of `dataset`.
-        dataset: the dataset of the batch; it knows the id of `[MASK]`.
+        dataset: the dataset of the batch, which has the id of `[MASK]`.
     """
     shown = np.take_along_axis(batch["input_ids"], batch["masked_positions"], axis=1)
     return {**batch, "shows_mask": (shown == dataset.masking.mask_id).astype(np.float32)}
 
 
 def _sources(settings: PretrainingSettings) -> dict[str, str]:
-    """{name of a recorded fact: the file that it describes}."""
+    """Return {name of a recorded fact: the file that it describes}."""
     if settings.data is not None:
         return dict.fromkeys(("corpus", "vocabulary"), str(settings.data))
     text = settings.text

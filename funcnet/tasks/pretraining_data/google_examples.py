@@ -112,7 +112,7 @@ def import_examples(
             made with another vocabulary. The message has the path of the file and the number of the record.
     """
     if not files:
-        raise ValueError("data import: files; expected at least one file with examples, got none.")
+        raise ValueError("data import: no files are given; expected at least one file with examples, got none.")
     folder = Path(folder).absolute()
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"data import: --out {folder}; expected a folder, got a file.")

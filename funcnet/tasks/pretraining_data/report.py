@@ -76,7 +76,7 @@ def report_text(report: Mapping[str, Any]) -> str:
             part = report[name]
             cells.append([name, *(f"{part[key]:,}" for key in keys), f"{part['unknown_share']:.3%}"])
     lines += ["", table.text(cells, left=1)]
-    cells = [["rows of", "", "passes", "pairs a pass", "mean length", "full", "padding", "packed", "random next"]]
+    cells = [["rows of", "", "passes", "pairs per pass", "mean length", "full", "padding", "packed", "random next"]]
     for seq_len, parts in report["pairs"].items():
         for name, part in parts.items():
             if name != "masks":

@@ -20,61 +20,65 @@ RECORDED = (
 
 @dataclasses.dataclass(frozen=True)
 class TextSettings:
-    """The text, what is held out of it, and its vocabulary."""
+    """The text, its held-out share, and its vocabulary."""
 
     corpus: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="PATH [PATH ...]")] = None
-    """Files or folders to read: text (.txt), JSON lines (.jsonl, .json), a Wikipedia dump (.xml), each of them also
-    compressed (.gz, .bz2, .xz), Parquet, or a folder that `datasets` saved. In a folder, only files with these suffixes
-    are read, if there are any. The default is the presidential messages of the extra 'demo'."""
+    """Files or folders to read. A file may be text (.txt), JSON lines (.jsonl, .json), a Wikipedia dump (.xml), each of
+    these also compressed (.gz, .bz2, .xz), or Parquet. A folder may be one that `datasets` saved. If a folder has files
+    with these suffixes, other files are ignored. The default is the presidential messages in the extra 'demo'."""
     documents: Literal["auto", "file", "blank-line"] = "auto"
-    """Documents are whole files, or blocks between blank lines; auto guesses. This concerns plain text only."""
+    """How plain text is divided into documents. file: each file is a document. blank-line: a blank line ends a
+    document. auto: choose one of these from the content of the files."""
     field: str = "text"
-    """Name of the field of JSON lines, or of the column of a table, that has the text."""
+    """Name of the field (JSON lines) or column (tables) that contains the text."""
     language: str = "en"
-    """Language of the text as an ISO 639 code, such as en or de; it decides where sentences end."""
+    """Language of the text as an ISO 639 code, such as en or de. It is used to split the text into sentences."""
     held_out: Annotated[float, Range(0, 1, below=True)] = 0.05
-    """Share of the text that is kept for evaluation, in whole documents, at most four million characters."""
+    """Share of the text to hold out for evaluation. Documents are not split. At most four million characters are held
+    out."""
     vocab: Path | None = None
-    """Vocabulary to use (vocab.txt, or a directory that contains one); without it, one is trained."""
+    """Vocabulary to use: a vocab.txt, or a directory that contains one. By default, a vocabulary is trained on the
+    text."""
     vocab_size: Annotated[int, Range(1)] = 4096
-    """Size of the vocabulary to train, on at most 32 million characters of the text."""
+    """Size of the vocabulary to train. It is trained on at most 32 million characters of the text."""
     cased: bool = False
-    """Keep capitals and accents."""
+    """Keep capital letters and accents."""
 
     def check(self, where: str) -> None:
-        """Refuse a language that is no code, and a size beside a given vocabulary.
+        """Refuse a language that is not an ISO 639 code, and a vocabulary size together with a given vocabulary.
 
         Args:
-            where: the command, as it is typed: the message begins with it.
+            where: the name of the command, with which the message begins.
 
         Raises:
-            ValueError: names the flag, what is expected, and what it is.
+            ValueError: if a setting is wrong. The message names its flag.
         """
-        # sentencex reads every language that it does not know as English, "german" too
+        # sentencex treats every unknown language as English, for example "german"
         if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)*", self.language):
             raise ValueError(f"{where}: --language; expected an ISO 639 code, such as en or de, got {self.language!r}.")
         if self.vocab is not None and self.vocab_size != TextSettings.vocab_size:
             raise ValueError(
-                f"{where}: --vocab-size {self.vocab_size} together with --vocab; expected one of them, got both. A "
-                "given vocabulary has its own size."
+                f"{where}: --vocab-size {self.vocab_size} together with --vocab; expected one of them, got both. "
+                "Omit --vocab-size, because a given vocabulary has a fixed size."
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class PairSettings:
-    """The sentence pairs that are made from the text, and which of their words are hidden."""
+    """The sentence pairs that are built from the text, and the masking of their words."""
 
     passes: Annotated[int, Range(1, 99)] = 10
-    """Number of passes over the text, each with other sentence pairs (Google's dupe_factor)."""
+    """Number of passes over the text. Each pass builds different sentence pairs (Google's dupe_factor)."""
     whole_words: bool = False
-    """Hide either all pieces of a word or none."""
+    """Mask whole words: either all pieces of a word or none."""
     static_masks: bool = False
-    """Hide the same words whenever a pass is repeated, as Google's script does, instead of drawing them each time."""
+    """Mask the same words whenever a pass is repeated, as with Google's script. By default, new words are drawn each
+    time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DataSettings:
-    """Everything that determines the bytes of a data directory.
+    """All settings that determine the bytes of a data directory.
 
     Example:
         >>> from funcnet.settings import compose
@@ -85,34 +89,34 @@ class DataSettings:
     text: TextSettings = TextSettings()
     pairs: PairSettings = PairSettings()
     seq_len: Annotated[tuple[int, ...], Range(5, note="[CLS] a [SEP] b [SEP]")] = (128,)
-    """Tokens in a row, [CLS] and [SEP] included; give several lengths for a run in two phases."""
+    """Number of tokens per row, including [CLS] and [SEP]. Several lengths may be given, for runs in two phases."""
     short_share: Annotated[float, Range(0, 1)] = 0.1
-    """Share of the pairs that aim for a shorter length."""
+    """Share of the sentence pairs with a random shorter target length."""
     max_predictions: Annotated[int, Range(1)] | None = None
-    """Largest number of masked words per row. The default is 15 % of the row length, rounded up."""
+    """Maximum number of masked words per row. The default is 15 % of the row length, rounded up."""
     seed: Annotated[int, Range(0, 2**63 - 1)] = 0
     """Seed of all random numbers."""
 
     def check(self, where: str = "data build") -> None:
-        """Refuse settings that no data can be made with, before anything is read or written.
+        """Check the settings before anything is read or written.
 
         Args:
-            where: the command, as it is typed: the message begins with it.
+            where: the name of the command, with which the message begins.
 
         Raises:
-            ValueError: names the flag, what is expected, and what it is.
+            ValueError: if a setting is wrong. The message names its flag.
         """
         check_ranges(self, where)
         self.text.check(where)
         if not self.seq_len or len(set(self.seq_len)) < len(self.seq_len):
-            raise ValueError(f"{where}: --seq-len; expected lengths that differ, got {list(self.seq_len)}.")
+            raise ValueError(f"{where}: --seq-len; expected one or more different lengths, got {list(self.seq_len)}.")
 
     def recorded(self, vocabulary: str | None) -> dict[str, Any]:
-        """The settings as a manifest holds them: without the place of the corpus, and for the path of a given
-        vocabulary its digest.
+        """Return the settings as recorded in a manifest: without the path of the corpus, and with the digest of a given
+        vocabulary instead of its path.
 
         Args:
-            vocabulary: that digest; None where a vocabulary is trained.
+            vocabulary: digest of the given vocabulary, or None if a vocabulary is trained.
         """
         values = {**recorded(self), "vocab": vocabulary}
         return {name: values[name] for name in RECORDED}

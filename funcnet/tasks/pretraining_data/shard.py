@@ -1,4 +1,4 @@
-"""Shards: files of columns that are written atomically, and that contain digests of their content and of their sources."""
+"""Shards: files of columns that are written atomically, and that contain digests of their content and their sources."""
 
 from __future__ import annotations
 

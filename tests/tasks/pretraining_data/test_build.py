@@ -249,7 +249,7 @@ def test_another_corpus_or_other_settings(built, corpus, tmp_path):
     assert (
         "was built with other settings; expected the same settings, got: passes was 2, now 4; seed was 0, now 3" in said
     )
-    assert "Use the first ones, or build into another --out" in said
+    assert "Use the original settings, or another --out" in said
     changed = tmp_path / "corpus"
     shutil.copytree(corpus, changed)
     names = sorted(path.name for path in changed.iterdir())
@@ -276,7 +276,7 @@ def test_a_bad_shard_is_named_by_who_reads_it(built, corpus, tmp_path):
     with pytest.raises(ValueError, match=r"tokens-00002\.arrow is truncated or changed; expected [\d,]+ bytes, got"):
         open_data(folder, seq_len=32)
     shard.write_bytes(bytes(len(whole)))
-    with pytest.raises(ValueError, match=r"tokens-00002\.arrow is damaged or changed; expected the bytes that were wr"):
+    with pytest.raises(ValueError, match=r"tokens-00002\.arrow is damaged or changed; expected the original bytes"):
         open_data(folder, seq_len=32)
     shard.unlink()
     with pytest.raises(ValueError, match=r"tokens-00002\.arrow is missing; expected .* bytes, got no file\. Run"):
@@ -293,7 +293,7 @@ def test_a_bad_shard_is_named_by_who_reads_it(built, corpus, tmp_path):
     (folder / "tokenizer.json").unlink()
     with pytest.raises(ValueError, match=r"(tokenizer\.json is missing|vocab\.txt is truncated or changed)"):
         open_data(folder, seq_len=32)
-    with pytest.raises(FileNotFoundError, match="holds no data; expected a folder that `funcnet data build` made"):
+    with pytest.raises(FileNotFoundError, match="contains no data; expected a folder from `funcnet data build`"):
         open_data(tmp_path)
 
 
@@ -308,7 +308,7 @@ def test_a_shard_of_another_vocabulary(corpus, tmp_path):
     moved["plan"] = manifest["plan"]
     for name in ("vocab.txt", "tokenizer.json"):
         shutil.copy(tmp_path / "second" / name, tmp_path / "first" / name)
-    with pytest.raises(ValueError, match=r"vocab\.txt is damaged or changed; expected the bytes that were writ"):
+    with pytest.raises(ValueError, match=r"vocab\.txt is damaged or changed; expected the original bytes"):
         open_data(tmp_path / "first")
     manifest["vocabulary"] = moved["vocabulary"]
     (tmp_path / "first" / "manifest.json").write_text(json.dumps(manifest))
@@ -320,7 +320,7 @@ def test_bad_input_leaves_nothing(tmp_path, corpus):
     one = tmp_path / "one.txt"
     one.write_text("The only document. It has two sentences.")
     out = tmp_path / "data"
-    assert "a single document has no other to draw a random next sentence from" in refused(out, settings_of(one))
+    assert "there is no other document to draw a random next sentence from" in refused(out, settings_of(one))
     one.write_text(" \n")
     assert "the corpus is empty; expected text, got 1 file(s)" in refused(out, settings_of(one))
     (tmp_path / "few").mkdir()
@@ -378,7 +378,8 @@ def test_text_that_changes_while_it_is_read(corpus, tmp_path):
             text.write_text("Less. Of it.")
 
     with pytest.raises(
-        ValueError, match=r"text\.txt changed while it was read; expected its [\d,]+ bytes to stay, got 12"
+        ValueError,
+        match=r"text\.txt changed while it was read; expected its [\d,]+ bytes to stay the same, got 12 bytes",
     ):
         build(folder, settings_of(text), progress=append)
     assert not folder.exists()
@@ -424,7 +425,7 @@ def test_damaged_bytes_that_no_size_shows(built, tmp_path):
     shutil.copytree(built, folder)
     data = open_data(folder, seq_len=32).train
     lost = dataclasses.replace(data, tokens=Joined([data.tokens.arrays[0]]))
-    with pytest.raises(ValueError, match=r"got 'index .* Run the same `funcnet data build` again: it repairs what"):
+    with pytest.raises(ValueError, match=r"got 'index .* Run the same `funcnet data build` again to repair"):
         lost[np.arange(len(data))]
 
 
@@ -475,7 +476,7 @@ def test_a_report_finds_a_flipped_byte_and_a_run_one_in_what_it_reads_whole(buil
     data[place] ^= 1
     path.write_bytes(data)
     assert run_here("data", "report", folder) == 2
-    said = f"{path} is damaged or changed; expected the bytes that were written, got others (its digest differs). Run"
+    said = f"{path} is damaged or changed; expected the original bytes, got others (the digest differs). Run"
     assert said in capsys.readouterr().err
     if name in ("tokens-00001.arrow", "report.txt"):
         open_data(folder, seq_len=32)

@@ -61,7 +61,7 @@ def test_a_run_trains_on_it(built, tmp_path, capsys):
     import_examples([built / "train.tfrecord"], out, vocab=built / "data", held_out=[built / "held-out.tfrecord"])
     more = ["--seq-len", 32, "--steps", 2, "--batch-size", 8, "--log-every", 1, "--devices", 1]
     assert run_here("pretrain", "--out", tmp_path / "run", "--data", out, *more) == 0
-    assert (tmp_path / "run" / "eval.json").exists() and "pairs a pass to train on" in capsys.readouterr().out
+    assert (tmp_path / "run" / "eval.json").exists() and "pairs per pass" in capsys.readouterr().out
 
 
 def test_what_is_refused(built, tmp_path):
@@ -96,7 +96,9 @@ def test_what_is_refused(built, tmp_path):
     whole = (tmp_path / "x.tfrecord").read_bytes()
     (tmp_path / "x.tfrecord").write_bytes(whole[:-9])
     assert "x.tfrecord, record 3 is damaged" in refused(None)
-    with pytest.raises(ValueError, match=r"data import: no files; expected at least one with examples, got none"):
+    with pytest.raises(
+        ValueError, match=r"data import: no files are given; expected at least one file with examples, got none"
+    ):
         import_examples([], out, vocab=built / "data")
     with pytest.raises(NotADirectoryError, match=r"vocab\.txt; expected a folder, got a file"):
         import_examples([tmp_path / "x.tfrecord"], tmp_path / "vocab.txt", vocab=built / "data")

@@ -18,7 +18,7 @@ def test_held_out_documents_are_a_share_by_seed():
     assert 3 not in split_documents([9] * 8, 0.5, seed=0, usable=[i != 3 for i in range(8)])[1]
 
 
-@pytest.mark.parametrize("sizes,message", [([5], "a single document has no other"), ([5, 5, 5], "too few documents")])
+@pytest.mark.parametrize("sizes,message", [([5], "there is no other document"), ([5, 5, 5], "too few documents")])
 def test_too_few_documents(sizes, message):
     with pytest.raises(ValueError, match=rf"split_documents: {message}.*; expected at least 4 different documents"):
         split_documents(sizes, 0.1, seed=0)

@@ -136,7 +136,7 @@ def test_passes_differ_and_repeat_with_their_seed():
 
 
 def test_errors_of_pairs():
-    with pytest.raises(ValueError, match=r"seq_len holds no pair; expected at least 5 .*, got 4"):
+    with pytest.raises(ValueError, match=r"seq_len is too small for a pair; expected at least 5 .*, got 4"):
         build_pairs(random_documents(3), seq_len=4, seed=0)
     with pytest.raises(ValueError, match="expected at least 2 documents of 2 sentences or more, got 1 of 2"):
         build_pairs(documents_of([[3, 3], [4]]), seq_len=16, seed=0)

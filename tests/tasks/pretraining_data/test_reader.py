@@ -222,7 +222,7 @@ def test_bad_input(corpus, tmp_path, prepared):
 
     one = tmp_path / "one.txt"
     one.write_text("The only document. It has two sentences.")
-    assert "a single document has no other to draw a random next sentence from; expected at least 4" in refused(one)
+    assert "there is no other document to draw a random next sentence from; expected at least 4" in refused(one)
     assert "--documents blank-line" in refused(one, held_out=0)
     one.write_text("\n\n".join(["The same document. Again and again."] * 9))
     assert "a single document" in refused(one), "duplicates are one document"
