@@ -48,7 +48,7 @@ class ImportData:
     held_out: tuple[Path, ...] = ()
     """Files with examples for evaluation. By default, there is no evaluation."""
     cased: bool = False
-    """State that the vocabulary keeps capital letters and accents."""
+    """Use this flag if the vocabulary keeps capital letters and accents."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ __all__ = ["FillMaskArguments", "run_fill_mask"]
 class FillMaskArguments:
     """Predict masked words with a pretrained BERT.
 
-    Prints the most likely words for each [MASK], with their probabilities.
+    The command prints the most likely words for each [MASK], with their probabilities.
     """
 
     directory: tyro.conf.Positional[Path]

@@ -85,5 +85,5 @@ def moved_path_hint(settings: Any, before: Any) -> str:
             if isinstance(path, Path) and not path.is_absolute() and not path.exists():
                 folder = began_in(now["out"]) or "the folder where it started"
                 if folder != os.getcwd():
-                    return f" The run's {flag(name)} {path} is relative to {folder}. Change to that folder first."
+                    return f" The run's {flag(name)} {path} is relative to {folder}: change to that folder first."
     return ""

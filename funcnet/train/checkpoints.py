@@ -105,7 +105,7 @@ class Checkpoints:
     # -------------------------------------------------------------------------------------------------- writing
 
     def save(self, state: Any, step: int, about: Mapping[str, Any], metrics: Mapping[str, float] | None = None) -> None:
-        """Copy `state`, and write it in the background. Waits for the previous write first.
+        """Copy `state`, and write the copy in the background. If another write is in progress, wait for it first.
 
         Args:
             state: a pytree of arrays, in any layout. The copies stay on the devices until they are written.
@@ -136,7 +136,7 @@ class Checkpoints:
         self.check()
 
     def check(self) -> None:
-        """Raise the error of a failed write in the background. This is cheap enough for every step.
+        """Raise the error of a failed write in the background. The check is cheap enough for every step.
 
         Raises:
             RunError: if a write failed. The message names the folder and the reason.

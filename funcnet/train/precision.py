@@ -16,9 +16,9 @@ class Precision:
     """The floating types of a run.
 
     The step differentiates with respect to the stored parameters (the master weights) and gives the objective a copy of
-    them in `compute`. Gradients and optimizer state have the type of the master weights. All functions of
-    `funcnet.functional` compute norms, softmax and reductions in at least float32, whatever the type of their input.
-    The fields `norms`, `softmax` and `reductions` document this. A narrower type is refused.
+    these parameters in the type `compute`. Gradients and optimizer state have the type of the master weights. All
+    functions of `funcnet.functional` compute norms, softmax and reductions in at least float32, whatever the type of
+    their input. The fields `norms`, `softmax` and `reductions` document this. A narrower type is refused.
 
     Args:
         params: type of the master weights, the gradients and the optimizer state.

@@ -42,8 +42,8 @@ def open_run(
 ) -> Path:
     """Start a run in `folder`, or resume the run in it.
 
-    Call this function before anything slow, because a run can be resumed only after this call. Hold `lock_run` during
-    the run.
+    Call this function before anything slow, because a run can be resumed only after this call. Use the context manager
+    `lock_run` during the run.
 
     Args:
         folder: the run directory. It is created if it does not exist.

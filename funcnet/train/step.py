@@ -175,7 +175,8 @@ def evaluate(
             break
     if added is None:
         raise ValueError(
-            "train.evaluate: batches; expected at least one, got none. Hold out more data, or use a smaller batch."
+            "train.evaluate: there are no batches; expected at least one, got none. Hold out more data, or use a "
+            "smaller batch size."
         )
     return {name: float(value) for name, value in _means(added["sums"], added["counts"], np.maximum).items()}
 

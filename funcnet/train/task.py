@@ -116,7 +116,7 @@ class Task:
         sources: {name of a fact: the file that it describes}.
         best: the choice of the best model. None keeps the last model.
         keep: the number of newest checkpoints to keep.
-        keeps_checkpoints: whether the checkpoints stay after the run has finished.
+        keeps_checkpoints: whether to keep the checkpoints after the run has finished.
         seeds: seeds to train with, one after the other. If there are several, each seed has a separate folder. If there
             are none, the seed of the settings is used.
     """

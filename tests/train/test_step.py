@@ -249,7 +249,7 @@ def test_what_cannot_be_a_step_is_refused():
     ):
         toy.run(steps=1, accumulate=3)
     with pytest.raises(
-        ValueError, match="make_step: objective's term 'rows'; expected a 'loss' in it and a count of the same name"
+        ValueError, match="make_step: the objective's term 'rows'; expected a 'loss' in it and a count of the same name"
     ):
         step = train.make_step(toy.make_objective(), lambda batch: {"tokens": 1}, optax.sgd(0.1))
         step(train.create(*toy.start(), optax.sgd(0.1)), toy.batch_at(0), jax.random.key(0))

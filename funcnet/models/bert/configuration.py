@@ -219,7 +219,7 @@ class BertConfig:
         if name not in PRESETS:
             raise ValueError(
                 f"BertConfig.preset: unknown size; expected one of {', '.join(PRESETS)}, got {name!r}. "
-                "For other sizes use BertConfig itself."
+                "For other sizes, use BertConfig itself."
             )
         layers, width, heads = PRESETS[name]
         sizes = {

@@ -169,10 +169,10 @@ def _require_described(model: nn.Module, config: BertConfig) -> None:
         name, always = _PLACES[type(module)]
         function, wanted = getattr(module, name), always or config.hidden_act
         if not computes(function, wanted):
-            advice = f"{fits} hidden_act=…)`" if always is None else "that function"
+            advice = f"Give the model {fits} hidden_act=…)`" if always is None else "Restore that function"
             raise ValueError(
                 f"bert.save_pretrained: {path}.{name} does not match the config; expected {wanted}, got "
-                f"{called(function)}. Give the model {advice}; the files cannot store another function."
+                f"{called(function)}. {advice}; the files cannot store another function."
             )
 
 

@@ -204,7 +204,7 @@ def _arrays(
 
 
 def _folder(data: Path, image_size: int) -> LabelledImages:
-    """Open a folder with one subfolder per class, as for torchvision's ImageFolder, or with train/ and test/ or val/."""
+    """Open a folder with a subfolder per class, as in torchvision's ImageFolder, or with train/ and test/ or val/."""
     tests = [data / name for name in ("test", "val") if (data / name).is_dir()]
     is_divided = bool(tests) and (data / "train").is_dir()
     roots = [data / "train", tests[0]] if is_divided else [data]

@@ -67,7 +67,7 @@ class OptimizerSettings:
 class PretrainingSettings:
     """Pretrain BERT on raw text, with masked words and next-sentence prediction.
 
-    Writes into --out a model that Hugging Face can open (config.json, vocab.txt, tokenizer.json,
+    The command writes into --out: a model that Hugging Face can open (config.json, vocab.txt, tokenizer.json,
     tokenizer_config.json, model.safetensors), metrics.jsonl, eval.json, report.png, checkpoints/ and tensorboard/.
 
     Exit codes: 0 finished; 2 an error in the arguments, the text or the files, reported in one line; 130 stopped by
@@ -106,8 +106,8 @@ class PretrainingSettings:
         for name in ("long_share", "long_batch_size"):
             if self.model.long_seq_len is None and getattr(self.model, name) != usual[name]:
                 raise ValueError(
-                    f"pretrain: {flag(name)} {getattr(self.model, name)}; expected a second phase, got none. Add "
-                    "--long-seq-len."
+                    f"pretrain: {flag(name)} {getattr(self.model, name)} without a second phase; expected "
+                    "--long-seq-len too, got none. Add --long-seq-len."
                 )
         if self.data is not None:
             for name, value in (flat(self.text) | flat(self.pairs)).items():

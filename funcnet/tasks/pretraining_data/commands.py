@@ -27,10 +27,10 @@ __all__ = ["BuildData", "build_data", "export_data", "import_data", "report_data
 class BuildData(DataSettings):
     """Build the data of pretraining runs from text of any size, for `funcnet pretrain --data`.
 
-    Writes shards of tokens and of sentence pairs, the vocabulary, a manifest and a report (report.txt, report.json,
-    report.png) into --out. For 1 GB of text, it needs 425 MB of memory with one process, 663 MB with two, and 895 MB
-    with four. If it was killed, run the same command again to continue. If the data are complete, the command checks
-    all files and repairs damaged ones.
+    The command writes into --out: shards of tokens and of sentence pairs, the vocabulary, a manifest and a report
+    (report.txt, report.json, report.png). For 1 GB of text, it needs 425 MB of memory with one process, 663 MB with
+    two, and 895 MB with four. If it was killed, run the same command again to continue. If the data are complete, the
+    command checks all files and repairs damaged ones.
 
     Exit codes: 0 finished; 2 an error in the arguments, the text or the files, reported in one line; 130 stopped by
     Ctrl-C; 143 stopped by SIGTERM. To continue a stopped build, run the same command again.

@@ -28,7 +28,7 @@ class TextSettings:
     with these suffixes, other files are ignored. The default is the presidential messages in the extra 'demo'."""
     documents: Literal["auto", "file", "blank-line"] = "auto"
     """How plain text is divided into documents. file: each file is a document. blank-line: a blank line ends a
-    document. auto: choose one of these from the content of the files."""
+    document. auto: choose one of these by the number, the size and the content of the files."""
     field: str = "text"
     """Name of the field (JSON lines) or column (tables) that contains the text."""
     language: str = "en"

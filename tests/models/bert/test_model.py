@@ -264,7 +264,7 @@ def test_help_lists_what_the_package_holds():
 
 
 def test_heads_that_cannot_be(sizes, batch):
-    with pytest.raises(ValueError, match="a start and an end; expected num_labels 2, got 3"):
+    with pytest.raises(ValueError, match="num_labels is wrong; expected 2, for the start and the end, got 3"):
         bert.BertForQuestionAnswering(bert.BertConfig(**sizes, num_labels=3))
     model = bert.BertForQuestionAnswering(bert.BertConfig(**sizes))
     params, state = model.init(jax.random.key(0))

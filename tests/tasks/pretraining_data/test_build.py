@@ -331,7 +331,7 @@ def test_bad_input_leaves_nothing(tmp_path, corpus):
     assert "does not exist" in refused(out, settings_of(tmp_path / "no"), FileNotFoundError)
     assert not out.exists()
     assert "--processes; expected at least 1, got 0" in refused(out, settings_of(corpus), processes=0)
-    assert "--seq-len; expected lengths that differ, got [32, 32]" in refused(
+    assert "--seq-len; expected one or more different lengths, got [32, 32]" in refused(
         out, settings_of(corpus, seq_len=(32, 32))
     )
     assert "--held-out; expected from 0 to below 1, got 1" in refused(out, settings_of(corpus, held_out=1))

@@ -15,8 +15,8 @@ REFUSED = {
     "--short-share; expected 0 to 1, got 2": {"short_share": 2},
     "--max-predictions; expected at least 1, got 0": {"max_predictions": 0},
     "--seed; expected 0 to 2**63 - 1, got -1": {"seed": -1},
-    "--seq-len; expected lengths that differ, got [32, 32]": {"seq_len": (32, 32)},
-    "--seq-len; expected lengths that differ, got []": {"seq_len": ()},
+    "--seq-len; expected one or more different lengths, got [32, 32]": {"seq_len": (32, 32)},
+    "--seq-len; expected one or more different lengths, got []": {"seq_len": ()},
     "--seq-len; expected at least 5 ([CLS] a [SEP] b [SEP]), got 4": {"seq_len": (32, 4)},
 }
 
