@@ -57,9 +57,9 @@ def open_run(
         The run directory. Call `is_finished` next.
 
     Raises:
-        RunError: if `resume` is False and the folder contains a run or one of the files in `writes`; `resume` is True
-            and there is no run, or its configuration differs; `folder` is a file or cannot be written; or another
-            process uses the folder.
+        RunError: if `folder` is a file, cannot be written, or is used by another process. If `resume` is False, also if
+            the folder contains a run or one of the files in `writes`. If `resume` is True, also if the folder contains
+            no run, or a run with another configuration.
 
     Example:
         >>> import tempfile

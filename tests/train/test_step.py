@@ -237,7 +237,9 @@ def test_evaluation_can_be_cut_short_and_needs_a_batch():
     first = train.evaluate(step, toy.start(), [toy.batch_at(0)])
     cut = train.evaluate(step, toy.start(), toy.batches(0), should_stop=lambda: asked.append(1) is None)
     assert cut == first and len(asked) == 1
-    with pytest.raises(ValueError, match=r"train.evaluate: batches; expected at least one, got none. Hold out more"):
+    with pytest.raises(
+        ValueError, match=r"train.evaluate: there are no batches; expected at least one, got none. Hold out more"
+    ):
         train.evaluate(step, toy.start(), [])
 
 

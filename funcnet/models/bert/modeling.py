@@ -50,9 +50,9 @@ class BertModel(nn.Module):
           which begins at 0. A packed row needs an attention_mask (B, T, T) by which each sequence attends only to
           itself, and position_ids that start at 0 in each sequence.
 
-        -> (sequence_output (B, T, D), pooled_output (B, D) or (B, P, D)), and then, if requested, a tuple of N + 1
-        hidden states (B, T, D), beginning with the output of the embeddings, and a tuple of the attention weights
-        (B, H, T, T) of the N layers.
+        -> (sequence_output (B, T, D), pooled_output (B, D) or (B, P, D)). If requested, a tuple of N + 1 hidden states
+        (B, T, D) follows, beginning with the output of the embeddings. If requested, a tuple of the attention weights
+        (B, H, T, T) of the N layers comes last.
 
     Raises:
         ValueError: if a sequence is longer than the position table, an input has a wrong rank, the mask is additive, or

@@ -62,16 +62,17 @@ def from_pretrained(
     gets new weights from `init`, and a warning names it.
 
     Args:
-        path: a directory with `config.json` and weights (`model.safetensors`, `pytorch_model.bin`, or the index of
-            several); or a directory with Google's `bert_config.json` and `bert_model.ckpt.*`; or the path of a
-            TensorFlow checkpoint (without `.index`) in the same folder as its `bert_config.json`.
+        path: a directory or a TensorFlow checkpoint. A directory must contain `config.json` and weights
+            (`model.safetensors`, `pytorch_model.bin`, or the index of several files), or Google's `bert_config.json`
+            and `bert_model.ckpt.*`. The path of a TensorFlow checkpoint lacks the suffix `.index`. Its
+            `bert_config.json` must be in the same folder.
         cls: class of the model, such as `BertForSequenceClassification`. Its constructor must accept a `BertConfig` as
             the only argument.
         config: config to use instead of the one in the file, such as `dataclasses.replace(BertConfig.load(path),
             num_labels=5)`. A head that has another shape in the file then gets new weights, like a missing head.
         layers: patterns that select layers of the file by name ("encoder.layer.0", …; see `funcnet.tree`). The layers
-            keep the order of the file. For example, `[f"encoder.layer.{i}" for i in range(6)]` is the lower half of
-            twelve. None: all layers.
+            keep the order of the file. For example, `[f"encoder.layer.{i}" for i in range(6)]` selects the first six.
+            None: all layers.
         key: random key for new weights. None: `jax.random.key(0)`.
         new_heads: if True, a head that is missing in the file gets new weights. If False, a missing head is an error,
             which is useful for a model that is not trained further.
@@ -81,9 +82,9 @@ def from_pretrained(
 
     Raises:
         FileNotFoundError: if one of the files does not exist.
-        ValueError: if a file is damaged; the config is not supported; arrays of the encoder are missing or have another
-            shape (all are listed); a head is incomplete, or missing although `new_heads` is False; `vocab.txt` has more
-            lines than the word table has rows; or a pattern matches no layer.
+        ValueError: if a file is damaged, the config is not supported, or a pattern matches no layer. Also if arrays of
+            the encoder are missing or have another shape (all are listed). Also if a head is incomplete, or is missing
+            although `new_heads` is False. Also if `vocab.txt` has more lines than the word table has rows.
 
     Warns:
         UserWarning: if weights are new, or the file has weights that no BERT has. One message lists all of them.

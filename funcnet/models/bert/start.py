@@ -69,8 +69,8 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
         params: parameters of `BertForPreTraining` or `BertModel` from `init`, with unstacked layers.
         config: config of the model. It must have at least two layers and two heads, and heads of width 20 or more.
         log_frequencies: (V,) natural logarithms of the frequencies of the tokens. Tokens with the lowest frequency are
-            treated as special tokens that do not occur in the text. None: all words are equally rare, and the bias of
-            the words is not changed.
+            treated as special tokens that do not occur in the text. If it is None, all words are equally rare, and the
+            bias of the words is not changed.
 
     Returns:
         A new tree of the same structure, shapes and dtypes.

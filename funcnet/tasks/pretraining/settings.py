@@ -38,9 +38,10 @@ class ModelSettings:
     dropout: Annotated[float, Range(0, 1, below=True)] = 0.0
     """Dropout rate of hidden states and attention weights. In runs of a few minutes, dropout slows learning down."""
     start: Literal["quick", "bert"] | None = None
-    """Initialisation of the parameters. bert is BERT's usual one, a normal distribution with standard deviation 0.02.
-    quick is for runs of a few minutes: four attention heads start with useful patterns and, with adamw, the parameters
-    of these patterns have a tenth of the learning rate. The default is quick with adamw, and bert with lamb."""
+    """Initialisation of the parameters. With bert, they are drawn from a normal distribution with standard deviation
+    0.02. With quick, which suits runs of a few minutes, four attention heads also start with useful patterns. The
+    parameters of these patterns then have a tenth of the learning rate if the optimizer is adamw. The default is quick
+    with adamw, and bert with lamb."""
     scan_layers: bool = False
     """Run the layers in a lax.scan, which compiles faster and runs slower."""
 

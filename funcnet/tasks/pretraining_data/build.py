@@ -70,8 +70,8 @@ def build(
     Raises:
         OSError: if a file of the corpus is missing or cannot be read, or the folder cannot be written.
         ValueError: if the corpus is empty, has too few documents, or has files whose content does not match their
-            suffix; the vocabulary lacks special tokens; a setting is out of range; or the folder was built with other
-            settings or another corpus (the message lists the differences).
+            suffix. Also if the vocabulary lacks special tokens, or a setting is out of range. Also if the folder was
+            built with other settings or another corpus (the message lists the differences).
 
     Example:
         >>> import tempfile

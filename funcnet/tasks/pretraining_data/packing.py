@@ -136,9 +136,9 @@ class PackedDataset:
 
         Returns:
             The batch of `PretrainingDataset`, except that `next_sentence_label` is (B, P) int32, with -100 where there
-            is no example. The batch also has `sequence_ids` (B, T) int32, the number of the example in its row, from 1,
-            and 0 at padding; `position_ids` (B, T) int32, from 0 in each example; and `pooled_positions` (B, P) int32,
-            where each example begins.
+            is no example. The batch also has three other arrays. `sequence_ids` (B, T) int32 is the number of the
+            example in its row, from 1, and 0 at padding. `position_ids` (B, T) int32 starts at 0 in each example.
+            `pooled_positions` (B, P) int32 is the position where each example begins.
         """
         return self.at_epoch(0)[rows]
 

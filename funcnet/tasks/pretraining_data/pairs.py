@@ -55,9 +55,10 @@ def build_pairs(
         short_share: share of the pairs with a shorter target length.
 
     Returns:
-        The columns `a_start`, `b_start` (N,) int64, positions in `documents.tokens`; `a_length`, `b_length` (N,) int32,
-        at least 1, with a sum of at most `seq_len - 3`; `is_random_next` (N,) uint8; `a_document`, `b_document` (N,)
-        int32; and `row` (N,) int32, the number of the packed row (see `packing`), in increasing order.
+        A dict of columns (N,). `a_start` and `b_start` (int64) are positions in `documents.tokens`. `a_length` and
+        `b_length` (int32) are at least 1, and their sum is at most `seq_len - 3`. `is_random_next` is uint8.
+        `a_document` and `b_document` (int32) are indices of documents. `row` (int32) is the number of the packed row
+        (see `packing`), in increasing order.
 
     Raises:
         ValueError: if `seq_len` is below 5, or fewer than two documents can give a pair.

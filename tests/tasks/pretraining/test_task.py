@@ -303,7 +303,10 @@ def test_bad_settings(tmp_path, capsys, corpus, finished):
     ]:
         assert f"{flag}; expected {expected}" in line(flag, value)
     for flag, value in ("--long-share", "0.5"), ("--long-batch-size", "4"):
-        assert f"{flag} {value}; expected a second phase, got none. Add --long-seq-len" in line(flag, value)
+        assert (
+            f"{flag} {value} without a second phase; expected --long-seq-len too, got none. Add --long-seq-len"
+            in line(flag, value)
+        )
     assert not (tmp_path / "out").exists(), "a refused run leaves no files"
     assert "there is no run to resume" in line("--devices", "1", "--resume")
     assert "--resume" in refused(capsys, finished, *small, "--devices", "1")
