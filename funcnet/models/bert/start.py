@@ -53,10 +53,10 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
 
     1. All matrices are scaled from `config.initializer_range` to `hidden_size ** -0.5`, so that the output of a layer
        has the scale of its input. (The usual 0.02 has this effect at a width of 2,500.)
-    2. The first 20 dimensions of the hidden state are reserved for: sinusoids of the position, the sign of the segment,
-       the segment that contains the same word, a flag of `[CLS]`, and the rarity of the word. Layers do not write to
-       them, and words write only to the last one. The position and token type tables are zero in all other dimensions,
-       so that they do not outweigh the words.
+    2. The first 20 dimensions of the hidden state are reserved. They contain sinusoids of the position, the sign of the
+       segment, the segment that contains the same word, a flag of `[CLS]`, and the rarity of the word. Layers do not
+       write to them, and words write only to the last one. The position and token type tables are zero in all other
+       dimensions, so that they do not outweigh the words.
     3. By means of the sinusoids, head 0 of layer 0 attends to the previous token, and head 0 of layer 1 to the next
        token.
     4. Head 1 of layer 0 searches for the same word, first in the other segment, and records the segment that contains

@@ -85,8 +85,9 @@ class Cuts:
     """The pairs of one shard in one pass, before any B is replaced.
 
     Attributes:
-        columns: columns (N,): `a_start`, `b_start` int64, positions in the corpus; `a_length`, `b_length` int32;
-            `document` int32; `coin` uint8, 1 if B will be replaced; `by_length` int32, the pairs sorted by `b_length`.
+        columns: a dict of columns (N,). `a_start` and `b_start` (int64) are positions in the corpus. `a_length`,
+            `b_length` and `document` are int32. `coin` (uint8) is 1 if B will be replaced. `by_length` (int32) lists
+            the pairs in the order of `b_length`.
         lengths, counts: (L,) the lengths of B that occur, in increasing order, and the number of pairs with each
             length.
         draws: number of random numbers that were used.

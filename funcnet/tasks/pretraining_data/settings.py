@@ -27,8 +27,8 @@ class TextSettings:
     these also compressed (.gz, .bz2, .xz), or Parquet. A folder may be one that `datasets` saved. If a folder has files
     with these suffixes, other files are ignored. The default is the presidential messages in the extra 'demo'."""
     documents: Literal["auto", "file", "blank-line"] = "auto"
-    """How plain text is divided into documents. file: each file is a document. blank-line: a blank line ends a
-    document. auto: choose one of these by the number, the size and the content of the files."""
+    """How plain text is divided into documents. With file, each file is a document. With blank-line, a blank line ends
+    a document. With auto, the choice depends on the number, the size and the content of the files."""
     field: str = "text"
     """Name of the field (JSON lines) or column (tables) that contains the text."""
     language: str = "en"
