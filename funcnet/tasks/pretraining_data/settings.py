@@ -25,7 +25,8 @@ class TextSettings:
     corpus: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="PATH [PATH ...]")] = None
     """Files or folders to read. A file may be text (.txt), JSON lines (.jsonl, .json), a Wikipedia dump (.xml), each of
     these also compressed (.gz, .bz2, .xz), or Parquet. A folder may be one that `datasets` saved. If a folder has files
-    with these suffixes, other files are ignored. The default is the presidential messages in the extra 'demo'."""
+    with these suffixes, other files are ignored. The default is the presidential messages, which the extra 'demo'
+    installs."""
     documents: Literal["auto", "file", "blank-line"] = "auto"
     """How plain text is divided into documents. With file, each file is a document. With blank-line, a blank line ends
     a document. With auto, the choice depends on the number, the size and the content of the files."""
