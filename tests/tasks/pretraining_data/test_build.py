@@ -261,7 +261,7 @@ def test_another_corpus_or_other_settings(built, corpus, tmp_path):
     (changed / names[2]).unlink()
     (changed / "newer.txt").write_text("Newer text. It is short.")
     said = refused(tmp_path / "second", settings_of(changed))
-    assert "the corpus changed since" in said and "Restore it, or build into another --out" in said
+    assert "the corpus has changed since" in said and "Restore it, or build into another --out" in said
     assert f"{names[2]} is missing" in said and "newer.txt is new" in said
     assert f"{names[3]} has other text (3,0" in said and " bytes, now 29)" in said
     assert bytes_of(folder) == bytes_of(built)
@@ -312,7 +312,7 @@ def test_a_shard_of_another_vocabulary(corpus, tmp_path):
         open_data(tmp_path / "first")
     manifest["vocabulary"] = moved["vocabulary"]
     (tmp_path / "first" / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match=r"tokens-0000\d\.arrow was made with another vocabulary than .*first's; exp"):
+    with pytest.raises(ValueError, match=r"tokens-0000\d\.arrow was made with another vocabulary than .*first; exp"):
         open_data(tmp_path / "first")
 
 
@@ -389,7 +389,7 @@ def test_text_that_changes_while_it_is_read(corpus, tmp_path):
             text.unlink(missing_ok=True)
 
     text.write_text("\n\n".join(path.read_text() for path in sorted(corpus.iterdir())))
-    with pytest.raises(ValueError, match=r"bytes to stay, got no file\. Run the command again when nothing writes"):
+    with pytest.raises(ValueError, match=r"bytes to stay the same, got no file\. Run the command again when no other"):
         build(folder, settings_of(text), progress=remove)
 
 

@@ -35,7 +35,7 @@ def test_a_worker_that_is_killed():
         ProcessPool(2) as workers,
         pytest.raises(
             ChildProcessError,
-            match=r"a worker was killed; expected 2 to stay alive, got one less .* fewer --processes need less",
+            match=r"a worker was killed; expected 2 live workers, got one less .* Fewer --processes need less",
         ),
     ):
         workers.run(end_this_process, [(1,)], done=print)
