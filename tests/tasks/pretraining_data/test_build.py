@@ -261,7 +261,7 @@ def test_another_corpus_or_other_settings(built, corpus, tmp_path):
     (changed / names[2]).unlink()
     (changed / "newer.txt").write_text("Newer text. It is short.")
     said = refused(tmp_path / "second", settings_of(changed))
-    assert "the corpus has changed since" in said and "Restore it, or build into another --out" in said
+    assert "the corpus has changed since" in said and "Restore the files, or use another --out" in said
     assert f"{names[2]} is missing" in said and "newer.txt is new" in said
     assert f"{names[3]} has other text (3,0" in said and " bytes, now 29)" in said
     assert bytes_of(folder) == bytes_of(built)
