@@ -58,7 +58,7 @@ def test_another_configuration_is_listed(tmp_path):
     with pytest.raises(train.RunError, match=r"^train.record_facts: .*corpus was 'ab12', now 'ff00'"):
         train.record_facts(tmp_path, {"corpus": "ff00"})
     with pytest.raises(
-        train.RunError, match=r"expected the original ones, got changed ones: a.txt \(corpus\). Restore them"
+        train.RunError, match=r"expected the original ones, got changed ones: a.txt \(corpus\). Restore the files"
     ):
         train.record_facts(tmp_path, {"corpus": "ff00", "more": 1}, {"corpus": "a.txt", "more": "b.txt"})
 
