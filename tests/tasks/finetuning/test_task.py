@@ -226,7 +226,7 @@ def test_a_run_does_not_go_on_with_other_examples(model, tmp_path, capsys):
     capsys.readouterr()
     assert finetune("classify", model, train, out, *more, "--resume") == 2
     said = capsys.readouterr().err
-    assert f"got changed ones: {train} (digest of the training examples). Restore them" in said
+    assert f"got changed ones: {train} (digest of the training examples). Restore the files" in said
 
 
 def test_a_run_does_not_go_on_with_another_vocabulary(model, tmp_path, capsys):
@@ -243,7 +243,7 @@ def test_a_run_does_not_go_on_with_another_vocabulary(model, tmp_path, capsys):
     capsys.readouterr()
     assert finetune("classify", own, train, out, *more, "--resume") == 2
     said = capsys.readouterr().err
-    assert f"got changed ones: {own} (vocabulary). Restore them" in said and str(train) not in said
+    assert f"got changed ones: {own} (vocabulary). Restore the files" in said and str(train) not in said
 
 
 @slow
