@@ -1,9 +1,9 @@
-"""What a head is, written once: examples, rows, loss, answers, figures. Training, predicting and serving read it.
+"""Heads: the examples, rows, loss, answers and metrics of each task, for training, prediction and serving alike.
 
     reading/*, encoding -> head -> text, tokens, choice, answer, fill_mask -> table -> directory
 
-`head.Head` is what serving needs, `head.TrainedHead` what fine-tuning needs besides. A head names the architecture of
-its model; it knows no model class.
+Serving needs a `head.Head`, and fine-tuning needs its subclass `head.TrainedHead`. A head knows the name of its model's
+architecture, but no model class.
 """
 
 from funcnet.heads.directory import check_length, open_head, read_settings, write_settings

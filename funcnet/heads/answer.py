@@ -1,6 +1,6 @@
-"""Where in a text the answer to a question stands: `answer`. Long texts are read in overlapping windows.
+"""The head of the task `answer`, which finds the answer to a question in a text.
 
-T tokens of a window.
+Long texts are read in overlapping windows. Letter: `T tokens of a window`.
 """
 
 import dataclasses
@@ -26,9 +26,9 @@ __all__ = ["Answer"]
 
 @dataclasses.dataclass(frozen=True)
 class Answer(TrainedHead, Spans):
-    """SQuAD: the answer is a span of the context. With `no_answers` (SQuAD 2.0) there may be none.
+    """Finds an answer as a span of the context, as in SQuAD. With `no_answers` (SQuAD 2.0), there may be no answer.
 
-    `no_answers` is learned from the training file; the other settings are those of `Spans`.
+    `no_answers` is learned from the training file. The other settings are those of `Spans`.
     """
 
     name: str = "answer"
@@ -106,7 +106,7 @@ class Answer(TrainedHead, Spans):
 
 
 def _span(window: Window, question: Question) -> tuple[int, int]:
-    """The row's tokens that begin and end the first answer; (0, 0), which is [CLS], if the window lacks some of it."""
+    """Return the first and last token of the first answer in a row, or (0, 0), [CLS], if the window lacks a part."""
     if not question.answers or not len(window.offsets):
         return 0, 0
     answer, start = question.answers[0]
@@ -118,7 +118,7 @@ def _span(window: Window, question: Question) -> tuple[int, int]:
 
 
 def _tokenized(questions: Iterable[Question], encoder: TextEncoder) -> Iterator[tuple[Encoding, Encoding]]:
-    """(question, context) without special tokens; a context that follows itself is read once."""
+    """Yield (question, context) without special tokens. A context of several questions in a row is tokenized once."""
     last: tuple[str, Encoding] | None = None
     ours, theirs = tee(questions)
     for question, encoding in zip(ours, encoder.whole(one.question for one in theirs), strict=True):

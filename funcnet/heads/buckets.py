@@ -19,7 +19,7 @@ __all__ = ["FINE_LENGTHS", "LENGTHS", "Bucketed", "bucket", "pad"]
 
 # Padding to one of these lengths costs a sixth on average. Powers of two would cost a third, for half the programs.
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-# For many texts, where additional programs soon pay for themselves: padding costs a tenth.
+# For many texts, where more programs soon pay off. Padding to one of these lengths costs a tenth.
 FINE_LENGTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 
 
@@ -53,19 +53,21 @@ def pad(rows: Sequence[TokenRow], count: int, length: int, pad_id: int) -> dict[
 
 
 class Bucketed:
-    """A function of padded batches, called with rows of any length. It compiles once for each padded shape.
+    """A function of padded batches that can be called with rows of any length. It compiles once for each padded shape.
 
     Args:
-        function: `(params, state, batch) -> tree of arrays` whose first dimension is B. It is jitted here.
+        function: `(params, state, batch) -> outputs`, a tree of arrays whose first dimension is B. It is jitted here.
         longest: largest number of tokens that the model takes.
         pad_id: id of `[PAD]`.
         lengths: values of T, in increasing order, such as `LENGTHS`. `longest` is added to them.
-        tokens: B · T, for every T, so that all batches take about the same time and memory. The default is 1,024 on a
-            CPU, where larger batches do not fit the caches (4,096 tokens take 1.6 times as long), and 16,384 elsewhere.
-        sizes: values of B, in increasing order, instead of `tokens`. A batch is filled up to the next of them.
-        shard: places a batch on devices, such as `Layout.shard`. By default, the batch goes where the parameters are.
+        tokens: number of tokens per batch, B · T, for every T. All batches then take about the same time and memory.
+            The default is 1,024 on a CPU and 16,384 elsewhere. Larger batches do not fit the caches of a CPU, where
+            4,096 tokens per batch take 1.6 times as long.
+        sizes: values of B, in increasing order, instead of `tokens`. A batch is padded to the next larger size.
+        shard: function that places a batch on devices, such as `Layout.shard`. By default, the batch goes to the device
+            of the parameters.
 
-    Several threads may call it at once, because a call changes nothing.
+    Several threads may call the object at the same time, because a call changes nothing.
 
     Example:
         >>> from funcnet import text
@@ -102,7 +104,7 @@ class Bucketed:
         return [(size, length) for length in self.lengths for size in self.sizes(length)]
 
     def compile(self, model: tuple[Any, Any], progress: Callable[[int, int], None] = lambda done, of: None) -> None:
-        """Compile for every shape now, so that no later call waits. `progress(done, of)` is called after each."""
+        """Compile for every shape now, so that no later call waits. `progress(done, of)` is called after each shape."""
         shapes = self.shapes()
         for done, (size, length) in enumerate(shapes, 1):
             jax.block_until_ready(self._dispatch(model, [], size, length))
@@ -122,9 +124,9 @@ class Bucketed:
             should_stop: called after each batch; True ends the call early.
 
         Returns:
-            The function's output for each row, in the order of the rows: numpy arrays without the dimension B. If the
-            function gives one value per token, padding tokens have values too. After an early end, rows that were not
-            run have None.
+            The function's output for each row, in the order of the rows, as numpy arrays without the dimension B. If
+            the function returns one value per token, the padding tokens have values too. After an early end, the
+            output of rows that were not run is None.
         """
         order = sorted(range(len(rows)), key=lambda index: -len(rows[index].ids))
         found: list[Any] = [None] * len(rows)

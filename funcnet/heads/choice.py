@@ -1,4 +1,7 @@
-"""Which of several texts continues a text best: `choice`. C choices, the same number in a whole file."""
+"""The head of the task `choice`, which chooses the best continuation of a text.
+
+Letters: `B rows, C choices, the same number in all examples of a file`.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +25,7 @@ __all__ = ["Choice"]
 
 @dataclasses.dataclass(frozen=True)
 class Choice(TrainedHead):
-    """Multiple choice: the model reads the text with each choice after it, and gives each a number."""
+    """Multiple choice. The model reads the text followed by each choice, and returns one number per choice."""
 
     name: str = "choice"
     columns: Columns = DEFAULT
@@ -74,7 +77,7 @@ class Choice(TrainedHead):
         return {self.term: {"loss": loss, "accuracy": count_right(outputs, batch["labels"])}}
 
     def forward(self, net: Any, tokenizer: Tokenizer) -> Forward:
-        """Each row is a choice by itself, so that items may have any number of choices."""
+        """Return a function that reads one choice per row, so that items may have any number of choices."""
         plain = super().forward(net, tokenizer)
 
         def run(params: Any, state: Any, batch: Batch) -> jax.Array:
@@ -84,7 +87,7 @@ class Choice(TrainedHead):
         return run
 
     def answer(self, example: ChoiceExample, detail: None, outputs: Sequence[Output]) -> dict[str, Any]:
-        """The likeliest choice; `outputs` hold a number for each, in one array or in several.
+        """Return the most likely choice. `outputs` has one number per choice, in one array or in several.
 
         >>> Choice().answer(ChoiceExample("", ["a", "b", "c"], None, ""), None, [np.array([0.0, 0.0, 1e3])])
         {'choice': 2, 'text': 'c', 'probabilities': [0.0, 0.0, 1.0]}

@@ -1,4 +1,4 @@
-"""Rows of tokens: what a model reads of a text. Letter: `T tokens of a row`."""
+"""Rows of tokens, which are the input of a model. Letter: `T tokens of a row`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -11,7 +11,7 @@ from funcnet import text
 
 __all__ = ["Encoded", "PlainRow", "TextEncoder", "TokenRow"]
 
-CHUNK = 1024  # texts that the tokenizer reads at once, because its results are large
+CHUNK = 1024  # texts per call of the tokenizer, because its results are large
 
 
 class TokenRow(Protocol):
@@ -27,7 +27,7 @@ class TokenRow(Protocol):
 
 
 class PlainRow(NamedTuple):
-    """A `TokenRow` with nothing else.
+    """A `TokenRow` with only ids and token types.
 
     Attributes:
         ids: (T,) token ids, special tokens included.
@@ -39,12 +39,12 @@ class PlainRow(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """What the model reads of one example.
+    """The rows of one example.
 
     Attributes:
-        rows: at least one.
-        is_cut: whether the text was too long, and its end was left out.
-        detail: what `Head.answer` needs beside the outputs.
+        rows: at least one row.
+        is_cut: whether the text was too long, so that its end is missing.
+        detail: additional data for `Head.answer`.
     """
 
     rows: Sequence[TokenRow]
@@ -53,11 +53,11 @@ class Encoded(NamedTuple):
 
 
 class TextEncoder:
-    """A tokenizer and the length of a row.
+    """Encodes texts as rows of limited length.
 
     Args:
-        tokenizer: as `text.load_tokenizer` returns it; it is not changed.
-        seq_len: the most tokens of a row, special tokens included.
+        tokenizer: tokenizer of `text.load_tokenizer`. It is not changed.
+        seq_len: largest number of tokens per row, including special tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer, seq_len: int):
@@ -66,11 +66,11 @@ class TextEncoder:
         self._cutting = text.truncating(tokenizer, seq_len)
 
     def cut(self, texts: Iterable[Any], *, words: bool = False) -> Iterator[Encoding]:
-        """Texts, pairs of texts, or lists of words, cut to the length of a row; of a pair the longer text first."""
+        """Encode texts, pairs of texts or lists of words, cut to the row length, starting with the longer of a pair."""
         return _encodings(self._cutting, texts, words, special_tokens=True)
 
     def whole(self, texts: Iterable[Any], *, special_tokens: bool = False) -> Iterator[Encoding]:
-        """Texts of any length, without special tokens unless asked for."""
+        """Encode texts of any length, by default without special tokens."""
         return _encodings(self.tokenizer, texts, False, special_tokens)
 
 

@@ -1,4 +1,4 @@
-"""Tags of words as entities: which ones they spell, and how many of them are right. CoNLL's rule."""
+"""Tags of words as entities, and the metrics of entities, by the rules of CoNLL."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ OUTSIDE = "O"
 
 
 class Entity(NamedTuple):
-    """A run of words, `last` included, counted from 0."""
+    """An entity, which consists of the words from number `first` to number `last`, counted from 0."""
 
     type: str
     first: int
@@ -17,7 +17,7 @@ class Entity(NamedTuple):
 
 
 def spell_entities(labels: Sequence[str]) -> bool:
-    """Whether tags are those of entities, such as `B-PER` and `O`.
+    """Return whether all tags have the form of entity tags, such as `B-PER` and `O`.
 
     >>> spell_entities(["O", "B-PER", "I-PER"]), spell_entities(["NN", "VB"])
     (True, False)
@@ -26,11 +26,11 @@ def spell_entities(labels: Sequence[str]) -> bool:
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
-    """The entities that the tags of one sentence spell.
+    """Return the entities in the tags of one sentence.
 
-    A tag is `O`, or a prefix and a type (`B-PER`): B begins, I is inside, E ends, S is an entity alone. An entity also
-    begins where an inside tag follows `O` or another type, and ends where the next one begins. So IOB1, IOB2 and IOBES
-    are read alike, and impossible sequences of a model can be read too.
+    A tag is `O`, or a prefix and a type, such as `B-PER`. The prefix is B at the begin, I inside and E at the end of an
+    entity, and S for an entity of one word. An entity also begins at an inside tag after `O` or another type, and ends
+    before the next entity. This rule reads IOB1, IOB2, IOBES, and also invalid sequences that a model predicts.
 
     >>> entities(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
     [Entity(type='PER', first=0, last=1), Entity(type='LOC', first=3, last=3), Entity(type='LOC', first=4, last=4)]
@@ -51,13 +51,13 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 
 
 def entity_scores(labels: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Precision, recall and F1 of whole entities: one is right if its type and its words are.
+    """Return precision, recall and F1 of entities. An entity is correct if its type and all of its words are correct.
 
     Args:
-        labels, predicted: sentences of tags, of the same lengths.
+        labels, predicted: tags of each sentence, with the same lengths.
 
     Returns:
-        {"precision", "recall", "f1"}, over all types together; 0 where a denominator is 0.
+        {"precision", "recall", "f1"}, over all types together. A metric is 0 if its denominator is 0.
 
     >>> entity_scores([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "O"]])
     {'precision': 1.0, 'recall': 0.5, 'f1': 0.6666666666666666}
@@ -72,14 +72,14 @@ def entity_scores(labels: Sequence[Sequence[str]], predicted: Sequence[Sequence[
 
 
 def _ends(before: str, prefix: str, kind: str, name: str) -> bool:
-    """Whether an entity ends between two tags."""
+    """Return whether an entity ends between two tags."""
     if before == OUTSIDE:
         return False
     return before in ("E", "S") or prefix in ("B", "S", OUTSIDE) or kind != name
 
 
 def _begins(before: str, prefix: str, kind: str, name: str) -> bool:
-    """Whether an entity begins at the second of two tags."""
+    """Return whether an entity begins at the second of two tags."""
     if prefix == OUTSIDE:
         return False
     return prefix in ("B", "S") or before in ("E", "S", OUTSIDE) or kind != name

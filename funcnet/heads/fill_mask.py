@@ -1,4 +1,7 @@
-"""Words for `[MASK]`: `fill-mask`, which pretraining trains. T tokens, S places of masks, D width."""
+"""The head of the task `fill-mask`, which pretraining trains. It predicts words for `[MASK]`.
+
+Letters: `B rows, T tokens, S masks, D hidden size`.
+"""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,15 +18,15 @@ from funcnet.heads.reading.examples import TextExample
 
 __all__ = ["Guess", "MaskedWords"]
 
-SLOTS = 8  # masks that the head over words reads at once
+SLOTS = 8  # masks that the head over the vocabulary reads at a time
 
 
 class Guess(NamedTuple):
-    """A word for a masked place.
+    """A guess for a `[MASK]`.
 
     Attributes:
-        token: as in the vocabulary; `##` begins a token that continues a word.
-        probability: the model's, among all words.
+        token: token of the vocabulary. A token that continues a word begins with `##`.
+        probability: probability of the token among all tokens.
     """
 
     token: str
@@ -32,10 +35,10 @@ class Guess(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MaskedWords(Head):
-    """The likeliest words for each `[MASK]`.
+    """Predicts the most likely words for each `[MASK]`.
 
     Attributes:
-        guesses: how many for each.
+        guesses: number of guesses per `[MASK]`.
     """
 
     name: str = "fill-mask"
@@ -59,12 +62,12 @@ class MaskedWords(Head):
             if len(found.ids) > encoder.seq_len:
                 raise ValueError(
                     f"fill-mask: {example.where} is too long; expected at most {encoder.seq_len} tokens with [CLS] and "
-                    f"[SEP], got {len(found.ids)}. Shorten it around the [MASK]."
+                    f"[SEP], got {len(found.ids)}. Shorten the text, but keep the [MASK]."
                 )
             if "[MASK]" not in found.tokens:
                 raise ValueError(
-                    f"fill-mask: {example.where} has nothing to guess; expected [MASK] in the text, got none. Write "
-                    "[MASK] in place of a word."
+                    f"fill-mask: {example.where} has no [MASK]; expected [MASK] in the text, got none. Replace a word "
+                    "with [MASK]."
                 )
             name = encoder.tokenizer.id_to_token
             yield Encoded([found], detail=(found.tokens.count("[MASK]"), name))
@@ -74,7 +77,7 @@ class MaskedWords(Head):
         count = min(self.guesses, words)
 
         def likeliest(head: Callable[[jax.Array], jax.Array], hidden: jax.Array, places: jax.Array) -> Any:
-            """hidden (B, T, D), places (B, S) -> probabilities and token ids, (B, S, count)."""
+            """Map hidden states (B, T, D) and places (B, S) to probabilities and token ids (B, S, count)."""
             scores = head(jnp.take_along_axis(hidden, places[:, :, None], axis=1))[:, :, :words]
             return jax.lax.top_k(jax.nn.softmax(scores.astype(jnp.float32)), count)  # a padded table has more rows
 

@@ -1,10 +1,10 @@
-"""What a head is: how a text becomes rows of tokens, and how a model's outputs for these rows become an answer.
+"""Base classes of heads. A head turns a text into rows of tokens, and a model's outputs for these rows into an answer.
 
     file --read--> examples --encode--> rows --model--> outputs --answer--> JSON --scores--> figures
     item --example--> example --encode--> rows --model--> outputs --answer--> JSON
 
-The first line is training, `funcnet predict` and `funcnet evaluate`; the second one is serving. A head works on
-examples, tokenizers, arrays and names of labels. It knows no model class: it names its architecture.
+The first line shows training, `funcnet predict` and `funcnet evaluate`. The second line shows serving. A head works on
+examples, tokenizers, arrays and names of labels. It knows the name of its architecture, but no model class.
 
 Letters: `B rows of a batch, T tokens of a row, C classes`.
 """
@@ -49,7 +49,7 @@ Forward = Callable[[Any, Any, Any], Any]
 
 
 class ModelConfig(Protocol):
-    """What heads read of a model's config; Hugging Face's names."""
+    """The fields of a model's config that heads read, with Hugging Face's names."""
 
     @property
     def num_labels(self) -> int: ...
@@ -67,13 +67,13 @@ class ModelConfig(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Head(ABC):
-    """A head that answers. Its fields are settings, which `finetuning.json` holds.
+    """A head that answers items or examples. Its fields are settings, which `finetuning.json` stores.
 
     Attributes:
-        name: what the command line and `funcnet.serving.inference` call it.
-        architecture: the model class with this head, by Hugging Face's name.
-        names: every name that this class has.
-        needs: what a text must contain.
+        name: name of the task, for the command line and `funcnet.serving.inference`.
+        architecture: Hugging Face's name of the model class with this head.
+        names: all tasks of this class.
+        needs: string that every text must contain.
     """
 
     name: str
@@ -83,55 +83,49 @@ class Head(ABC):
 
     @classmethod
     def architectures(cls) -> tuple[str, ...]:
-        """The architectures whose checkpoints have this head."""
+        """Return the architectures whose checkpoints have this head."""
         return (cls.architecture,)
 
     @classmethod
     def fits(cls, architecture: str, config: ModelConfig) -> tuple[str, ...]:
-        """The names under which a saved model can be asked, the usual one first; empty if its head is another one."""
+        """Return the tasks of a saved model, the usual task first, or an empty tuple if it has another head."""
         return cls.names if architecture in cls.architectures() else ()
 
     @classmethod
     def from_directory(cls, name: str, config: ModelConfig, settings: Mapping[str, Any]) -> Self:
-        """The head of a saved model.
-
-        Args:
-            name: one of `names`.
-            config: the model's.
-            settings: those of `finetuning.json`, or none.
-        """
+        """Return the head of a saved model. `settings` are the contents of `finetuning.json`, or empty."""
         known = {field.name for field in dataclasses.fields(cls)}
         return cls(**{key: value for key, value in settings.items() if key in known} | {"name": name})
 
     @property
     def reads_pairs(self) -> bool | None:
-        """Whether it reads pairs of texts and nothing else (True), single texts (False), or what it is given (None)."""
+        """True if items must be pairs of texts, False if they must be single texts, None if neither is required."""
         return None
 
     @property
     @abstractmethod
     def takes(self) -> str:
-        """What a served item is, for messages."""
+        """Description of a served item, for messages."""
 
     @abstractmethod
     def example(self, item: Any, where: str) -> Any | None:
-        """A served item as an example; None if it is not what this head reads."""
+        """Return a served item as an example, or None if the item has the wrong type."""
 
     def sample(self, text: str) -> Any:
-        """An item made of the words of a text, to measure with."""
+        """Return an item that is made of the words of a text, for measurements."""
         return text
 
     @property
     def extra_tokens(self) -> int:
-        """How many tokens of such an item's row are no words of the text: [CLS], each [SEP], and what the item adds."""
+        """Number of tokens in the row of a `sample` that are not words of the text, such as [CLS] and [SEP]."""
         return 2
 
     @abstractmethod
     def encode(self, examples: Iterable[Any], encoder: TextEncoder) -> Iterator[Encoded]:
-        """What the model reads of each example, in order. Training, predicting and serving all call this."""
+        """Yield the rows of each example, in order. Training, prediction and serving all call this method."""
 
     def forward(self, net: Any, tokenizer: Tokenizer) -> Forward:
-        """`(params, state, batch) -> outputs`, float32, whose first axis is B; what serving compiles."""
+        """Return the function that serving compiles, `(params, state, batch) -> float32 outputs (B, …)`."""
         forward = make_forward(net)
 
         def run(params: Any, state: Any, batch: Batch) -> jax.Array:
@@ -141,12 +135,12 @@ class Head(ABC):
 
     @abstractmethod
     def answer(self, example: Any, detail: Any, outputs: Sequence[Any]) -> Any:
-        """What the model says of an example, as JSON holds it.
+        """Return the answer for an example, as JSON data.
 
         Args:
-            example: an element of what `encode` read.
-            detail: of its `Encoded`.
-            outputs: float32, of each of its rows; of tokens, there may be more than the row has.
+            example: an example that `encode` has read.
+            detail: `Encoded.detail` of the example.
+            outputs: float32 outputs for each row of the example. Outputs per token may include padding tokens.
         """
 
     def answers(
@@ -172,11 +166,11 @@ class TrainedHead(Head):
     """A head that `funcnet finetune` trains.
 
     Attributes:
-        labels: names of the classes, in the order of the model's outputs; empty if there are none.
-        metric: the figure that chooses the best model.
-        term: the name of its loss.
+        labels: names of the classes, in the order of the model's outputs. Empty if there are no classes.
+        metric: metric that chooses the best model.
+        term: name of the loss.
         by_token: whether every token has a target.
-        rows_together: whether the rows of an example are one row of a batch, as choices are.
+        rows_together: whether the rows of an example form one row of a batch, as for choices.
     """
 
     labels: tuple[str, ...] = ()
@@ -187,12 +181,12 @@ class TrainedHead(Head):
 
     @classmethod
     def from_settings(cls, name: str, settings: Mapping[str, Any]) -> Self:
-        """The head before it has seen an example, from the settings of `funcnet finetune`."""
+        """Return the head for the settings of `funcnet finetune`, before it has learned from examples."""
         known = {field.name for field in dataclasses.fields(cls)} - {"name", "labels", "metric", "pairs"}
         return cls(**{key: value for key, value in settings.items() if key in known} | {"name": name})
 
     def settings(self) -> dict[str, Any]:
-        """What `finetuning.json` keeps: all fields but the labels, which config.json has."""
+        """Return the fields for `finetuning.json`, without the labels, which config.json has."""
         values = dataclasses.asdict(self)
         del values["labels"]
         return values
@@ -200,42 +194,38 @@ class TrainedHead(Head):
     @property
     @abstractmethod
     def figures(self) -> tuple[str, ...]:
-        """Names of the figures of `scores` that may choose the best model."""
+        """Names of the metrics of `scores` that may choose the best model."""
 
     @abstractmethod
     def read(self, path: Path, *, labelled: bool) -> list[Any]:
-        """The examples of a file."""
+        """Read the examples of a file."""
 
     def learn(self, examples: Sequence[Any]) -> Self:
-        """The head with what only the training examples tell, such as the names of the classes."""
+        """Return the head with the facts that only the training examples have, such as the names of the classes."""
         return self
 
     def label_names(self, example: Any) -> Sequence[str]:
-        """The classes that an example is labelled with; empty if its label is something else."""
+        """Return the classes of an example. The result is empty if its label is not a class."""
         return ()
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """The fields of the model's config that the head decides."""
+        """Return the fields of the model's config that the head determines."""
 
     @abstractmethod
     def targets(self, example: Any, encoded: Encoded) -> Sequence[NDArray[Any]]:
-        """What the loss compares the outputs with: an array for each row of a batch; -100 does not count."""
+        """Return the targets of the loss, one array per row of a batch. Targets of -100 are ignored."""
 
     def counts(self, batch: Batch) -> dict[str, jax.Array]:
-        """Over how much each term of the loss is averaged; see `train.step`."""
+        """Return the number of entries that each term of the loss is averaged over, see `train.step`."""
         return {self.term: jnp.sum(batch["counted"].astype(jnp.float32))}
 
     @abstractmethod
     def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
-        """The sums of each term of the loss; see `train.step`."""
+        """Return the sums of each term of the loss, see `train.step`."""
 
     def objective(self, net: Any) -> Callable[..., tuple[Sums, Any]]:
-        """Return the objective for `train.make_step`.
-
-        Args:
-            net: a model with this head.
-        """
+        """Return the objective of a model with this head, for `train.make_step`."""
         forward = make_forward(net)
 
         def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
@@ -246,52 +236,51 @@ class TrainedHead(Head):
 
     @abstractmethod
     def scores(self, examples: Sequence[Any], answers: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        """The figures of answers to labelled examples."""
+        """Return the metrics of the answers to labelled examples."""
 
     def with_null_threshold(self, threshold: float) -> Self:
-        """The head that may say "no answer", from this threshold on.
-
-        Raises:
-            ValueError: it answers no questions.
-        """
+        """Return the head with this threshold for "no answer", or raise ValueError if the task is not answer."""
         raise ValueError(
-            f"predict: --null-threshold; expected a model that answers questions, got one of {self.name!r}. Leave it "
-            "out."
+            f"predict: --null-threshold does not apply to this model; expected a model of the task 'answer', got one "
+            f"of {self.name!r}. Omit the setting."
         )
 
     def shown(self, example: Any) -> dict[str, Any]:
-        """What `funcnet predict` writes before the answer to an example."""
+        """Return the fields of an example that `funcnet predict` writes before the answer."""
         return {}
 
     def classes(
         self, examples: Sequence[Any], answers: Sequence[Mapping[str, Any]]
     ) -> tuple[list[str], list[str]] | None:
-        """(true, predicted) names if every example has exactly one class; None otherwise."""
+        """Return the names (true, predicted) if every example has exactly one class, otherwise None."""
         return None
 
     def require_measurable(self, config: ModelConfig, path: str | Path) -> None:
-        """Refuses a model whose answers no file can be compared with."""
+        """Raise ValueError if the answers of the model cannot be compared with the labels of any file."""
 
     @property
     def row_noun(self) -> str:
-        """What its rows are called, where an example may take several; else empty."""
+        """Name of the rows if an example may have several rows, otherwise an empty string."""
         return ""
 
     def describe_cut(self, count: int, seq_len: int) -> str:
-        """How many examples were cut; empty if none was."""
+        """Return a note on the number of examples that were cut, or an empty string if there are none."""
         return f"{count:,} texts longer than {seq_len} tokens were cut" if count else ""
 
     def describe_columns(self, path: Path) -> str:
-        """Which columns of a file are read, where that is a choice; else empty."""
+        """Return a note on the columns that are read from a file, or an empty string if there is no choice."""
         return ""
 
     def describe_labels(self, examples: Sequence[Any]) -> str:
-        """How many examples each class has, where examples have classes; else empty."""
+        """Return a note on the number of examples per class, or an empty string without classes."""
         return ""
 
 
 def make_forward(net: Any) -> Callable[..., tuple[jax.Array, Any]]:
-    """`forward(params, state, batch, training, rng) -> (outputs, state)`; two outputs are stacked on a last axis."""
+    """Return `forward(params, state, batch, training, rng) -> (outputs, state)`.
+
+    Several outputs are stacked along a new last axis.
+    """
 
     def forward(params: Any, state: Any, batch: Batch, training: bool, rng: Any) -> tuple[jax.Array, Any]:
         names = ("attention_mask", "token_type_ids")
@@ -303,7 +292,7 @@ def make_forward(net: Any) -> Callable[..., tuple[jax.Array, Any]]:
 
 
 def count_right(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """How many labels (…) have the largest of their logits (…, C); those of -100 do not count.
+    """Return the number of labels (…) that have the largest logit in (…, C). Labels of -100 are ignored.
 
     >>> count_right(jnp.array([[0.0, 1.0], [2.0, 1.0]]), jnp.array([1, -100]))
     Array(1., dtype=float32)
@@ -313,7 +302,7 @@ def count_right(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
-    """Over the last axis, in float64.
+    """Return the softmax over the last axis, in float64.
 
     >>> softmax(np.array([0.0, 0.0])).tolist()
     [0.5, 0.5]
@@ -323,12 +312,12 @@ def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def label_names(config: ModelConfig) -> tuple[str, ...]:
-    """The names of a config's labels, in order."""
+    """Return the names of the labels in a config, in order."""
     return tuple(config.id2label[number] for number in range(config.num_labels))
 
 
 def learn_labels(given: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """The labels that occur: by value if all are whole numbers, else by name.
+    """Return the different labels, sorted by value if all of them are integers, otherwise by name.
 
     >>> learn_labels([("10",), ("9",)]), learn_labels([("b", "a"), ("a",)])
     (('9', '10'), ('a', 'b'))

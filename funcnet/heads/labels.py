@@ -1,4 +1,4 @@
-"""Any number of labels for a text or for a pair of texts: `labels`. C labels, each with a probability of its own."""
+"""The head of the task `labels`, which predicts any number of labels for a text or a pair of texts. C labels."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,10 @@ __all__ = ["Labels"]
 
 @dataclasses.dataclass(frozen=True)
 class Labels(Classify):
-    """Several labels a text: a sigmoid for each, trained by binary cross-entropy, given above even odds."""
+    """Several labels per text. Each label has its own sigmoid, trained by binary cross-entropy.
+
+    A label is predicted if its probability is above 0.5.
+    """
 
     name: str = "labels"
     metric: str = "f1_micro"
@@ -37,14 +40,16 @@ class Labels(Classify):
 
     def learn(self, examples: Sequence[TextExample]) -> Self:
         if not any(map(self.label_names, examples)):
-            raise ValueError(f"labels: {examples[0].where_label}: no training example has a label; expected some.")
+            raise ValueError(
+                f"labels: {examples[0].where_label}: no training example has a label; expected at least one label."
+            )
         return super().learn(examples)
 
     def label_names(self, example: TextExample) -> Sequence[str]:
         if not isinstance(example.label, tuple):
             raise ValueError(
-                f"labels: {example.where_label}: expected a list of labels, got {example.label!r}. Write lists in JSON "
-                "lines, or give the sign between labels: --label-separator."
+                f"labels: {example.where_label}: not a list; expected a list of labels, got {example.label!r}. Use "
+                "lists in JSON lines, or pass the separator between labels with --label-separator."
             )
         return example.label
 
@@ -63,7 +68,7 @@ class Labels(Classify):
         return {self.term: {"loss": losses.multi_label(outputs, batch["labels"], batch["counted"]).sum}}
 
     def say(self, logits: NDArray[np.float64]) -> dict[str, Any]:
-        """The labels with a probability above 0.5, and all probabilities.
+        """Return the labels with a probability above 0.5, and all probabilities.
 
         >>> Labels(labels=("fast", "fine")).say(np.array([0.0, np.log(3.0)]))
         {'labels': ['fine'], 'probabilities': {'fast': 0.5, 'fine': 0.75}}

@@ -1,4 +1,7 @@
-"""What GLUE and its like measure, from labels and predictions; scikit-learn's definitions, in float64. N examples."""
+"""Metrics of GLUE and similar data, with the definitions of scikit-learn, in float64.
+
+Letters: `N examples, C classes`.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Values = Any  # what numpy.asarray takes
+Values = Any  # an argument of numpy.asarray
 
 __all__ = ["accuracy", "confusion", "f1_binary", "f1_macro", "f1_micro", "matthews", "pearson", "spearman"]
 
 
 def accuracy(labels: Values, predicted: Values) -> float:
-    """The share of N predictions that are right; of rows, where every entry must be.
+    """Return the share of N predictions that are right. A row of (N, C) is right if all of its entries are right.
 
     >>> accuracy([0, 1, 1, 2], [0, 1, 2, 2])
     0.75
@@ -22,7 +25,7 @@ def accuracy(labels: Values, predicted: Values) -> float:
 
 
 def confusion(labels: Values, predicted: Values, classes: int) -> NDArray[np.int64]:
-    """(C, C) counts: row is the label, column what was predicted.
+    """Return the confusion matrix, (C, C) counts with one row per label and one column per predicted class.
 
     >>> confusion([0, 1, 1], [0, 1, 0], 2).tolist()
     [[1, 0], [1, 1]]
@@ -33,7 +36,7 @@ def confusion(labels: Values, predicted: Values, classes: int) -> NDArray[np.int
 
 
 def f1_binary(labels: Values, predicted: Values) -> float:
-    """2·right / (labelled + predicted) of class 1; 0 where neither is.
+    """Return F1 of class 1, 2 · right / (labelled + predicted), or 0 if class 1 does not occur.
 
     >>> round(f1_binary([1, 1, 0, 0], [1, 0, 1, 0]), 3)
     0.5
@@ -43,7 +46,7 @@ def f1_binary(labels: Values, predicted: Values) -> float:
 
 
 def f1_macro(labels: Values, predicted: Values) -> float:
-    """The plain mean of F1 over the classes that are labelled or predicted; of (N, C) booleans, over all C columns.
+    """Return the unweighted mean of F1 over all classes that occur, or over all C columns of (N, C) booleans.
 
     >>> round(f1_macro([0, 0, 1, 2], [0, 1, 1, 2]), 4)
     0.7778
@@ -58,7 +61,7 @@ def f1_macro(labels: Values, predicted: Values) -> float:
 
 
 def f1_micro(labels: Values, predicted: Values) -> float:
-    """F1 of all entries of (N, C) booleans together.
+    """Return F1 over all entries of (N, C) booleans.
 
     >>> round(f1_micro([[1, 0], [1, 1]], [[1, 1], [0, 1]]), 4)
     0.6667
@@ -68,7 +71,7 @@ def f1_micro(labels: Values, predicted: Values) -> float:
 
 
 def matthews(labels: Values, predicted: Values) -> float:
-    """The correlation of labels and predictions, of any number of classes; 0 where one of them is constant.
+    """Return Matthews correlation of labels and predictions, for any number of classes, or 0 if one is constant.
 
     >>> round(matthews([1, 1, 1, 0], [1, 0, 1, 1]), 4)
     -0.3333
@@ -85,7 +88,7 @@ def matthews(labels: Values, predicted: Values) -> float:
 
 
 def pearson(x: Values, y: Values) -> float:
-    """The linear correlation of N numbers with N others; 0 where one side is constant.
+    """Return the linear correlation of x and y, N numbers each, or 0 if one of them is constant.
 
     >>> round(pearson([1, 2, 3], [2, 4, 7]), 4)
     0.9934
@@ -96,7 +99,7 @@ def pearson(x: Values, y: Values) -> float:
 
 
 def spearman(x: Values, y: Values) -> float:
-    """The linear correlation of the ranks; equal numbers share the mean of their ranks.
+    """Return the linear correlation of the ranks of x and y. Equal numbers share the mean of their ranks.
 
     >>> round(spearman([1, 2, 3, 3], [1, 4, 9, 8]), 4)
     0.9487

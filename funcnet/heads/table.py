@@ -1,4 +1,4 @@
-"""The heads that there are. A new one is a file beside this one, and a row here."""
+"""The table of all heads. A new head is a new file in this folder, and an entry in this table."""
 
 from funcnet.heads.answer import Answer
 from funcnet.heads.choice import Choice
@@ -11,13 +11,13 @@ from funcnet.heads.tokens import Tokens
 __all__ = ["HEADS", "TRAINED", "trained_head"]
 
 TRAINED: tuple[type[TrainedHead], ...] = (Classify, Labels, Regress, Tokens, Choice, Answer)
-"""Those that `funcnet finetune` trains."""
+"""The heads that `funcnet finetune` trains."""
 
 HEADS: tuple[type[Head], ...] = (MaskedWords, *TRAINED)
 
 
 def trained_head(name: str) -> type[TrainedHead]:
-    """The head that `funcnet finetune NAME` trains.
+    """Return the head that `funcnet finetune NAME` trains.
 
     >>> trained_head("pairs").__name__
     'Classify'

@@ -1,4 +1,4 @@
-"""A class or a number for a text or a pair of texts: `classify`, `pairs`, `regress`. C classes."""
+"""The heads of the tasks `classify`, `pairs` and `regress`: a class or a number for a text or a pair of texts."""
 
 import dataclasses
 import itertools
@@ -36,12 +36,12 @@ __all__ = ["Classify", "Regress", "TextHead", "named_probabilities", "split_in_p
 
 @dataclasses.dataclass(frozen=True)
 class TextHead(TrainedHead):
-    """A head over whole texts.
+    """A head with one answer per text or pair of texts.
 
     Attributes:
-        columns: names of the columns of files.
-        long_texts: whether a text longer than a row is cut, or read whole in parts, whose logits are averaged.
-        pairs: whether the training examples were pairs of texts; None: unknown, and both are read.
+        columns: names of the columns in files.
+        long_texts: "cut" cuts a text that is longer than a row. "parts" reads it in parts and averages their logits.
+        pairs: whether the training examples were pairs of texts. None means unknown, so that both are accepted.
     """
 
     columns: Columns = DEFAULT
@@ -68,18 +68,18 @@ class TextHead(TrainedHead):
 
     @property
     def reads_pairs(self) -> bool | None:
-        """As `pairs`; a text that is read in parts is a single one."""
+        """The same as `pairs`, but False if texts are read in parts."""
         return False if self.long_texts == "parts" else self.pairs
 
     @property
     def takes(self) -> str:
         if self.long_texts == "parts":
-            return "one text, as a model fine-tuned with --long-texts parts reads"
+            return "one text, because the model was fine-tuned with --long-texts parts"
         if self.pairs is None:
             return "a text, or a tuple of two"
         if self.name == "pairs":
             return "a tuple of two texts"
-        return f"{'a tuple of two texts' if self.pairs else 'one text'}, as the model was fine-tuned on"
+        return f"{'a tuple of two texts' if self.pairs else 'one text'}, as in fine-tuning"
 
     def example(self, item: Any, where: str) -> TextExample | None:
         texts = (item,) if isinstance(item, str) else item
@@ -107,7 +107,9 @@ class TextHead(TrainedHead):
             return examples
         expected = "regress" if glue.is_number else "pairs" if glue.second else "classify"
         if self.name != expected:
-            raise ValueError(f"{self.name}: {path} is GLUE's {glue.name}; expected `{expected}`, got `{self.name}`.")
+            raise ValueError(
+                f"{self.name}: {path} is GLUE's {glue.name}; expected the task `{expected}`, got `{self.name}`."
+            )
         examples, left_out = read_glue(path, glue, labelled=labelled)
         if left_out:
             lines = ", ".join(map(str, left_out[:5])) + (", …" if len(left_out) > 5 else "")
@@ -117,7 +119,7 @@ class TextHead(TrainedHead):
         return examples
 
     def describe_columns(self, path: Path) -> str:
-        """Which columns of a file the model reads as pairs; empty where it reads single texts.
+        """Return a note on the columns of the pairs, or an empty string for single texts.
 
         >>> Classify(pairs=True).describe_columns(Path("a.csv"))
         'pairs of columns text and text_b'
@@ -136,16 +138,16 @@ class TextHead(TrainedHead):
         return glue if glue is not None and is_glues(path, glue) else None
 
     def _require_same(self, path: Path, examples: Sequence[TextExample]) -> None:
-        """Refuses pairs if the model was trained on single texts, and single texts if it was trained on pairs."""
+        """Raise ValueError for pairs if the model was trained on single texts, and vice versa."""
         if self.pairs is None or not examples or self.pairs is (examples[0].second is not None):
             return
         second = repr(self.columns.second or "text_b")
         expected, got, advice = (
-            ("pairs of texts", f"no column {second}", "Give every text its second one")
+            ("pairs of texts", f"no second text in column {second}", "Add a second text to every row")
             if self.pairs
-            else ("single texts", f"a second text, of column {second}", "Leave that column out")
+            else ("single texts", f"a second text in column {second}", "Remove that column")
         )
-        raise ValueError(f"{self.name}: {path}: expected {expected}, as the model was trained on, got {got}. {advice}.")
+        raise ValueError(f"{self.name}: {path}: expected {expected}, as in fine-tuning, got {got}. {advice}.")
 
     # --------------------------------------------------------------------------------------------------- rows
 
@@ -161,14 +163,14 @@ class TextHead(TrainedHead):
     def _single(self, example: TextExample) -> str:
         if example.second is not None:
             raise ValueError(
-                f"{self.name}: {example.where}: --long-texts parts; expected one text in each example, got two. Use "
-                "--long-texts cut."
+                f"{self.name}: {example.where}: --long-texts parts does not apply to pairs; expected one text, got "
+                "two. Use --long-texts cut."
             )
         return example.text
 
     @abstractmethod
     def target(self, example: TextExample) -> NDArray[Any]:
-        """What the loss compares the logits of a text with: (), or (C,)."""
+        """Return the target of the loss for a text, () or (C,)."""
 
     def targets(self, example: TextExample, encoded: Encoded) -> Sequence[NDArray[Any]]:
         return [self.target(example)] * len(encoded.rows)
@@ -179,7 +181,7 @@ class TextHead(TrainedHead):
 
     @abstractmethod
     def say(self, logits: NDArray[np.float64]) -> dict[str, Any]:
-        """The answer from the logits (C,) of a text, the mean over its parts."""
+        """Return the answer for the logits (C,) of a text, averaged over its parts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,8 +204,9 @@ class Classify(TextHead):
         labels = learn_labels(map(self.label_names, examples))
         if len(labels) < 2:
             raise ValueError(
-                f"{self.name}: {examples[0].where_label}: one class, {labels[0]!r}, in all {len(examples)} training "
-                "examples; expected at least two. Name the right --label-column, or add examples of another class."
+                f"{self.name}: {examples[0].where_label}: only one class, {labels[0]!r}, in all {len(examples)} "
+                "training examples; expected at least two. Pass the right --label-column, or add examples of another "
+                "class."
             )
         warn_of_capitals(self.name, labels)
         return dataclasses.replace(self, labels=labels, pairs=examples[0].second is not None)
@@ -211,13 +214,13 @@ class Classify(TextHead):
     def label_names(self, example: TextExample) -> Sequence[str]:
         if isinstance(example.label, tuple):
             raise ValueError(
-                f"{self.name}: {example.where_label}: expected one label, as `{self.name}` learns, got "
-                f"{example.label!r}. Write one label everywhere, or use `funcnet finetune labels`."
+                f"{self.name}: {example.where_label}: a list of labels; expected one label for `{self.name}`, got "
+                f"{example.label!r}. Give every example one label, or use `funcnet finetune labels`."
             )
         return (example.label,)
 
     def describe_labels(self, examples: Sequence[TextExample]) -> str:
-        """How many examples each class has, of many classes the most frequent: it shows a misspelt label.
+        """Return a note on the number of examples in the ten most frequent classes, which reveals misspelt labels.
 
         >>> head = Classify(labels=("Good", "bad", "good"))
         >>> head.describe_labels([TextExample("fine", None, "good", "a.csv, line 2")])
@@ -237,17 +240,13 @@ class Classify(TextHead):
         }
 
     def places(self, example: TextExample) -> list[int]:
-        """The numbers of an example's classes.
-
-        Raises:
-            ValueError: training did not see one of them.
-        """
+        """Return the indices of an example's classes, or raise ValueError if one did not occur in training."""
         names = self.label_names(example)
         unseen = [name for name in names if name not in self.labels]
         if unseen:
             raise ValueError(
-                f"{self.name}: {example.where_label}: label {unseen[0]!r} was never seen in training; expected one of "
-                f"{', '.join(map(repr, self.labels))}. Train with it, or leave the row out."
+                f"{self.name}: {example.where_label}: label {unseen[0]!r} did not occur in training; expected one of "
+                f"{', '.join(map(repr, self.labels))}. Add the label to the training file, or remove this row."
             )
         return [self.labels.index(name) for name in names]
 
@@ -259,7 +258,7 @@ class Classify(TextHead):
         return {self.term: {"loss": loss, "accuracy": count_right(outputs, batch["labels"])}}
 
     def say(self, logits: NDArray[np.float64]) -> dict[str, Any]:
-        """The class with the largest logit.
+        """Return the class with the largest logit, and all probabilities.
 
         >>> Classify(labels=("no", "yes")).say(np.array([0.0, np.log(3.0)]))
         {'label': 'yes', 'probability': 0.75, 'probabilities': {'no': 0.25, 'yes': 0.75}}
@@ -315,7 +314,7 @@ class Regress(TextHead):
         return {self.term: {"loss": losses.regression(outputs, batch["labels"], batch["counted"]).sum}}
 
     def say(self, logits: NDArray[np.float64]) -> dict[str, Any]:
-        """The number; of a model with several outputs all of them.
+        """Return the number, or all numbers if the model has several outputs.
 
         >>> Regress().say(np.array([2.5])), Regress().say(np.array([2.5, 1.0]))
         ({'value': 2.5}, {'values': [2.5, 1.0]})
@@ -332,37 +331,33 @@ class Regress(TextHead):
     def require_measurable(self, config: ModelConfig, path: str | Path) -> None:
         if config.num_labels > 1:
             raise ValueError(
-                f"evaluate: {path} gives {config.num_labels} numbers a text; expected a model of one, because files "
-                f"have one number a text, got {config.num_labels}. Use `funcnet predict`, and compare them elsewhere."
+                f"evaluate: {path} predicts {config.num_labels} numbers per text; expected one, because files have one "
+                f"number per text, got {config.num_labels}. Use `funcnet predict`, and evaluate its output yourself."
             )
 
 
 def named_probabilities(labels: Sequence[str], chances: NDArray[np.float64]) -> dict[str, float]:
-    """{label: probability}.
-
-    Raises:
-        ValueError: two labels have the same name.
-    """
+    """Return {label: probability}, or raise ValueError if two labels have the same name."""
     if len(set(labels)) < len(labels):
         raise ValueError(
-            f"classify: two classes of one name; expected a name for each, got {', '.join(map(repr, labels))}. Rename "
-            "them in config.json: id2label."
+            f"classify: two classes have the same name; expected different names, got {', '.join(map(repr, labels))}. "
+            "Rename them in id2label of config.json."
         )
     return dict(zip(labels, chances.tolist(), strict=True))
 
 
 def split_in_parts(ids: Sequence[int], special: Mapping[str, int], seq_len: int) -> list[PlainRow]:
-    """The rows that a long text is read in: as few as hold it, of equal length but for one token.
+    """Split a long text into as few rows as possible, whose lengths differ by at most one token.
 
-    Equal, because a short last row would weigh as much as full ones when their logits are averaged.
+    The lengths are equal because a short last row would have the same weight as full rows in the average of the logits.
 
     Args:
-        ids: of the text's tokens, without special tokens.
+        ids: token ids of the text, without special tokens.
         special: ids of `[CLS]` and `[SEP]`.
-        seq_len: the most tokens of a row, special tokens included; at least 3, which the callers check.
+        seq_len: largest number of tokens per row, including special tokens. It must be at least 3.
 
     Returns:
-        At least one, in order; an empty text has one row without a token of its own.
+        At least one row, in order. The row of an empty text has only special tokens.
 
     Example:
         >>> [part.ids for part in split_in_parts([5, 6, 7, 8], {"[CLS]": 2, "[SEP]": 3}, seq_len=5)]

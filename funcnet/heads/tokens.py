@@ -1,4 +1,7 @@
-"""A tag for every word: `tokens`. The first token of a word stands for it. C tags, T tokens of a row."""
+"""The head of the task `tokens`, which predicts a tag for every word from the first token of the word.
+
+Letters: `C tags, T tokens of a row`.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +35,7 @@ __all__ = ["Tokens", "first_tokens", "split_words"]
 
 
 class Words(NamedTuple):
-    """The words of a sentence, and for each token of its row the word it belongs to; None for special tokens."""
+    """The words of a sentence, and the word index of each token in its row, which is None for special tokens."""
 
     words: Sequence[str]
     word_ids: Sequence[int | None]
@@ -40,7 +43,7 @@ class Words(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Tokens(TrainedHead):
-    """Tags of words. If they are those of entities (`B-PER`), whole entities are measured."""
+    """Predicts tags of words. If the tags mark entities (`B-PER`), the metrics are those of entities."""
 
     name: str = "tokens"
     columns: Columns = DEFAULT
@@ -76,8 +79,8 @@ class Tokens(TrainedHead):
         labels = learn_labels(map(self.label_names, examples))
         if len(labels) < 2:
             raise ValueError(
-                f"tokens: {examples[0].where}: one tag, {labels[0] if labels else ''!r}, in all training sentences; "
-                "expected at least two. Name the right --label-column, or add sentences with another tag."
+                f"tokens: {examples[0].where}: only one tag, {labels[0] if labels else ''!r}, in all training "
+                "sentences; expected at least two. Pass the right --label-column, or add sentences with another tag."
             )
         warn_of_capitals(self.name, labels)
         return dataclasses.replace(self, labels=labels, metric="f1" if spell_entities(labels) else "accuracy")
@@ -97,8 +100,8 @@ class Tokens(TrainedHead):
             tag = (example.tags or [])[word]
             if tag not in self.labels:
                 raise ValueError(
-                    f"tokens: {example.where}, word {word + 1}: tag {tag!r} was never seen in training; expected one "
-                    f"of {', '.join(map(repr, self.labels))}. Train with it, or leave the sentence out."
+                    f"tokens: {example.where}, word {word + 1}: tag {tag!r} did not occur in training; expected one of "
+                    f"{', '.join(map(repr, self.labels))}. Add the tag to the training file, or remove this sentence."
                 )
             target[place] = self.labels.index(tag)
         return [target]
@@ -111,9 +114,9 @@ class Tokens(TrainedHead):
         return {self.term: {"loss": loss, "accuracy": count_right(outputs, batch["labels"])}}
 
     def answer(self, example: TokenExample, detail: Words, outputs: Sequence[Output]) -> dict[str, Any]:
-        """The tag of every word, and the entities if tags are those of entities.
+        """Return the tag of every word, and also the entities if the tags mark entities.
 
-        Words that were cut off, or that have no token, are outside.
+        Words that were cut off or have no token get the tag `O`, or the first tag if there is no `O`.
 
         >>> head = Tokens(labels=("O", "B-PER"))
         >>> head.answer(None, Words(["Ann"], [None, 0, None]), [np.array([[0, 0], [0, 1.0], [0, 0]])])["entities"]
@@ -138,7 +141,7 @@ class Tokens(TrainedHead):
 
 
 def first_tokens(word_ids: Sequence[int | None]) -> list[tuple[int, int]]:
-    """(place, word) of the first token of every word.
+    """Return (token index, word index) of the first token of every word.
 
     >>> first_tokens([None, 0, 0, 1, None])
     [(1, 0), (3, 1)]
@@ -148,17 +151,10 @@ def first_tokens(word_ids: Sequence[int | None]) -> list[tuple[int, int]]:
 
 
 def split_words(tokenizer: Tokenizer, line: str) -> list[str]:
-    """A line of text as words and signs, as files of tagged words have them.
+    """Split a line of text into words and punctuation, as in files of tagged words. Case and accents are kept.
 
-    It is split where the tokenizer splits before it looks words up: at white space, around every sign, and around every
-    Chinese character if the tokenizer does so.
-
-    Args:
-        tokenizer: as `text.load_tokenizer` returns it.
-        line: text.
-
-    Returns:
-        The words and signs in order, with their case and accents.
+    The line is split where the tokenizer splits: at spaces, around punctuation, and for some tokenizers also around
+    Chinese characters.
 
     Example:
         >>> from funcnet import text

@@ -1,6 +1,6 @@
-"""Windows over a long context, and the answer to a question found in their logits.
+"""Splits a long context into windows, and finds the answer to a question in their logits.
 
-Letters: `T tokens of a window, n of them the context's`.
+Letters: `T tokens of a window, n tokens of the context in the window`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = ["Spans", "Window", "find_answer", "longest_question", "read_windows",
 
 @dataclasses.dataclass(frozen=True)
 class Spans:
-    """How an answer is searched for.
+    """Settings of the search for an answer.
 
-    The score of a span is log p(it begins there) + log p(it ends there), both within its window. The score of "no
-    answer" is that of [CLS], in the window where it is lowest.
+    The score of a span is log p(start) + log p(end), with probabilities over the tokens of its window. The score of "no
+    answer" is the score of [CLS] in the window where it is lowest.
 
-    Differs from Google's script, which adds logits: training does not fix their level, which differs between windows.
-    So a window without the answer could win over the window with it.
+    Differs from Google's script, which adds logits. The level of the logits is arbitrary and differs between windows,
+    so a window without the answer could win over the window with the answer.
 
     Attributes:
-        doc_stride: tokens from the start of one window to the start of the next.
-        n_best: how many beginnings and ends are considered, and how many answers are returned.
-        max_answer: tokens of the longest answer.
-        null_threshold: how much higher than the best answer "no answer" must score to be given.
-        no_answers: whether "no answer" may be given.
+        doc_stride: number of tokens from the start of one window to the start of the next.
+        n_best: number of starts and of ends to consider, and number of answers to return.
+        max_answer: largest number of tokens in an answer.
+        null_threshold: margin by which the score of "no answer" must exceed that of the best answer.
+        no_answers: whether "no answer" is allowed.
 
     Reference: google-research/bert, `run_squad.py`
     """
@@ -46,15 +46,15 @@ class Spans:
 
 
 class Window(NamedTuple):
-    """A stretch of a question's context, as one row of the model.
+    """A part of a question's context, as one row of the model.
 
     Attributes:
-        ids: (T,) `[CLS] question [SEP] stretch [SEP]`.
-        prefix: tokens before the stretch; those from there on have token type 1.
-        begin: the first token of the stretch, in the context.
-        offsets: (n, 2) characters of its tokens in the context: the first, and one after the last.
-        leads: (n,) bool: no other window shows more on both sides of the token. Answers begin only at such tokens, so
-            each is judged in the window that shows it best.
+        ids: (T,), token ids of `[CLS] question [SEP] part [SEP]`.
+        prefix: number of tokens before the part. Later tokens have token type 1.
+        begin: index of the part's first token in the context.
+        offsets: (n, 2), first character of each token in the context, and the character after its last one.
+        leads: (n,) bool, True if no other window has more context on both sides of the token. Answers begin only at
+            such tokens, so that each answer is scored in the window with the most context around it.
     """
 
     ids: list[int]
@@ -65,23 +65,23 @@ class Window(NamedTuple):
 
     @property
     def type_ids(self) -> list[int]:
-        """(T,) token types."""
+        """(T,), token types."""
         return [0] * self.prefix + [1] * (len(self.ids) - self.prefix)
 
 
 def read_windows(
     question: Encoding, context: Encoding, special: dict[str, int], seq_len: int, doc_stride: int
 ) -> list[Window]:
-    """The rows in which a question's context is read.
+    """Return the rows of a question and its context.
 
     Args:
-        question, context: without special tokens. A question is cut to 64 tokens, and to half a row.
+        question, context: encodings without special tokens. A question is cut to 64 tokens, and to half of the row.
         special: ids of `[CLS]` and `[SEP]`.
-        seq_len: tokens of a row.
-        doc_stride: tokens from one window to the next.
+        seq_len: largest number of tokens per row.
+        doc_stride: number of tokens from the start of one window to the start of the next.
 
     Returns:
-        At least one, in order; of an empty context one without a stretch.
+        At least one window, in order. The window of an empty context has no context tokens.
     """
     asked = question.ids[: longest_question(seq_len)]
     prefix, room = len(asked) + 2, seq_len - len(asked) - 3
@@ -97,17 +97,18 @@ def read_windows(
 def find_answer(
     context: str, windows: Sequence[Window], logits: Sequence[NDArray[np.float32]], settings: Spans
 ) -> dict[str, Any]:
-    """The likeliest stretches of a context.
+    """Find the most likely answers in a context.
 
     Args:
-        context: the text.
-        windows: of `read_windows`.
-        logits: of each window (T, 2): begin, end.
-        settings: how to search.
+        context: text of the context.
+        windows: windows of `read_windows`.
+        logits: (T, 2) for each window, the logits of the start and of the end.
+        settings: settings of the search.
 
     Returns:
-        {"answer", "start", "n_best": [{text, start, score, probability}, …]}, and with `settings.no_answers`
-        "no_answer", the score of "no answer" minus the best answer's. Without an answer the text is "" and `start` -1.
+        {"answer", "start", "n_best": [{text, start, score, probability}, …]}. With `settings.no_answers`, the key
+        "no_answer" has the score of "no answer" minus that of the best answer. For "no answer", the text is "" and
+        `start` is -1.
     """
     chances = [_log_softmax(each) for each in logits]
     scored = [c for window, ends in zip(windows, chances, strict=True) for c in _candidates(window, ends, settings)]
@@ -133,7 +134,7 @@ def find_answer(
 
 
 def longest_question(seq_len: int) -> int:
-    """How many tokens of a question are read: 64, as in Google's script, and at most half of the row.
+    """Return the largest number of tokens of a question: 64, as in Google's script, and at most half of the row.
 
     >>> longest_question(384), longest_question(32)
     (64, 16)
@@ -142,7 +143,7 @@ def longest_question(seq_len: int) -> int:
 
 
 def stretches(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """(first token, how many) of the windows over a context: each starts `stride` tokens later, the last ends with it.
+    """Return (first token, number of tokens) of each window over a context, at distances of `stride` tokens.
 
     >>> stretches(10, room=6, stride=3)
     [(0, 6), (3, 6), (6, 4)]
@@ -159,7 +160,7 @@ def stretches(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
 
 
 def _candidates(window: Window, ends: NDArray[np.float64], settings: Spans) -> Iterator[tuple[float, int, int]]:
-    """(score, first character, one after the last) of the likeliest stretches in a window."""
+    """Yield (score, first character, character after the last) of the most likely answers in a window."""
     size = len(window.offsets)
     if not size:
         return
@@ -175,8 +176,10 @@ def _candidates(window: Window, ends: NDArray[np.float64], settings: Spans) -> I
 
 
 def _leads(found: Sequence[tuple[int, int]]) -> list[NDArray[np.bool_]]:
-    """For each window which of its tokens it shows best: with the most context on the poorer side, the earlier window
-    where two are equal; a hundredth of a window's size counts, as Google has it.
+    """Return for each window a mask of the tokens that it leads.
+
+    The window with the largest score leads a token. As in Google's script, the score is the number of context tokens on
+    the shorter side of the token, plus a hundredth of the window's size. The earlier window wins a tie.
     """
     size = found[-1][0] + found[-1][1]
     best = np.full(size, -np.inf)
@@ -192,6 +195,6 @@ def _leads(found: Sequence[tuple[int, int]]) -> list[NDArray[np.bool_]]:
 
 
 def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """(T, 2) over the tokens."""
+    """Return the log-softmax of (T, 2) over the tokens."""
     shifted = logits.astype(np.float64) - logits.max(axis=0)
     return shifted - np.log(np.exp(shifted).sum(axis=0))

@@ -1,4 +1,4 @@
-"""Serving a pretrained or fine-tuned model: texts in, answers out."""
+"""Serves a pretrained or fine-tuned model as one function from texts to answers."""
 
 from funcnet.heads import Guess
 from funcnet.serving.inference import Inference, inference

@@ -1,4 +1,4 @@
-"""`funcnet bench serve`: the latency of `serving.inference` by length and by threads."""
+"""`funcnet bench serve`: the latency of `serving.inference` for several text lengths and numbers of threads."""
 
 from __future__ import annotations
 
@@ -24,29 +24,30 @@ __all__ = ["BenchServe", "Latency", "bench_serve", "measure", "random_items"]
 
 @dataclasses.dataclass(frozen=True)
 class BenchServe:
-    """Measure how long a fine-tuned or pretrained model takes from a text to its answer.
+    """Measure how long a fine-tuned or pretrained model takes to answer a text.
 
-    Loads the directory as `serving.inference` does, compiles its programs, and sends texts of each length: one after
-    the other, and from several threads at the same time. Prints milliseconds (median, 95th and 99th percentile) and
-    answers per second.
+    The model is loaded and compiled with `serving.inference`. Texts of each length are then sent from one thread, and
+    from several threads at the same time. The command prints the median, the 95th and the 99th percentile of the
+    latency in milliseconds, and the number of answers per second.
     """
 
     what: tyro.conf.Positional[Literal["serve"]]
-    """serve: measure the time from a text to its answer."""
+    """What to measure. serve: the time from a text to its answer."""
     directory: tyro.conf.Positional[Path]
     """Output directory of `funcnet pretrain` or `finetune`, or a Hugging Face directory with a vocabulary."""
     file: Path | None = None
-    """File with one text per line. The default is texts of random words, of each length."""
+    """File with one text per line. By default, texts of random words are made in each of the --lengths."""
     task: str | None = None
     """Task to measure, such as fill-mask, classify or pairs. The default is the task that the model was trained for."""
     lengths: tuple[int, ...] = (16, 64, 128)
-    """Numbers of tokens in the random texts."""
+    """Lengths of the random texts, in tokens."""
     threads: Annotated[tuple[int, ...], tyro.conf.arg(aliases=["-t"])] = (1, 2, 4)
     """Numbers of threads that send texts at the same time."""
     seconds: float = 2.0
     """Seconds to measure for each line of the table."""
     seq_len: int | None = None
-    """Number of tokens in the longest row. The default is the row length of fine-tuning."""
+    """Largest number of tokens per row. The default is the row length of fine-tuning if the model is fine-tuned,
+    otherwise the size of its position table."""
     out: Path | None = None
     """File to write the results to, as JSON."""
 
@@ -56,11 +57,11 @@ class Latency:
     """One line of the table.
 
     Attributes:
-        texts: the length of the texts in tokens, or the name of the file.
-        threads: the number of threads.
-        median, p95, p99: milliseconds from text to answer.
-        per_second: answers per second, of all threads together.
-        answers: the number of answers that were measured.
+        texts: length of the texts in tokens, or name of the file.
+        threads: number of threads.
+        median, p95, p99: latency in milliseconds.
+        per_second: answers per second, summed over all threads.
+        answers: number of answers that were measured.
     """
 
     texts: str
@@ -73,12 +74,7 @@ class Latency:
 
 
 def measure(serve: Callable[[Any], Any], items: Sequence[Any], name: str, threads: int, seconds: float) -> Latency:
-    """Asks for some seconds, from some threads, one item after the other.
-
-    Args:
-        serve: thread-safe, as `serving.inference` gives it.
-        items: asked in turn.
-        name: for the table.
+    """Call `serve` with the items in turn, from several threads, for some seconds.
 
     Example:
         >>> measure(len, ["a", "b"], "letters", threads=2, seconds=0.01).threads
@@ -104,14 +100,7 @@ def measure(serve: Callable[[Any], Any], items: Sequence[Any], name: str, thread
 
 
 def bench_serve(arguments: BenchServe) -> int:
-    """Runs the command.
-
-    Returns:
-        0.
-
-    Raises:
-        FileNotFoundError, ValueError: as `serving.inference`; a file without a text, or a number that is not positive.
-    """
+    """Run `funcnet bench serve` and return the exit code 0."""
     from rich.progress import Progress
 
     if arguments.seconds <= 0 or min(arguments.threads, default=0) < 1:
@@ -147,7 +136,7 @@ def bench_serve(arguments: BenchServe) -> int:
         for name, items in asked.items()
         for threads in arguments.threads
     ]
-    head = ["texts", "threads", "median ms", "95 % ms", "99 % ms", "a second"]
+    head = ["texts", "threads", "median ms", "95 % ms", "99 % ms", "per second"]
     rows = [
         [one.texts, str(one.threads), *(f"{ms:.2f}" for ms in (one.median, one.p95, one.p99)), f"{one.per_second:,.0f}"]
         for one in found
@@ -156,8 +145,11 @@ def bench_serve(arguments: BenchServe) -> int:
     print(table.text([head, *rows], left=1))
     longest = serve.run.longest
     if not arguments.file and (longer := [str(length) for length in arguments.lengths if length > longest]):
-        source = "as --seq-len says" if arguments.seq_len else "as the model reads"
-        print(f"A row has at most {longest} tokens, {source}: {longest} were measured for {', '.join(longer)}.")
+        source = "--seq-len" if arguments.seq_len else "the model"
+        print(
+            f"The lengths {', '.join(longer)} were measured with {longest} tokens, the largest number that {source} "
+            "allows."
+        )
     if arguments.out is not None:
         write_json(arguments.out, {"task": serve.task, "ready": ready, "rows": [vars(one) for one in found]})
     return 0
@@ -165,13 +157,13 @@ def bench_serve(arguments: BenchServe) -> int:
 
 def _lines(file: Path) -> list[str]:
     if not file.is_file():
-        raise FileNotFoundError(f"bench serve: {file} is missing; expected a file, got none.")
+        raise FileNotFoundError(f"bench serve: {file} is missing; expected a file of text.")
     try:
         return [line.strip() for line in file.read_text("utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"bench serve: {file}, line {error.object.count(10, 0, error.start) + 1} is not UTF-8; expected text, got "
-            f"byte 0x{error.object[error.start]:02x}. Convert the file."
+            f"bench serve: {file}, line {error.object.count(10, 0, error.start) + 1} is not UTF-8; expected UTF-8 "
+            f"text, got byte 0x{error.object[error.start]:02x}. Convert the file to UTF-8."
         ) from None
 
 
@@ -180,12 +172,12 @@ def _of_lines(serve: Inference, file: Path, lines: Sequence[str]) -> dict[str, l
     texts = [line for line in lines if line and needs in line]
     if not texts:
         wanted = f"lines with {needs} in them" if needs else "lines of text"
-        raise ValueError(f"bench serve: {file} holds no text to ask; expected {wanted}, got none.")
+        raise ValueError(f"bench serve: {file} has no text to measure; expected {wanted}, got none.")
     return {file.name: [serve.head.sample(text) for text in texts]}
 
 
 def random_items(serve: Inference, lengths: Sequence[int]) -> dict[str, list[Any]]:
-    """Items of random whole words of the vocabulary, whose rows have these numbers of tokens."""
+    """Return items of random words of the vocabulary, whose rows have the given numbers of tokens."""
     head, found = serve.head, {}
     for length in dict.fromkeys(min(length, serve.run.longest) for length in lengths):
         random = np.random.default_rng(length)

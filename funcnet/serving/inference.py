@@ -1,4 +1,4 @@
-"""Serving: `inference(directory)` gives one function from texts to answers, jitted and compiled in advance."""
+"""Serving: `inference(directory)` returns one function from texts to answers, compiled in advance."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ WHERE = "serving.inference"
 
 
 class Inference:
-    """A model as one function, made by `inference`. Several threads may call it.
+    """A model as one function, made by `inference`. Several threads may call it at the same time.
 
     Attributes:
-        path: the model's directory.
-        head: turns items into rows, and outputs into answers.
-        task: the head's name.
-        run: the jitted function, with the padded shapes that it runs in.
+        path: directory of the model.
+        head: head that turns items into rows, and outputs into answers.
+        task: name of the task.
+        run: compiled function with its padded shapes.
         model: (params, state), on the device.
-        words: the tokens of the vocabulary that are whole words.
-        truncated: how many items were cut so far.
-        pairs: whether it reads pairs of texts and nothing else, as it was fine-tuned or as the task "pairs" asks;
-            False: single texts; None: as the task says, or either.
+        words: tokens of the vocabulary that are complete words.
+        truncated: number of items that were cut so far.
+        pairs: True if the function takes only pairs of texts, False if it takes only single texts, and None if it
+            takes both or another kind of item.
     """
 
     def __init__(self, path: Path, head: Head, encoder: TextEncoder, run: Bucketed, model: tuple[Any, Any]):
@@ -46,21 +46,23 @@ class Inference:
         return f"Inference({str(self.path)!r}, {self.task!r}, lengths={self.run.lengths})"
 
     def __call__(self, item: Any) -> Any:
-        """The answer to one item: see `inference`."""
+        """Return the answer for one item. `inference` lists the items and answers of each task."""
         return self.batch([item])[0]
 
     def batch(self, items: Iterable[Any]) -> list[Any]:
-        """The answers to many items, several at a time; each as if it were alone, except for rounding.
+        """Return the answers for many items, which run several at a time.
+
+        The answers are the same as for single items, except for rounding.
 
         Raises:
-            TypeError: one text instead of many; an item that the task does not read (the message has its number).
-            ValueError: an item to fill in has no `[MASK]`, or is longer than a row; a text that is no Unicode (the
-                message has the item's number).
+            TypeError: if `items` is a single text, or an item has the wrong type for the task.
+            ValueError: if a text for "fill-mask" has no `[MASK]` or is longer than a row, or if a text is not valid
+                Unicode.
         """
         if isinstance(items, str | bytes):
             raise TypeError(
-                f"{WHERE}: batch() reads many items; expected a list of them, got {items!r:.60}. Pass one item to the "
-                "function itself."
+                f"{WHERE}: batch() takes many items; expected a list of items, got {items!r:.60}. Call the function "
+                "itself for one item."
             )
         examples = [self._example(item, number) for number, item in enumerate(items)]
         encoded = self.encode(examples)
@@ -72,7 +74,7 @@ class Inference:
         return self.head.answers(examples, details, counts, self.run(self.model, rows))
 
     def encode(self, examples: Iterable[Any]) -> list[Encoded]:
-        """What the model reads of each of the head's examples."""
+        """Encode the head's examples as rows for the model."""
         return [*self.head.encode(examples, self._encoder)]
 
     def _example(self, item: Any, number: int) -> Any:
@@ -80,8 +82,8 @@ class Inference:
         example = self.head.example(item, f"item {number}")
         if example is None:
             raise TypeError(
-                f"{WHERE}: item {number} is not what this task reads; expected {self.head.takes}, got {item!r:.60}. "
-                "Pass one item to the function, a list of them to its batch()."
+                f"{WHERE}: item {number} has the wrong type; expected {self.head.takes}, got {item!r:.60}. Pass one "
+                "item to the function, or a list of items to its batch()."
             )
         return example
 
@@ -98,42 +100,44 @@ def inference(
     dtype: Any = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Inference:
-    """The model in a directory as one function: its weights on the device, its programs compiled.
+    """Return the model in a directory as one function, with its weights on the device and its programs compiled.
 
-    What it takes and returns for each task:
+    The tasks take and return:
 
-    - "fill-mask": a text with `[MASK]` in it -> for each `[MASK]` in order a list of `Guess`, the likeliest first.
-    - "classify": a text, or two as a tuple -> {"label", "probability", "probabilities"}. "labels": the same
+    - "fill-mask": a text with `[MASK]` -> for each `[MASK]`, in order, a list of `Guess`, the most likely first.
+    - "classify": a text, or a tuple of two texts -> {"label", "probability", "probabilities"}. "labels": the same
       input -> {"labels", "probabilities"}. "regress": the same input -> {"value"}, or {"values"} if the model has
-      several numbers. "pairs": only two texts as a tuple -> as one of these.
-      A model that `funcnet finetune` trained on single texts reads no pairs, and one trained on pairs no single texts.
-    - "tokens": a list of words, or a text, which is split at white space and signs -> {"tokens", "tags"}, and
-      "entities" if the tags are those of entities.
+      several outputs. "pairs": a tuple of two texts -> the answer of one of these three tasks.
+      A model that `funcnet finetune` trained on single texts does not take pairs, and vice versa.
+    - "tokens": a list of words, or a text, which is split at spaces and punctuation -> {"tokens", "tags"}, and also
+      "entities" if the tags mark entities.
     - "choice": (text, list of texts) -> {"choice", "text", "probabilities"}.
     - "answer": (question, context) -> {"answer", "start", "n_best"}, as in `funcnet predict`.
 
-    `serve(item)` answers one item, `serve.batch(items)` many. Both pad to one of a few shapes, so nothing is compiled
-    later, whatever the texts are. Longer texts are cut (the longer of two first) and counted in `serve.truncated`. A
-    model that was fine-tuned with `--long-texts parts` reads them whole, and takes no pairs. A context is read in
-    windows. A text with `[MASK]` that is too long is refused.
+    `serve(item)` answers one item, and `serve.batch(items)` answers many. Both pad to one of a few shapes, so that no
+    later text causes a compilation. Longer texts are cut, starting with the longer text of a pair, and are counted in
+    `serve.truncated`. A model that was fine-tuned with `--long-texts parts` reads long texts completely, in parts, and
+    takes no pairs. A long context of a question is read in windows. A text with `[MASK]` that is too long is an error.
 
     Args:
-        path: a run of `funcnet pretrain` or `finetune`, or a directory of Hugging Face with a vocabulary.
-        task: one that the model's head was made for; None: the one it was fine-tuned for, or the usual one of the
-            architecture in `config.json`.
-        guesses: for each `[MASK]`.
-        max_length: tokens of the longest row; None: as it was fine-tuned, else what the position table holds.
-        sizes: how many rows a call of the model may have; a batch is filled up to the next one. A single row gives
-            single texts their low latency.
-        lengths: the padded lengths.
-        ahead: compile for all shapes now; False: compile each at its first use.
-        dtype: of the weights, such as `jnp.bfloat16`; None: float32.
-        progress: `progress(done, of)` after each program that is compiled in advance.
+        path: output directory of `funcnet pretrain` or `finetune`, or a Hugging Face directory with a vocabulary.
+        task: a task that the model's head was trained for. The default is the task of fine-tuning, or the usual task of
+            the architecture in `config.json`.
+        guesses: number of guesses per `[MASK]`.
+        max_length: largest number of tokens per row. The default is the row length of fine-tuning if the model is
+            fine-tuned, otherwise the size of its position table.
+        sizes: allowed batch sizes, in rows. A batch is padded to the next larger size. The size 1 gives single texts
+            a low latency.
+        lengths: allowed padded lengths, in tokens.
+        ahead: if True, compile the programs for all shapes now. If False, compile each program at its first use.
+        dtype: dtype of the weights, such as `jnp.bfloat16`. The default is float32.
+        progress: function that is called as `progress(done, of)` after each program that is compiled in advance.
 
     Raises:
-        FileNotFoundError, ValueError: as `from_pretrained` and `text.load_tokenizer`; the file lacks the head; the
-            vocabulary does not fit the model's table; an unknown task, or one that the head cannot do; a length out of
-            range; `guesses`, `sizes` or `lengths` below 1.
+        FileNotFoundError, ValueError: if `from_pretrained` or `text.load_tokenizer` cannot read the directory.
+        ValueError: if the file of weights lacks the head, the vocabulary has more entries than the embedding table, the
+            task is unknown or does not fit the head, a length is out of range, or `guesses`, `sizes` or `lengths` has a
+            number below 1.
 
     Example:
         >>> import jax, tempfile
@@ -154,7 +158,7 @@ def inference(
     path = Path(path)
     for name, values in (("guesses", [guesses]), ("sizes", sizes), ("lengths", lengths)):
         if min(values, default=1 if name == "lengths" else 0) < 1:
-            raise ValueError(f"{WHERE}: {name}; expected numbers from 1 on, got {values}.")
+            raise ValueError(f"{WHERE}: {name}; expected numbers of at least 1, got {values}.")
     config = bert.BertConfig.load(path)
     more = {"guesses": guesses}
     head, tokenizer, longest = open_head(path, config, task, WHERE, heads=HEADS, max_length=max_length, more=more)
@@ -175,12 +179,12 @@ def inference(
 
 
 def _require_unicode(item: Any, number: int) -> None:
-    """Refuses half of a surrogate pair, which no encoding of Unicode holds and the tokenizer cannot take."""
+    """Raise ValueError for half of a surrogate pair, which the tokenizer cannot read."""
     if isinstance(item, list | tuple):
         for part in item:
             _require_unicode(part, number)
     elif isinstance(item, str) and (found := re.search("[\ud800-\udfff]", item)):
         raise ValueError(
-            f"{WHERE}: item {number} is no Unicode text; expected whole characters, got {found[0]!a}, half of a "
-            f"surrogate pair, at place {found.start()}. Read it again: errors='replace'."
+            f"{WHERE}: item {number} is not valid Unicode; expected complete characters, got {found[0]!a}, half of a "
+            f"surrogate pair, at index {found.start()}. Decode the text with errors='replace'."
         )

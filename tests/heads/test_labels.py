@@ -85,20 +85,20 @@ def test_labels_in_a_cell_or_a_list(tmp_path):
 def test_lists_and_single_labels_do_not_mix(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a", "label": ["good", "cheap"]}\n{"text": "b", "label": "good"}\n')
     mixed = read_texts(tmp_path / "a.jsonl", Columns())
-    with pytest.raises(ValueError, match=r"l, line 2, column 'label': expected a list of labels, got 'good'. Write li"):
+    with pytest.raises(ValueError, match=r"line 2, column 'label': not a list; expected a list of labels, got 'good'"):
         Labels().learn(mixed)
     with pytest.raises(ValueError, match=r"line 1, .* expected one label, .*, or use `funcnet finetune labels`"):
         Classify().learn(mixed)
-    with pytest.raises(ValueError, match=r"no training example has a label; expected some"):
+    with pytest.raises(ValueError, match=r"no training example has a label; expected at least one"):
         Labels().learn([TextExample("a", None, (), "a.csv, line 2")])
-    with pytest.raises(ValueError, match=r"label 'new' was never seen in training; expected one of 'a', 'b'"):
+    with pytest.raises(ValueError, match=r"label 'new' did not occur in training; expected one of 'a', 'b'"):
         Labels(labels=("a", "b")).target(TextExample("a", None, ("new",), "a.csv, line 2"))
 
 
 def test_the_flag_of_the_release_before_names_the_task(model, tmp_path, capsys):
     given = ["--model", model, "--train", tmp_path / "a.csv", "--out", tmp_path / "out", "--label-separator", "|"]
     assert run_here("finetune", "classify", *given) == 2
-    assert "--label-separator; expected it with labels only, got the task classify" in capsys.readouterr().err
+    assert "--label-separator does not apply to this task; expected labels, got classify" in capsys.readouterr().err
 
 
 def test_answers_are_those_of_transformers(tmp_path):

@@ -185,9 +185,11 @@ def test_other_files_are_pairs_where_the_training_file_was(tmp_path, name):
     of_pairs, of_single = (head.learn(head.read(file, labelled=True)) for file in (pairs, single))
     assert of_pairs.describe_columns(pairs) == "pairs of columns text and text_b"
     assert not of_single.describe_columns(single)
-    with pytest.raises(ValueError, match=r"single.csv: expected pairs of texts, as the .* got no column 'text_b'"):
+    with pytest.raises(
+        ValueError, match=r"single.csv: expected pairs of texts, as in .* got no second text in column 'text_b'"
+    ):
         of_pairs.read(single, labelled=False)
-    with pytest.raises(ValueError, match=r"pairs.csv: expected single texts, as the model .* a second text, of column"):
+    with pytest.raises(ValueError, match=r"pairs.csv: expected single texts, .* got a second text in column"):
         of_single.read(pairs, labelled=False)
     assert of_pairs.read(pairs, labelled=True) and of_single.read(single, labelled=True)
 
@@ -253,7 +255,7 @@ def test_half_of_an_emoji_is_named(tmp_path):
 
 def test_a_file_is_no_model(tmp_path):
     with pytest.raises(
-        ValueError, match=r"a.txt; expected the directory of a model, got a file. Name the directory fi"
+        ValueError, match=r"a.txt is a file; expected the directory of a model. Pass the directory first"
     ):
         directory.load(write(tmp_path, "a.txt", "so it goes\n"))
 
@@ -281,14 +283,14 @@ def test_labels_are_learned_and_unseen_ones_named(tmp_path):
     assert head.labels == ("9", "10")
     other = read_texts(write(tmp_path, "b.csv", "text,Class\na,9\nb,11\n"), Columns(label="Class"))
     with pytest.raises(
-        ValueError, match=r"b.csv, line 3, column 'Class': label '11' was never seen in training; .* '10'"
+        ValueError, match=r"b.csv, line 3, column 'Class': label '11' did not occur in training; .* '10'"
     ):
         head.scores(other, [{"label": "9"}, {"label": "9"}])
 
 
 def test_one_class_is_refused(tmp_path):
     train = read_texts(write(tmp_path, "a.csv", "text,label\na,x\nb,x\n"), Columns())
-    with pytest.raises(ValueError, match=r"a.csv, line 2, column 'label': one class, 'x', in all 2 training examples"):
+    with pytest.raises(ValueError, match=r"a.csv, line 2, column 'label': only one class, 'x', in all 2 training"):
         Classify().learn(train)
 
 
@@ -369,7 +371,7 @@ def test_a_folder_may_be_called_as_one_of_glues(tmp_path):
 
 def test_the_wrong_task_for_a_folder_of_glues(tmp_path):
     file = write(tmp_path, "RTE/dev.tsv", GLUE["RTE"][0])
-    with pytest.raises(ValueError, match=r"is GLUE's RTE; expected `pairs`, got `classify`"):
+    with pytest.raises(ValueError, match=r"is GLUE's RTE; expected the task `pairs`, got `classify`"):
         Classify().read(file, labelled=True)
 
 
@@ -419,7 +421,7 @@ def test_conlls_columns_in_a_txt_are_no_sentences(tmp_path):
 
 
 def test_one_tag_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"line 1: one tag, 'O', in all training sentences"):
+    with pytest.raises(ValueError, match=r"line 1: only one tag, 'O', in all training sentences"):
         Tokens().learn(read_tokens(write(tmp_path, "a.conll", "a O\nb O\n"), Columns()))
 
 
@@ -549,5 +551,5 @@ def test_a_split_keeps_copies_of_a_text_on_one_side():
     assert len(train) + len(held_out) == 60 and 15 <= len(held_out) <= 17
     assert not {e.text for e in train} & {e.text for e in held_out}
     assert split(examples, 0.25, seed=3) == (train, held_out) != split(examples, 0.25, seed=4)
-    with pytest.raises(ValueError, match=r"too few different texts to train on; expected at least two, .* got 1"):
+    with pytest.raises(ValueError, match=r"too few different texts to hold out some .*; expected at least two, got 1"):
         split(examples[:1], 0.5, seed=0)

@@ -93,7 +93,7 @@ def test_parts_of_a_text_speak_with_the_mean_of_their_logits(pretrained, tmp_pat
     assert serve.truncated == 0
     (tmp_path / "long.txt").write_text(f"{long}\nshort\n\n")
     assert predict(path, tmp_path / "long.txt")[0][0]["probabilities"] == pytest.approx(expected, abs=1e-6)
-    with pytest.raises(TypeError, match=r"item 1 .* expected one text, as a model fine-tuned with --long-texts parts"):
+    with pytest.raises(TypeError, match=r"item 1 .* expected one text, because the model was fine-tuned with --long"):
         serve.batch([long, (long, "short")])
 
 
@@ -102,7 +102,7 @@ def test_single_texts_and_pairs_are_not_answered_for_each_other(pretrained, tmp_
     path, _, items = fine_tuned(pretrained, tmp_path, name)
     settings = json.loads((path / "finetuning.json").read_text())
     assert settings["pairs"] is (name == "pairs")
-    single = "one text, as the model was fine-tuned on"
+    single = "one text, as in fine-tuning"
     other, takes = ("alone", "a tuple of two texts") if name == "pairs" else (("one", "two"), single)
     serve = inference(path, ahead=False)
     with pytest.raises(TypeError, match=f"item 1 .* expected {takes}, got"):
@@ -113,7 +113,7 @@ def test_single_texts_and_pairs_are_not_answered_for_each_other(pretrained, tmp_
     wrong = tmp_path / ("0.jsonl" if name == "pairs" else "1.jsonl")
     message = {
         "pairs": r"no column 'text_b'; expected 'text', 'text_b'",
-        "classify": r"expected single texts, as the model was trained on, got a second text, of column 'text_b'. Leave",
+        "classify": r"expected single texts, as in fine-tuning, got a second text in column 'text_b'. Remove",
     }
     with pytest.raises(ValueError, match=message.get(name, message["classify"])):
         predict(path, wrong)
@@ -141,10 +141,10 @@ def test_the_command_tells_the_latency(pretrained, tmp_path, capsys):
     assert all(0 < row["median"] <= row["p95"] <= row["p99"] and row["answers"] > 0 for row in rows)
     assert run_here("bench", "serve", pretrained, "--lengths", "8", "16", *few) == 0
     said = capsys.readouterr().out
-    assert "8 tokens" in said and "A row has" not in said
+    assert "8 tokens" in said and "were measured with" not in said
     assert run_here("bench", "serve", pretrained, "--lengths", "8", "64", "80", *few) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "A row has at most 16 tokens, as --seq-len says: 16 were measured for 64, 80." in said
+    assert "The lengths 64, 80 were measured with 16 tokens, the largest number that --seq-len allows." in said
 
 
 @pytest.mark.parametrize("name", ["fill-mask", *TASKS])
@@ -172,7 +172,7 @@ def test_a_bench_that_cannot_be(pretrained, tmp_path, capsys):
     texts = tmp_path / "texts.txt"
     texts.write_text("no mask here\n")
     assert run_here("bench", "serve", pretrained, "--file", texts, "--seq-len", "16") == 2
-    assert "holds no text to ask; expected lines with [MASK] in them" in capsys.readouterr().err
+    assert "has no text to measure; expected lines with [MASK] in them" in capsys.readouterr().err
     assert run_here("bench", "serve", pretrained, "--seconds", "0") == 2
     assert "--seconds and --threads; expected positive numbers, got 0" in capsys.readouterr().err
     assert run_here("bench", "serve", pretrained, "--lengths", "16", "0") == 2
@@ -184,12 +184,13 @@ def test_a_bench_that_cannot_be(pretrained, tmp_path, capsys):
     assert run_here("bench", "serve", pretrained, "--file", tmp_path / "none.txt") == 2
     assert "none.txt is missing; expected a file" in capsys.readouterr().err
     assert run_here("bench", "serve", pretrained, "--seq-len", "999") == 2
-    assert "bench serve: --seq-len; expected 8 to " in (told := capsys.readouterr().err) and "got 999. Choose" in told
+    told = capsys.readouterr().err
+    assert "bench serve: --seq-len is out of range; expected 8 to " in told and "got 999." in told
     shutil.copytree(pretrained, tmp_path / "model")
     config = json.loads((pretrained / "config.json").read_text())
     (tmp_path / "model/config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
     assert run_here("bench", "serve", tmp_path / "model") == 2
-    assert (told := capsys.readouterr().err).endswith("got BertModel. Name the task.\n")
+    assert (told := capsys.readouterr().err).endswith("got BertModel. Pass the name of a task.\n")
     texts.write_bytes(b"fine\nb\xffd\n")
     assert run_here("bench", "serve", pretrained, "--file", texts) == 2
-    assert "texts.txt, line 2 is not UTF-8; expected text, got byte 0xff" in capsys.readouterr().err
+    assert "texts.txt, line 2 is not UTF-8; expected UTF-8 text, got byte 0xff" in capsys.readouterr().err

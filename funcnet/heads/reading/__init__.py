@@ -1,1 +1,1 @@
-"""Files of labelled examples: tables, sentences of tagged words, GLUE's folders, SQuAD's questions."""
+"""Readers of labelled examples: tables, sentences of tagged words, GLUE's folders and SQuAD's questions."""

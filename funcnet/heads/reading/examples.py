@@ -1,7 +1,8 @@
-"""Rows of files -> examples, each with its place in the file, for messages.
+"""Rows of files -> examples, each with its place in the file for messages.
 
-The default names of columns are `text`, `text_b` (the second text of a pair) and `label`; for sentences of tagged words
-`tokens` and `tags`; for multiple choice `choices`, a list, or a column for each (`choice0`, `ending0`, …).
+By default, the names of the columns are `text`, `text_b` (the second text of a pair) and `label`. The columns of tagged
+sentences are `tokens` and `tags`. Multiple choice has a list in `choices`, or a column per choice (`choice0`,
+`ending0`, …).
 """
 
 import difflib
@@ -28,10 +29,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns; None: the default of the head.
+    """Names of columns. None means the default name of the task.
 
     Attributes:
-        separator: what separates several labels in one cell.
+        separator: separator between several labels in one cell.
     """
 
     text: str | None = None
@@ -41,7 +42,7 @@ class Columns:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> "Columns":
-        """The names that `funcnet finetune` was given.
+        """Return the names in the settings of `funcnet finetune`.
 
         >>> Columns.from_settings({"text_column": "body"}).text
         'body'
@@ -51,12 +52,17 @@ class Columns:
 
 
 DEFAULT = Columns()
-LARGEST = 1e37  # numbers are learned in float32
+LARGEST = 1e37  # bound of labels that are numbers, because they are learned in float32
 
 
 @dataclass(frozen=True)
 class TextExample:
-    """A text or a pair of texts. `label`: a class, a tuple of classes, a number, or None; `column`: the label's."""
+    """A text or a pair of texts.
+
+    Attributes:
+        label: a class, a tuple of classes, a number, or None.
+        column: name of the column of the label.
+    """
 
     text: str
     second: str | None
@@ -66,23 +72,23 @@ class TextExample:
 
     @property
     def where_label(self) -> str:
-        """How messages name the label's place."""
+        """Place of the label, for messages."""
         return f"{self.where}, column {self.column!r}"
 
     @property
     def group(self) -> Hashable:
-        """The same for copies of a text: they stay on one side of a split."""
+        """Key that is equal for copies of a text, which stay on the same side of a split."""
         return self.text, self.second
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no word."""
+        """Whether there is no text but white space."""
         return not (self.text + (self.second or "")).strip()
 
 
 @dataclass(frozen=True)
 class TokenExample:
-    """Words with a tag each; the tokenizer splits a line of text. `tags` is None if the file has none."""
+    """A sentence of words, or a line of text for the tokenizer to split, with one tag per word or `tags=None`."""
 
     words: list[str] | str
     tags: list[str] | None
@@ -91,13 +97,13 @@ class TokenExample:
 
     @property
     def group(self) -> Hashable:
-        """The same for copies of a sentence."""
+        """Key that is equal for copies of a sentence."""
         return tuple(self.words)
 
 
 @dataclass(frozen=True)
 class ChoiceExample:
-    """A text and what may follow it. `label` counts the choices from 0."""
+    """A text and its possible continuations. `label` is the index of the right choice, from 0."""
 
     text: str
     choices: list[str]
@@ -107,25 +113,26 @@ class ChoiceExample:
 
     @property
     def group(self) -> Hashable:
-        """The same for copies of a text with its choices."""
+        """Key that is equal for copies of a text with its choices."""
         return self.text, *self.choices
 
 
 def read_texts(
     path: str | Path, columns: Columns, *, pairs: bool | None = False, numbers: bool = False, labelled: bool = True
 ) -> list[TextExample]:
-    """The texts, or pairs of texts, of a file of rows.
+    """Read the texts, or pairs of texts, in a file.
 
     Args:
-        path: a file of `read_table`.
-        columns: their names.
-        pairs: whether there is a second text; None: if the file has that column, in each row.
-        numbers: labels are numbers.
-        labelled: whether every row must have a label; otherwise none is read.
+        path: file for `read_table`.
+        columns: names of the columns.
+        pairs: whether to read a second text. With None, it is read if the file has its column.
+        numbers: whether labels are numbers.
+        labelled: if True, every row must have a label. If False, no labels are read.
 
     Raises:
-        ValueError: as `read_table`; a column is missing; a label is missing, no number, or in quotes that a blank
-            before them makes part of it.
+        ValueError: if `read_table` cannot read the file, or a column is missing.
+        ValueError: if a label is missing, is not a number with `numbers`, or is in quotes after a space, which would
+            make the quotes a part of the label.
 
     Example:
         >>> import tempfile
@@ -158,14 +165,14 @@ def read_texts(
 def read_tokens(
     path: str | Path, columns: Columns, *, labelled: bool = True, known: Sequence[str] = ()
 ) -> list[TokenExample]:
-    """Sentences of words: JSON lines with two lists, or CoNLL's columns; without labels also plain lines of text.
+    """Read tagged sentences from JSON lines with two lists, or from CoNLL columns, or sentences from lines of text.
 
-    CoNLL's columns: a word a line, with its tag in the last column; blanks or tabs separate columns, empty lines
-    sentences, and `-DOCSTART-` documents. Without labels a `.txt` file has a sentence a line, which is not split,
-    unless all its lines end in one of the `known` tags, as in CoNLL's `test.txt`.
+    A line of CoNLL columns has a word, and its tag in the last column. Columns are separated by spaces or tabs,
+    sentences by empty lines, and documents by `-DOCSTART-`. Without `labelled`, each line of a `.txt` file is a
+    sentence, unless all lines end in one of the `known` tags, as in CoNLL's `test.txt`.
 
     Raises:
-        ValueError: as `read_table`; ragged columns; lists of different lengths.
+        ValueError: if `read_table` cannot read the file, a row is ragged, or the lists have different lengths.
     """
     path = Path(path)
     if path.suffix.lower() in (".jsonl", ".json", ".ndjson"):
@@ -177,23 +184,24 @@ def read_tokens(
 
 
 def read_choices(path: str | Path, columns: Columns, *, labelled: bool = True) -> list[ChoiceExample]:
-    """Texts with a choice of what may follow: a list in `choices`, or columns `choice0`, `choice1`, … (`ending0`, …).
+    """Read texts and their choices from a list in `choices`, or from columns `choice0`, `choice1`, … (or `ending0`, …).
 
-    A second text (column `text_b`, or the one named) is put before each choice, as in SWAG.
+    If there is a second text, in the column `text_b` or `columns.second`, it is put before each choice, as in SWAG.
 
     Raises:
-        ValueError: as `read_table`; a row with another number of choices than the first; a label that is none of them.
+        ValueError: if `read_table` cannot read the file, the number of choices differs between rows, or a label is out
+            of range.
     """
     table = read_table(path)
     text, label = columns.text or "text", columns.label or "label"
     second = columns.second if columns.second else "text_b" if "text_b" in table.columns else None
     _require_columns(table, [text, *([second] if second else []), *([label] if labelled else [])])
     numbered = [name for name in table.columns if re.fullmatch(r"(choice|ending)_?\d+", name)]
-    numbered.sort(key=lambda name: int(re.sub(r"\D", "", name)))  # in their order, whatever the order of the columns
+    numbered.sort(key=lambda name: int(re.sub(r"\D", "", name)))  # by number, whatever the order of the columns
     if "choices" not in table.columns and len(numbered) < 2:
         raise ValueError(
             f"read_choices: {table.file}: no choices; expected a column 'choices' (a list) or choice0, choice1, …, got "
-            f"{', '.join(table.columns)}. Rename them."
+            f"{', '.join(table.columns)}. Rename the columns."
         )
     examples: list[ChoiceExample] = []
     for row in table.rows:
@@ -203,10 +211,16 @@ def read_choices(path: str | Path, columns: Columns, *, labelled: bool = True) -
         expected = len(examples[0].choices) if examples else None
         if not isinstance(found, list) or len(found) < 2 or len(found) != (expected or len(found)):
             got = f"{len(found)} choices" if isinstance(found, list) else repr(found)
-            raise ValueError(f"read_choices: {where}: expected {expected or 'at least 2'} choices, got {got}.")
+            raise ValueError(
+                f"read_choices: {where}: wrong number of choices; expected {expected or 'at least 2'} choices, got "
+                f"{got}."
+            )
         wrong = [choice for choice in found if not isinstance(choice, str)]
         if wrong:
-            raise ValueError(f"read_choices: {where}, column 'choices': expected texts, got {wrong[0]!r:.40}.")
+            raise ValueError(
+                f"read_choices: {where}, column 'choices': a choice is not a text; expected texts, got "
+                f"{wrong[0]!r:.40}."
+            )
         begin = f"{_text(table.file, row, second)} " if second else ""
         choices = [f"{begin}{choice}" for choice in found]
         which = _choice(f"{where}, column {label!r}", row.values.get(label), len(choices)) if labelled else None
@@ -215,7 +229,7 @@ def read_choices(path: str | Path, columns: Columns, *, labelled: bool = True) -
 
 
 def place(path: Path, line: int) -> str:
-    """How messages name a row.
+    """Return the place of a row, for messages.
 
     >>> place(Path("a.csv"), 3)
     'a.csv, line 3'
@@ -224,7 +238,7 @@ def place(path: Path, line: int) -> str:
 
 
 def as_number(where: str, value: Any) -> float:
-    """A label as a number that float32 holds; the message begins with `where`.
+    """Return a label as a number in the range of float32. Error messages begin with `where`.
 
     >>> as_number("a.csv, line 3", "2.5")
     2.5
@@ -236,7 +250,8 @@ def as_number(where: str, value: Any) -> float:
     if not abs(found) < LARGEST:
         got = "nothing" if value in (None, "") else repr(value)
         raise ValueError(
-            f"{where}: expected a number below {LARGEST}, got {got}. Use `classify` for labels that are no numbers."
+            f"{where}: invalid number; expected a number between -{LARGEST} and {LARGEST}, got {got}. Use the task "
+            "`classify` for labels that are not numbers."
         )
     return found
 
@@ -245,10 +260,10 @@ def _require_columns(table: Table, names: Sequence[str]) -> None:
     missing = [name for name in names if name not in table.columns]
     if missing:
         advice = (
-            "Use these names in the first line, or give `funcnet finetune` the names of the file, which the model then "
-            "reads everywhere: --text-column, --second-column, --label-column"
+            "Rename the columns, or pass their names to `funcnet finetune` with --text-column, --second-column and "
+            "--label-column"
             if table.file.suffix.lower() in COLUMNS
-            else "Give a .csv, .tsv or .jsonl: lines of text have no columns"
+            else "Pass a .csv, .tsv or .jsonl file, because lines of text have no columns"
         )
         got = ", ".join(f"{name!r:.40}" for name in table.columns)
         near = difflib.get_close_matches(missing[0], table.columns, n=1)
@@ -259,13 +274,13 @@ def _require_columns(table: Table, names: Sequence[str]) -> None:
 
 
 def _has_second(table: Table, second: str) -> bool:
-    """Whether the rows are pairs; refuses a file with both pairs and single texts."""
+    """Return whether the rows are pairs, or raise ValueError for a mix of pairs and single texts."""
     two = next((row for row in table.rows if row.values.get(second) is not None), None)
     one = next((row for row in table.rows if row.values.get(second) is None), None)
     if two is not None and one is not None:
         raise ValueError(
-            f"read_table: {place(table.file, two.line)}, column {second!r}: a second text; expected one in every line "
-            f"or in none, got none in line {one.line}. Leave it out here, or give every line one."
+            f"read_table: {place(table.file, two.line)}, column {second!r}: a second text; expected it in every line "
+            f"or in none, got none in line {one.line}. Remove it, or add a second text to every line."
         )
     return two is not None
 
@@ -274,7 +289,7 @@ def _text(path: Path, row: Record, column: str) -> str:
     value = row.values.get(column)
     if not isinstance(value, str):
         raise ValueError(
-            f"read_table: {place(path, row.line)}, column {column!r}: expected a text, got "
+            f"read_table: {place(path, row.line)}, column {column!r}: not a text; expected a text, got "
             f"{'nothing' if value is None else repr(value)[:40]}."
         )
     return value
@@ -285,8 +300,8 @@ def _classes(where: str, value: Any, separator: str | None) -> str | tuple[str, 
         return tuple(_class(where, one) for one in value)
     if isinstance(value, str) and re.fullmatch(r'\s+".*"\s*', value, re.DOTALL):
         raise ValueError(
-            f"{where}: a blank before a quote makes the quotes part of the label; expected a label, got {value!r:.40}. "
-            "Write it without the blank and the quotes."
+            f"{where}: a space before a quote makes the quotes part of the label; expected a label, got {value!r:.40}. "
+            "Remove the space and the quotes."
         )
     if separator is not None and isinstance(value, str):
         return tuple(one.strip() for one in value.split(separator) if one.strip())
@@ -295,10 +310,10 @@ def _classes(where: str, value: Any, separator: str | None) -> str | tuple[str, 
 
 def _class(where: str, value: Any) -> str:
     if value is None or not str(value).strip():
-        raise ValueError(f"{where}: expected a label, got nothing. Give every row one.")
+        raise ValueError(f"{where}: the label is missing; expected a label, got nothing. Add a label to every row.")
     if isinstance(value, list | dict):
-        raise ValueError(f"{where}: expected a label, got {value!r:.40}.")
-    return str(value).strip()  # a trailing blank, which nobody sees, makes no class of its own
+        raise ValueError(f"{where}: not a label; expected a text or a number, got {value!r:.40}.")
+    return str(value).strip()  # a trailing space, which is invisible, does not make a new class
 
 
 def _choice(where: str, value: Any, count: int) -> int:
@@ -307,7 +322,9 @@ def _choice(where: str, value: Any, count: int) -> int:
     except (TypeError, ValueError, OverflowError):
         which = -1
     if not 0 <= which < count:
-        raise ValueError(f"read_choices: {where}: expected a label from 0 to {count - 1}, got {value!r}.")
+        raise ValueError(
+            f"read_choices: {where}: the label is out of range; expected an index from 0 to {count - 1}, got {value!r}."
+        )
     return which
 
 
@@ -320,16 +337,18 @@ def _token_objects(table: Table, columns: Columns, labelled: bool) -> list[Token
         lists = [row.values.get(name) for name in ([words, tags] if labelled else [words])]
         for name, value in zip((words, tags), lists, strict=False):
             if not isinstance(value, list):
-                raise ValueError(f"read_tokens: {where}, column {name!r}: expected a list, got {value!r}.")
+                raise ValueError(f"read_tokens: {where}, column {name!r}: not a list; expected a list, got {value!r}.")
             wrong = [one for one in value if not isinstance(one, str | int | float)]
             if wrong:
                 raise ValueError(
-                    f"read_tokens: {where}, column {name!r}: expected words, got {wrong[0]!r:.40} among them."
+                    f"read_tokens: {where}, column {name!r}: not a list of words; expected words, got "
+                    f"{wrong[0]!r:.40} among them."
                 )
         filled = [[str(one) for one in value or []] for value in lists]
         if len(filled[0]) != len(filled[-1]):
             raise ValueError(
-                f"read_tokens: {where}: expected a tag a word, got {len(filled[0])} words and {len(filled[-1])} tags."
+                f"read_tokens: {where}: the numbers of words and tags differ; expected one tag per word, got "
+                f"{len(filled[0])} words and {len(filled[-1])} tags."
             )
         examples.append(TokenExample(filled[0], filled[1] if labelled else None, where))
     return examples
@@ -354,8 +373,8 @@ def _conll(path: Path, labelled: bool) -> list[TokenExample]:
         width = width or len(cells)
         if labelled and width < 2:
             raise ValueError(
-                f"read_tokens: {place(path, number)}: expected a word and its tag, got {line!r}. Write both, "
-                "with a tab or a space between."
+                f"read_tokens: {place(path, number)}: the tag is missing; expected a word and its tag, separated by a "
+                f"tab or a space, got {line!r}."
             )
         if len(cells) != width:
             raise ValueError(
@@ -364,12 +383,12 @@ def _conll(path: Path, labelled: bool) -> list[TokenExample]:
             )
         sentence.append(cells)
     if not examples:
-        raise ValueError(f"read_tokens: {path} holds no sentences; expected at least one, got none.")
+        raise ValueError(f"read_tokens: {path} has no sentences; expected at least one, got none.")
     return examples
 
 
 def _cells(line: str) -> list[str]:
-    """Cells between blanks and tabs; other white space (a no-break space, say) belongs to a word."""
+    """Return the cells between spaces and tabs. Other white space, such as a no-break space, belongs to a word."""
     return [cell for cell in re.split(r"[ \t]+", line) if cell]
 
 

@@ -1,7 +1,8 @@
-"""GLUE's folders, as its script unpacks them: the meaning of the columns of each task's files.
+"""Reads GLUE's folders, as GLUE's script unpacks them.
 
-`CoLA SST-2 MRPC STS-B QQP MNLI QNLI RTE WNLI AX`: a folder holds `train.tsv`, `dev.tsv` (of MNLI
-`dev_matched.tsv` and `dev_mismatched.tsv`) and `test.tsv` without labels; AX is a test alone (`diagnostic.tsv`).
+The folders are `CoLA SST-2 MRPC STS-B QQP MNLI QNLI RTE WNLI AX`. Each folder has `train.tsv`, `dev.tsv` and a
+`test.tsv` without labels. MNLI has `dev_matched.tsv` and `dev_mismatched.tsv` instead of `dev.tsv`, and AX has only a
+test file, `diagnostic.tsv`.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ __all__ = ["GlueTask", "glue_task", "is_glues", "read_glue"]
 
 @dataclass(frozen=True)
 class GlueTask:
-    """Columns by name, and the figure that GLUE reports first."""
+    """A task of GLUE, with the names of its columns and the metric that GLUE reports first."""
 
     name: str
     text: str
@@ -38,11 +39,11 @@ TASKS = (
     GlueTask("WNLI", "sentence1", "sentence2", "label", "accuracy"),
     GlueTask("AX", "sentence1", "sentence2", "label", "matthews", dev="diagnostic.tsv"),
 )
-COLA_COLUMNS = ["source", "label", "star", "sentence"]  # its train.tsv and dev.tsv have no line of names
+COLA_COLUMNS = ["source", "label", "star", "sentence"]  # train.tsv and dev.tsv of CoLA have no header line
 
 
 def glue_task(path: str | Path) -> GlueTask | None:
-    """The task that the folder, or the folder of the file, is named after; None for any other name.
+    """Return the task whose name is that of the folder, or of the folder of the file. Return None for other names.
 
     >>> glue_task("glue_data/CoLA/dev.tsv").metric
     'matthews'
@@ -54,7 +55,7 @@ def glue_task(path: str | Path) -> GlueTask | None:
 
 
 def is_glues(path: Path, task: GlueTask) -> bool:
-    """Whether a file begins as GLUE's do: a folder of that name may hold a table of one's own."""
+    """Return whether a file begins like a file of GLUE, because a user's folder may have the same name."""
     if not path.is_file():
         return False
     with path.open(encoding="utf-8-sig", errors="replace") as file:
@@ -63,22 +64,21 @@ def is_glues(path: Path, task: GlueTask) -> bool:
 
 
 def read_glue(path: str | Path, task: GlueTask, *, labelled: bool = True) -> tuple[list[TextExample], list[int]]:
-    """The examples of one of GLUE's files.
+    """Read the examples of a file of GLUE.
 
-    QQP's own files have lines with too few columns. Every reader of GLUE leaves them out; so does this one, which
-    returns their numbers.
+    QQP's original files have lines with too few columns, which all readers of GLUE skip. This function skips them too.
 
     Args:
-        path: the file.
-        task: from `glue_task`.
-        labelled: whether to read labels; test files have none.
+        path: file of GLUE.
+        task: task of `glue_task`.
+        labelled: whether to read labels. Test files have no labels.
 
     Returns:
-        (the examples, the lines of QQP that were left out).
+        (examples, line numbers of the skipped lines).
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a ragged row, a missing column, a label that is no number in STS-B.
+        FileNotFoundError: if the file is missing.
+        ValueError: if a row is ragged, a column is missing, or a label of STS-B is not a number.
     """
     path = Path(path)
     rows = list(tab_rows(read_text(path)))
@@ -89,7 +89,7 @@ def read_glue(path: str | Path, task: GlueTask, *, labelled: bool = True) -> tup
     if missing:
         raise ValueError(
             f"read_glue: {path}, line 1: no column {missing[0]!r} of {task.name}; expected {', '.join(wanted)}, got "
-            f"{', '.join(columns)}. Name a file of {task.name}{'' if not labelled else ' with labels'}."
+            f"{', '.join(columns)}. Pass a file of {task.name}{'' if not labelled else ' with labels'}."
         )
     at = {name: columns.index(name) for name in wanted}
     examples, left_out = [], []
@@ -113,5 +113,5 @@ def _label(path: Path, line: int, cell: str, task: GlueTask) -> str | float:
     if task.is_number:
         return as_number(where, cell)
     if not cell:
-        raise ValueError(f"{where}: expected a label, got nothing. Give every row one.")
+        raise ValueError(f"{where}: the label is missing; expected a label, got nothing. Add a label to every row.")
     return cell

@@ -1,7 +1,6 @@
-"""Questions with answers in a text: SQuAD 1.1's and 2.0's files, and their official measures.
+"""Files of SQuAD 1.1 and 2.0, with questions about a context, and the official metrics.
 
-An answer is a span of its context, so its text and the place where it begins must agree. If they do not, an error names
-the question.
+An answer is a span of its context, so its text and its offset must agree. If they do not, an error names the question.
 """
 
 import collections
@@ -18,7 +17,7 @@ from funcnet.heads.reading.tables import read_text, require_characters
 
 __all__ = ["Question", "exact_match", "f1_score", "normalize_answer", "read_squad", "squad_scores"]
 
-KINDS = {list: "a list", str: "a text", int: "a whole number", bool: "true or false"}
+KINDS = {list: "a list", str: "a text", int: "an integer", bool: "true or false"}
 SHOWN = 5  # wrong answers that a message lists
 
 
@@ -27,8 +26,9 @@ class Question:
     """A question about a context.
 
     Attributes:
-        answers: (text, first character) of each; empty for one without answer.
-        has_answer: what the file says (`is_impossible`); None in SQuAD 1.1, in which every question has one.
+        answers: (text, offset in the context) of each answer. Empty for a question without answer.
+        has_answer: False if the file marks the question as `is_impossible`, otherwise True. None in SQuAD 1.1, where
+            every question has an answer.
     """
 
     id: str
@@ -41,21 +41,21 @@ class Question:
 
     @property
     def group(self) -> str:
-        """The same for all questions about one context."""
+        """Key that is equal for all questions about one context."""
         return self.context
 
 
 def read_squad(path: str | Path, *, labelled: bool = True) -> list[Question]:
-    """The questions of a file in SQuAD's format.
+    """Read the questions of a file in SQuAD's format.
 
     Args:
-        path: JSON, `{"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}`.
-        labelled: whether every question must have an answer (or be marked `is_impossible`).
+        path: JSON file, `{"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}`.
+        labelled: if True, every question must have an answer or be marked as `is_impossible`.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: no JSON, another form, a question without an answer, an id that occurs twice, or answers that are
-            not at their offsets, each with its line and the text that is there instead.
+        FileNotFoundError: if the file is missing.
+        ValueError: if the file is not JSON or not in SQuAD's format, a question has no answer, an id occurs more than
+            once, or an answer is not at its offset. The message has the line, and the text that was found instead.
 
     Reference: Rajpurkar et al., 2016 and 2018
     """
@@ -65,7 +65,7 @@ def read_squad(path: str | Path, *, labelled: bool = True) -> list[Question]:
         articles = json.loads(text)
     except (ValueError, RecursionError) as error:
         where, why = wrong_json(error)
-        raise ValueError(f"read_squad: {path}, {where}: no JSON; expected SQuAD's format, got '{why}'.") from None
+        raise ValueError(f"read_squad: {path}, {where}: invalid JSON; expected SQuAD's format, got '{why}'.") from None
     require_characters(path, text, articles)
     form = _Form(path)
     questions = [
@@ -75,12 +75,12 @@ def read_squad(path: str | Path, *, labelled: bool = True) -> list[Question]:
         for number, qa in enumerate(form.take(paragraph, "qas", list, "a paragraph"), start=1)
     ]
     if not questions:
-        raise ValueError(f"read_squad: {path} holds no questions; expected at least one, got none.")
+        raise ValueError(f"read_squad: {path} has no questions; expected at least one, got none.")
     twice = [(q, count) for q, count in collections.Counter(q.id for q in questions).items() if count > 1]
     if twice:
         raise ValueError(
             f"read_squad: {path}: {_line_of(path, twice[0][0])}question {twice[0][0]!r} occurs more than once; "
-            f"expected each id once, got it {twice[0][1]} times. Leave the copies out."
+            f"expected each id once, got it {twice[0][1]} times. Remove the copies."
         )
     if labelled:
         _check(path, questions)
@@ -92,20 +92,21 @@ def squad_scores(
     answers: Mapping[str, str],
     no_answer: Mapping[str, tuple[str, float]] | None = None,
 ) -> dict[str, float]:
-    """The official figures, in percent: of SQuAD 2.0 if the file marks questions without answer, else of 1.1.
+    """Compute the official metrics in percent, those of SQuAD 2.0 if the file has `is_impossible`, otherwise of 1.1.
 
     Args:
-        questions: with their answers.
-        answers: {id: text}, empty for "no answer".
-        no_answer: {id: (the best answer that is not empty, how much more "no answer" scores than it)}, for the best
-            threshold of 2.0.
+        questions: questions with their answers.
+        answers: {id: text}. An empty text means "no answer".
+        no_answer: {id: (best answer that is not empty, score of "no answer" minus the score of this answer)}, from
+            which the best threshold of SQuAD 2.0 is computed.
 
     Returns:
-        {"exact", "f1", "total"}, for 2.0 the two apart for questions with and without answer ("HasAns_exact", …), and
-        with `no_answer` "best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh".
+        {"exact", "f1", "total"}. SQuAD 2.0 adds the same metrics for questions with answer ("HasAns_exact", …) and
+        without answer ("NoAns_exact", …). With `no_answer`, there are also "best_exact", "best_exact_thresh", "best_f1"
+        and "best_f1_thresh".
 
     Raises:
-        ValueError: a question has no prediction.
+        ValueError: if a question has no prediction.
 
     Example:
         >>> question = Question("1", "Who?", "The cat sat.", (("The cat", 0),), None, "")
@@ -117,8 +118,8 @@ def squad_scores(
     missing = [question.id for question in questions if question.id not in answers]
     if missing:
         raise ValueError(
-            f"squad_scores: questions without a prediction; expected one for each, got none for {len(missing)}, the "
-            f"first {missing[0]!r}. An empty text means 'no answer'."
+            f"squad_scores: predictions are missing; expected one for each question, got none for {len(missing)} "
+            f"questions, the first of which is {missing[0]!r}. Pass an empty text for 'no answer'."
         )
     second = any(question.has_answer is not None for question in questions)
     gold = {q.id: _gold(q, second) for q in questions}
@@ -138,7 +139,7 @@ def squad_scores(
 
 
 def exact_match(true: str, predicted: str) -> float:
-    """1 where both are the same when normalised.
+    """Return 1 if both texts are equal after normalisation, otherwise 0.
 
     >>> exact_match("the Cat", "cat!")
     1.0
@@ -147,10 +148,11 @@ def exact_match(true: str, predicted: str) -> float:
 
 
 def f1_score(true: str, predicted: str, *, empty_is_right: bool = True) -> float:
-    """F1 of the words that both have, counted as often as both have them.
+    """Return F1 of the words that both texts share, where repeated words count repeatedly.
 
     Args:
-        empty_is_right: as SQuAD 2.0: two answers that are empty when normalised score 1; in 1.1 0.
+        empty_is_right: if True, two answers that are empty after normalisation score 1, as in SQuAD 2.0. If False, they
+            score 0, as in SQuAD 1.1.
 
     >>> round(f1_score("the black cat", "a cat"), 4)
     0.6667
@@ -163,7 +165,7 @@ def f1_score(true: str, predicted: str, *, empty_is_right: bool = True) -> float
 
 
 def normalize_answer(text: str) -> str:
-    """Lower-cased, without ASCII punctuation, without a, an and the, white space as single blanks.
+    """Return the text in lower case, without ASCII punctuation and articles, and with single spaces.
 
     >>> normalize_answer("  The U.S.A., an  example ")
     'usa example'
@@ -174,10 +176,10 @@ def normalize_answer(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Form:
-    """Takes fields out of the JSON; its errors say where one is missing or has another type."""
+    """Reads fields of the JSON, and raises ValueError if a field is missing or has the wrong type."""
 
     path: Path
-    identity: str = ""  # of the question
+    identity: str = ""  # id of the question
 
     def take(self, holder: Any, name: str, kind: type, where: str) -> Any:
         value = holder.get(name) if isinstance(holder, dict) else None
@@ -223,13 +225,13 @@ def _check(path: Path, questions: Sequence[Question]) -> None:
     if wrong:
         more = f"\n  and {wrong - len(lines)} more" if wrong > len(lines) else ""
         raise ValueError(
-            f"read_squad: {path}: {wrong} questions whose answer is not at its offset; expected the answer's text "
-            "there. Leave out the questions that are wrong:\n" + "\n".join(lines) + more
+            f"read_squad: {path}: {wrong} questions have wrong answers; expected the text of each answer at its "
+            "offset. Correct or remove these questions:\n" + "\n".join(lines) + more
         )
 
 
 def _line_of(path: Path, identity: str) -> str:
-    """Where the file has this id, written as a number, or as a text with or without escapes."""
+    """Return the line and character of an id in the file, where it may be a number or a text with escapes."""
     text = read_text(path)
     ids = re.finditer(r'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)', text)
     found = next((one for one in ids if str(json.loads(one[1])) == identity), None)
@@ -249,7 +251,7 @@ def _gold(question: Question, second: bool) -> list[str]:
 def _each(
     gold: Mapping[str, list[str]], answers: Mapping[str, str], second: bool
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """(exact match, F1) of every question with its best true answer."""
+    """Return (exact match, F1) of every question, compared with its best true answer."""
     exact = {i: max(exact_match(true, answers[i]) for true in texts) for i, texts in gold.items()}
     f1 = {i: max(f1_score(true, answers[i], empty_is_right=second) for true in texts) for i, texts in gold.items()}
     return exact, f1
@@ -271,7 +273,7 @@ def _best(
     gold: Mapping[str, list[str]],
     no_answer: Mapping[str, float],
 ) -> dict[str, float]:
-    """The threshold of "no answer" that would have scored best: questions are answered in the order of its score."""
+    """Return the best score and its threshold for "no answer", from a pass over the questions in order of its score."""
     current = float(sum(gold[i] == [""] for i in scores))
     best, threshold = current, 0.0
     for i in sorted(scores, key=lambda i: no_answer[i]):

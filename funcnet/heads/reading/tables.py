@@ -1,13 +1,14 @@
-"""Files of rows -> dicts: CSV, TSV, JSON lines, plain lines of text. Errors name file, line and column.
+"""Files of rows -> dicts: CSV, TSV, JSON lines, and plain lines of text. Errors name the file, line and column.
 
-- `.csv`: RFC 4180: commas, quotes doubled inside quotes, line breaks inside quotes; the first line names the columns.
-  If it has semicolons and no comma, they separate the columns: spreadsheets write that where numbers have commas.
-- `.tsv`, `.tab`: tabs; quotes are ordinary characters (as in GLUE's files); the first line names the columns. In a
-  `.tab` file the two lines of Orange after the names are skipped.
-- `.jsonl`, `.ndjson`, `.json`: one object a line.
-- any other: one text a line.
+- `.csv`: RFC 4180, so that quotes are doubled and line breaks are allowed inside quotes. The first line has the names
+  of the columns. If it has semicolons and no comma, the separator is the semicolon, which spreadsheets write in
+  languages with decimal commas.
+- `.tsv`, `.tab`: columns separated by tabs. Quotes are ordinary characters, as in GLUE's files. The first line has the
+  names of the columns. In a `.tab` file, the two further header lines of the program Orange are skipped.
+- `.jsonl`, `.ndjson`, `.json`: one object per line.
+- All other files: one text per line.
 
-All are UTF-8, with or without a byte-order mark; line ends of any kind.
+All files are UTF-8, with or without a byte-order mark, and with any kind of line ends.
 """
 
 import codecs
@@ -31,7 +32,7 @@ csv.field_size_limit(2**31 - 1)  # 128 kB by default, less than a long article
 
 @dataclass(frozen=True)
 class Record:
-    """One row: {column: value} and the line, from 1, where it begins. Values are strings, except in JSON."""
+    """One row as {column: value}, and the line where it begins, from 1. Values are strings, except in JSON."""
 
     values: dict[str, Any]
     line: int
@@ -47,15 +48,12 @@ class Table:
 
 
 def read_table(path: str | Path) -> Table:
-    """Reads a file of rows, by its suffix.
-
-    Args:
-        path: see the head of this file.
+    """Read a file of rows in the format of its suffix, which the docstring of this module describes.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not UTF-8, holds no row, has ragged rows, broken quotes or broken JSON; names file, line and
-            column.
+        FileNotFoundError: if the file is missing.
+        ValueError: if the file is not UTF-8, or has no rows, ragged rows, wrong quotes or invalid JSON. The message has
+            the line and column.
 
     Example:
         >>> import tempfile
@@ -70,29 +68,24 @@ def read_table(path: str | Path) -> Table:
     suffix = path.suffix.lower()
     if suffix == ".csv":
         sign = _sign(path, text, ",;")
-        advice = f"Put a text with {SIGNS[sign]} in double quotes, without a blank before them"
+        advice = f"Put texts with {SIGNS[sign]} in double quotes, without a space before them"
         table = _named(path, list(_csv_records(path, text, sign)), advice)
     elif suffix in TABS:
         _sign(path, text, "\t")
         records = list(tab_rows(text))
-        table = _named(path, _without_orange_head(records) if suffix == ".tab" else records, "Leave tabs out of texts")
+        table = _named(path, _without_orange_head(records) if suffix == ".tab" else records, "Remove tabs from texts")
     elif suffix in OBJECTS:
         table = _objects(path, text)
     else:
         lines = [Record({"text": line}, number) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         table = Table(path, ["text"], lines)
     if not table.rows:
-        raise ValueError(f"read_table: {path} holds no rows; expected at least one, got none.")
+        raise ValueError(f"read_table: {path} has no rows; expected at least one, got none.")
     return table
 
 
 def read_text(path: Path) -> str:
-    """The file's text with `\\n` for every line end, without a byte-order mark.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not UTF-8.
-    """
+    """Return the text of a UTF-8 file, with `\\n` for every line end and without a byte-order mark."""
     if not path.is_file():
         got = "a folder" if path.is_dir() else "nothing"
         raise FileNotFoundError(f"read_table: {path} is missing; expected a file, got {got}.")
@@ -102,8 +95,8 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         if data.startswith(b"PK\x03\x04"):
             raise ValueError(
-                f"read_table: {path}: a spreadsheet, or another zip archive; expected UTF-8 text, got no text. Save it "
-                "as CSV (UTF-8)."
+                f"read_table: {path} is not a text file; expected UTF-8 text, got a spreadsheet or another zip archive."
+                " Save a spreadsheet as CSV (UTF-8)."
             ) from None
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
@@ -116,13 +109,13 @@ def read_text(path: Path) -> str:
 
 
 def require_characters(path: Path, text: str, value: Any, line: int = 1) -> None:
-    """Refuses JSON with half a character (one of UTF-16's two, such as `\\ud83d` alone), which no file can hold.
+    """Raise ValueError for JSON with half of a surrogate pair, such as `\\ud83d` alone, which UTF-8 cannot encode.
 
     Args:
-        path: for the message.
+        path: file, for the message.
         text: the JSON.
-        value: what it says.
-        line: on which it begins.
+        value: the parsed JSON.
+        line: line where the JSON begins, for the message.
     """
     if "\\ud" not in text and "\\uD" not in text:
         return
@@ -132,28 +125,28 @@ def require_characters(path: Path, text: str, value: Any, line: int = 1) -> None
         half = f"\\u{ord(error.object[error.start]):04x}"
         line += text.count("\n", 0, max(0, text.lower().find(half)))
         raise ValueError(
-            f"read_table: {path}, line {line}: half a character, {half}; expected whole ones, got a text that was cut "
-            "inside an emoji or the like. Leave the half out."
+            f"read_table: {path}, line {line}: half of a surrogate pair, {half}; expected complete characters, got a "
+            "text that was probably cut inside an emoji. Remove the half character."
         ) from None
 
 
 def tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of every line that is not empty; no quoting."""
+    """Yield (line number, cells) of every line that is not empty. Quotes are ordinary characters."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line:
             yield number, line.split("\t")
 
 
 def _sign(path: Path, text: str, known: str) -> str:
-    """Which of the known signs separates the names of the columns; refuses a first line with another one."""
+    """Return which known separator the first line has, or raise ValueError if it has another one."""
     number, head = next(((n, line) for n, line in enumerate(text.split("\n"), 1) if line), (1, ""))
     found = next((sign for sign in known if sign in head), None)
     other = next((sign for sign in SIGNS if sign in head), None)
     if found is None and other is not None:
-        name = ".tsv, where quotes are letters" if known[0] == "," else ".csv"
+        name = ".tsv, where quotes are ordinary characters" if known[0] == "," else ".csv"
         raise ValueError(
             f"read_table: {path}, line {number}: expected columns separated by {SIGNS[known[0]]}, got {SIGNS[other]}: "
-            f"{head[:60]!r}. Save it with {SIGNS[known[0]]}, or name it {name}."
+            f"{head[:60]!r}. Save the file with {SIGNS[known[0]]}, or rename it to {name}."
         )
     return found or known[0]
 
@@ -169,8 +162,9 @@ def _csv_records(path: Path, text: str, sign: str) -> Iterator[tuple[int, list[s
         except csv.Error:
             line, column, reason = _broken_quote(text, begin, sign)
             raise ValueError(
-                f"read_table: {path}, line {line}, character {column}: wrong quoting; expected a field in quotes to "
-                f"end before a {SIGNS[sign][:-1]} or the line's end, got {reason}. Double the quotes inside a field."
+                f"read_table: {path}, line {line}, character {column}: wrong quoting; expected a "
+                f"{SIGNS[sign][:-1]} or the end of the line after a closing quote, got {reason}. Double the quotes "
+                "inside a field."
             ) from None
         if cells:
             yield begin, cells
@@ -178,8 +172,7 @@ def _csv_records(path: Path, text: str, sign: str) -> Iterator[tuple[int, list[s
 
 
 def _broken_quote(text: str, begin: int, sign: str) -> tuple[int, int, str]:
-    """(line, character, what is wrong) of the first wrong quote in the record that begins at a line; for a cell that
-    began on another line, also that line."""
+    """Return (line, character, error) of the first wrong quote in the record that begins at line `begin`."""
     start = 0
     for _ in range(begin - 1):
         start = text.index("\n", start) + 1
@@ -196,7 +189,7 @@ def _broken_quote(text: str, begin: int, sign: str) -> tuple[int, int, str]:
                 if after not in ("", sign, "\n"):
                     line, column = _line_and_column(text, place + 1)
                     first, character = _line_and_column(text, opened)
-                    of = f" of what opens in line {first}, character {character}" if first < line else ""
+                    of = f" of the field that begins in line {first}, character {character}" if first < line else ""
                     return line, column, f"{after!r} after the closing quote{of}"
         elif letter == '"' and at_start:
             inside, opened = True, place
@@ -210,15 +203,15 @@ def _line_and_column(text: str, place: int) -> tuple[int, int]:
 
 
 def _named(path: Path, records: list[tuple[int, list[str]]], advice: str) -> Table:
-    """`advice`: to who has more cells in a row than columns."""
+    """Return the records as a table. `advice` ends the message for a row with too many cells."""
     if not records:
         return Table(path, [], [])
     head_line, columns = records[0][0], [name.strip() for name in records[0][1]]
     twice = [name for name in columns if columns.count(name) > 1]
     if twice:
         raise ValueError(
-            f"read_table: {path}, line {head_line}: column {twice[0]!r} occurs twice; expected each name once, got "
-            f"{', '.join(columns)}. Rename one."
+            f"read_table: {path}, line {head_line}: column {twice[0]!r} occurs more than once; expected each name "
+            f"once, got {', '.join(columns)}. Rename one of them."
         )
     for line, cells in records[1:]:
         if len(cells) != len(columns):
@@ -237,7 +230,7 @@ def _named(path: Path, records: list[tuple[int, list[str]]], advice: str) -> Tab
 
 
 def _without_orange_head(records: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
-    """Orange writes three lines: names, types, flags; the flags may be an empty line."""
+    """Remove the second and third header line of Orange, which have types and flags. The flags may be empty."""
     kinds = {"d", "discrete", "c", "continuous", "string", "s", "t", "time", "m", "meta", "class", "i", "ignore", ""}
     flags = [cells for _, cells in records[1:3]]
     if not flags or not all(cell in kinds - {""} for cell in flags[0]):
@@ -257,14 +250,14 @@ def _objects(path: Path, text: str) -> Table:
         except (ValueError, RecursionError) as error:
             where, why = wrong_json(error, number)
             raise ValueError(
-                f"read_table: {path}, {where}: no JSON; expected an object a line, got '{why}'. Write each object on "
-                "one line, without a list around them."
+                f"read_table: {path}, {where}: invalid JSON; expected one object per line, got '{why}'. Write each "
+                "object on its own line, without a list around all objects."
             ) from None
         require_characters(path, line, value, number)
         if not isinstance(value, dict):
             raise ValueError(
-                f"read_table: {path}, line {number}: expected a JSON object, got {type(value).__name__}. "
-                'Write {"text": …, "label": …}.'
+                f"read_table: {path}, line {number}: not an object; expected a JSON object such as "
+                f'{{"text": …, "label": …}}, got {type(value).__name__}.'
             )
         rows.append(Record(value, number))
         columns.update(dict.fromkeys(value))

@@ -26,46 +26,46 @@ _PAIR = " ||| "  # between the two texts of a line, as in Google's script
 class FeaturesArguments:
     """Turn lines of text into vectors with a pretrained BERT: hidden states of any layers, pooled or of every token.
 
-    Input: a line is a text, or two with " ||| " between them, as in Google's script. An empty line is an empty text,
-    and gets a vector too. Tables are not parsed: every line of a .csv or .jsonl file is one text.
+    Input: each line is one text, or two texts separated by " ||| ", as in Google's script. An empty line is an empty
+    text, which also gets a vector. Tables are not parsed, so every line of a .csv or .jsonl file is one text.
 
-    Output, for N texts, L layers and width D, all float32: .npy (N, D), or (N, L, D) for several layers; with
-    "--pool none" one row for each token of all texts, (tokens, D) or (tokens, L, D), and text i in the rows from
-    starts[i] to starts[i + 1] of a second file, NAME.starts.npy. .arrow: an IPC file with a row a text and the columns
-    "tokens" and "layer_-1" (one for each of --layers): D numbers, or with "--pool none" a list of D numbers for each
-    token. .jsonl: an object a line, "linex_index" and "layers", or with "--pool none" "features", as Google's script.
+    All numbers in the output are float32. For N texts, L layers and vectors of D numbers, the formats are as follows.
 
-    Texts of about the same length share a batch and a compiled program. At most a few thousand lines are in memory. The
-    output file is written whole or not at all.
+    A .npy file has the shape (N, D), or (N, L, D) for several layers. With "--pool none", its shape is (T, D) or (T, L,
+    D), where T is the number of tokens in all texts. A second file, NAME.starts.npy, then says where each text begins,
+    so that text i has the rows from starts[i] up to starts[i + 1].
+
+    An .arrow file (Arrow IPC) has one row per text. Its columns are "tokens" and one per layer, such as "layer_-1". A
+    cell of a layer has D numbers, or with "--pool none" a list with D numbers per token.
+
+    A .jsonl file has one object per line, as in Google's script. Its keys are "linex_index" and "layers". With "--pool
+    none", the second key is "features".
+
+    Texts of similar length share a batch and a compiled program. At most a few thousand lines are in memory. If the
+    command fails, no incomplete file is left.
     """
 
     directory: tyro.conf.Positional[Path]
-    """Run of `funcnet pretrain` or `finetune`, or any directory with config.json, weights and a vocabulary."""
+    """Output directory of `funcnet pretrain` or `finetune`, or another directory with config.json, weights and a
+    vocabulary."""
     files: tyro.conf.Positional[tuple[Path, ...]]
-    """Files with one text per line; "-" is standard input."""
+    """Files with one text per line. "-" is standard input."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """File to write: .arrow (one row per text), .npy (an array), or .jsonl (as Google's script); see above."""
+    """File to write. Its suffix, .npy, .arrow or .jsonl, selects one of the formats above."""
     layers: tuple[int, ...] = (-1,)
-    """Layers whose hidden states are written: -1 is the last layer, 0 the embeddings."""
+    """Layers whose hidden states are written. -1 is the last layer, and 0 is the embeddings."""
     pool: Pool = "mean"
-    """How the vectors of a text's tokens become one vector; none: write the vector of every token."""
+    """How to pool the vectors of a text's tokens into one vector. cls takes the vector of [CLS]. none writes the vector
+    of every token."""
     seq_len: int | None = None
-    """Number of tokens to which longer texts are cut. The default is the row length of fine-tuning, otherwise the
-    largest that the model allows."""
+    """Largest number of tokens per text. Longer texts are cut. The default is the row length of fine-tuning if the
+    model is fine-tuned, otherwise the size of its position table."""
     batch_tokens: int | None = None
-    """Number of tokens in a batch, padding included. The default depends on the device."""
+    """Number of tokens in a batch, including padding. The default depends on the device."""
 
 
 def features(arguments: FeaturesArguments) -> int:
-    """Runs the command.
-
-    Returns:
-        0.
-
-    Raises:
-        ValueError: as `FeatureExtractor` and `write_features`; a file that is not UTF-8; no line at all; a setting.
-        OSError: a file cannot be read or written.
-    """
+    """Run `funcnet features` and return the exit code 0."""
     _check(arguments)
     extract = FeatureExtractor(
         arguments.directory,
@@ -81,14 +81,14 @@ def features(arguments: FeaturesArguments) -> int:
     has_starts = arguments.pool == "none" and arguments.out.suffix.lower() == ".npy"
     beside = f", {starts_file(arguments.out)}" if has_starts else ""
     print(
-        f"{count:,} texts in {seconds:.1f} s, {count / max(seconds, 1e-9):,.0f} a second{cut}. Written: "
+        f"{count:,} texts in {seconds:.1f} s, {count / max(seconds, 1e-9):,.0f} per second{cut}. Written: "
         f"{arguments.out}{beside}"
     )
     return 0
 
 
 def _write(arguments: FeaturesArguments, extract: FeatureExtractor) -> int:
-    """Writes the features of all lines, with a progress bar; returns how many lines there are."""
+    """Write the features of all lines, with a progress bar, and return the number of lines."""
     from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = SpinnerColumn(), TextColumn("texts"), MofNCompleteColumn(), TimeElapsedColumn()
@@ -104,29 +104,31 @@ def _write(arguments: FeaturesArguments, extract: FeatureExtractor) -> int:
 
 
 def _check(arguments: FeaturesArguments) -> None:
-    """Refuses, before anything is loaded, what cannot be done."""
+    """Raise an error for wrong arguments before anything is loaded."""
     if arguments.batch_tokens is not None and arguments.batch_tokens < 1:
         raise ValueError(f"features: --batch-tokens; expected at least 1, got {arguments.batch_tokens}.")
     if len(set(arguments.layers)) < len(arguments.layers):
-        raise ValueError(f"features: --layers; expected each once, got {' '.join(map(str, arguments.layers))}.")
+        raise ValueError(
+            f"features: --layers has duplicates; expected each layer once, got {' '.join(map(str, arguments.layers))}."
+        )
     if not arguments.files:
-        raise ValueError('features: no file of text; expected at least one (or "-"), got none.')
+        raise ValueError('features: no input file; expected at least one file, or "-" for standard input, got none.')
     if arguments.files.count(Path("-")) > 1:
-        raise ValueError('features: "-" occurs twice; expected standard input at most once.')
+        raise ValueError('features: "-" occurs more than once; expected standard input at most once.')
     require_folder(arguments.out, "features: --out")
     inputs = [file for file in arguments.files if str(file) != "-"]
     require_other(arguments.out, inputs, "features: --out")
     if arguments.out.suffix.lower() == ".npy":
-        require_other(starts_file(arguments.out), inputs, "features: beside --out,")
+        require_other(starts_file(arguments.out), inputs, "features: the second output file")
     for file in inputs:
         if not file.exists() or file.is_dir():
-            got = "a folder" if file.is_dir() else "nothing"
-            raise FileNotFoundError(f"features: {file} is no file; expected one, got {got}.")
+            wrong = "is a folder" if file.is_dir() else "is missing"
+            raise FileNotFoundError(f"features: {file} {wrong}; expected a file of text.")
         if (suffix := file.suffix.lower()) in COLUMNS:
-            more = "names and signs of JSON" if suffix in OBJECTS else "columns' names and signs"
+            more = "keys and punctuation of JSON" if suffix in OBJECTS else "names and separators of the columns"
             warnings.warn(
-                f"features: {file} is read as plain lines, and each line is one text, including the {more}. Give a "
-                "file with nothing but the texts.",
+                f"features: {file} is read as plain text. Each line is one text, including the {more}. Pass a file "
+                "that contains only the texts.",
                 stacklevel=2,
             )
 
@@ -141,10 +143,10 @@ def _texts(files: tuple[Path, ...]) -> Iterator[Text]:
                     text = line.decode("utf-8-sig" if number == 0 else "utf-8").strip()
                 except UnicodeDecodeError as error:
                     raise ValueError(
-                        f"features: {file}, line {number + 1} is not UTF-8; expected text, got byte "
-                        f"0x{error.object[error.start]:02x}. Convert the file."
+                        f"features: {file}, line {number + 1} is not UTF-8; expected UTF-8 text, got byte "
+                        f"0x{error.object[error.start]:02x}. Convert the file to UTF-8."
                     ) from None
                 first, between, second = text.rpartition(_PAIR)  # the last one, as Google's greedy pattern does
                 yield (first, second) if between else text
     if number < 0:
-        raise ValueError(f"features: {', '.join(map(str, files))}: no line; expected at least one, got none.")
+        raise ValueError(f"features: {', '.join(map(str, files))}: no text; expected at least one line, got none.")

@@ -1,6 +1,6 @@
-"""Texts -> vectors: hidden states of any layers, of every token or pooled.
+"""Texts -> vectors: hidden states of any layers, per token or pooled.
 
-Letters: `N texts, L requested layers, T tokens of a text, D width`.
+Letters: `N texts, L requested layers, T tokens of a text, D hidden size`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["FeatureExtractor", "Features", "Pool"]
 
 Pool = Literal["mean", "max", "cls", "none"]
 Text = str | tuple[str, str]
-WINDOW = 4096  # texts that are sorted by length together: enough for full batches, few enough to stream
+WINDOW = 4096  # texts that are sorted by length together: enough to fill batches, few enough to stream
 
 
 class Features(NamedTuple):
     """The vectors of one text.
 
     Attributes:
-        tokens: `[CLS]`, the words' pieces, `[SEP]`; T of them.
-        values: float32, (L, D) pooled, or (L, T, D).
+        tokens: the T tokens of the text, including `[CLS]` and `[SEP]`.
+        values: float32 vectors, (L, D) if pooled, otherwise (L, T, D).
     """
 
     tokens: list[str]
@@ -43,26 +43,28 @@ class Features(NamedTuple):
 class FeatureExtractor:
     """Text embeddings from a pretrained encoder.
 
-    The weights are put on the device once. Texts of about the same length share a batch, and a program is compiled for
-    each padded length, of which there are about twenty, at its first use. Layers above the highest requested one are
-    not run.
+    The weights are put on the device once. Texts of similar length share a batch. A program is compiled for each of
+    about twenty padded lengths when the length is first used. Layers above the highest requested layer are not run.
 
     Args:
-        path: a directory as `bert.from_pretrained` takes it, with its vocabulary.
-        layers: hidden states: -1 is the last layer's output, 0 the embeddings', as transformers numbers them.
-        pool: "mean" or "max" over the tokens (`[CLS]` and `[SEP]` among them, as sentence-transformers does), "cls" the
-            first token's vector, "none" every token's.
-        max_length: the most tokens of a text; longer ones are cut, the longer of a pair first. None: as many as
-            `funcnet finetune` trained with, else those of the position table.
-        tokens: in a batch, padding included; None: a number that suits the device (`heads.buckets.Bucketed`).
+        path: directory with a model for `bert.from_pretrained` and its vocabulary.
+        layers: layers whose hidden states are returned, numbered as in transformers. 0 is the output of the embeddings,
+            and -1 is the output of the last layer.
+        pool: "mean" and "max" pool over all tokens, including `[CLS]` and `[SEP]`, as sentence-transformers does. "cls"
+            takes the vector of the first token. "none" returns the vector of every token.
+        max_length: largest number of tokens per text. Longer texts are cut, starting with the longer text of a pair.
+            The default is the row length of `funcnet finetune`, or the size of the position table for other models.
+        tokens: number of tokens per batch, including padding. The default suits the device, see
+            `heads.buckets.Bucketed`.
 
     Attributes:
-        truncated: how many texts were cut so far.
+        truncated: number of texts that were cut so far.
         width: D.
 
     Raises:
-        FileNotFoundError, ValueError: as `bert.from_pretrained` and `text.load_tokenizer`; a layer that does not exist,
-            an unknown pool, a `max_length` out of range, a vocabulary that does not fit the model's table.
+        FileNotFoundError, ValueError: if `bert.from_pretrained` or `text.load_tokenizer` cannot read the directory.
+        ValueError: if a layer does not exist, the pool is unknown, `max_length` is out of range, or the vocabulary has
+            more entries than the model's embedding table.
 
     Example:
         >>> import jax, tempfile
@@ -90,21 +92,21 @@ class FeatureExtractor:
         tokens: int | None = None,
     ):
         if pool not in get_args(Pool):
-            raise ValueError(f"features: pool is not known; expected one of {', '.join(get_args(Pool))}, got {pool!r}.")
+            raise ValueError(f"features: pool is unknown; expected one of {', '.join(get_args(Pool))}, got {pool!r}.")
         config = bert.BertConfig.load(path)
         self.layers = tuple(layers)
         self.pool, self.width, self.truncated = pool, config.hidden_size, 0
         states = config.num_hidden_layers + 1
         taken = [_layer(layer, states) for layer in self.layers]
         if not taken:
-            raise ValueError("features: layers is empty; expected at least one, got none. -1 is the last.")
+            raise ValueError("features: layers is empty; expected at least one layer, such as -1 for the last one.")
         longest = max_length
         if longest is None:
             longest = read_settings(Path(path)).get("seq_len", config.max_position_embeddings)
         if not 3 <= longest <= config.max_position_embeddings:
             raise ValueError(
-                f"features: max_length; expected 3 to {config.max_position_embeddings}, the size of the position "
-                f"table, got {longest}."
+                f"features: max_length is out of range; expected 3 to {config.max_position_embeddings}, the size of "
+                f"the position table, got {longest}."
             )
         tokenizer = text_.load_tokenizer(path)
         text_.require_fit(tokenizer, config.vocab_size, where=f"features: {path}")
@@ -129,7 +131,7 @@ class FeatureExtractor:
         )
 
     def __call__(self, texts: Iterable[Text]) -> Iterator[Features]:
-        """The vectors of each text, in order; reads a few thousand `texts` at a time."""
+        """Yield the vectors of each text, in order. `texts` is read a few thousand texts at a time."""
         source = iter(texts)
         while some := list(islice(source, WINDOW)):
             encodings = self._tokenizer.encode_batch(some)
@@ -138,15 +140,15 @@ class FeatureExtractor:
                 yield Features(encoding.tokens, value[:, : len(encoding)] if self.pool == "none" else value)
 
     def array(self, texts: Iterable[Text]) -> NDArray[np.float32]:
-        """Pooled vectors as one array (N, L, D), or (N, D) for one layer.
+        """Return the pooled vectors as one array, (N, L, D), or (N, D) for one layer.
 
         Raises:
-            ValueError: `pool` is "none": texts have different numbers of vectors.
+            ValueError: if `pool` is "none", because the texts then have different numbers of vectors.
         """
         if self.pool == "none":
             raise ValueError(
-                "features: the vectors of all tokens fit no array; expected a pool, got 'none'. Iterate over the texts "
-                "instead."
+                "features: texts have different numbers of tokens; expected a pool for one array of all texts, got "
+                "'none'. Call the extractor and iterate over the result instead."
             )
         values = [found.values for found in self(texts)]
         stacked = np.stack(values) if values else np.zeros((0, len(self.layers), self.width), np.float32)
@@ -154,7 +156,7 @@ class FeatureExtractor:
 
 
 def _pooled(hidden: jax.Array, shown: jax.Array, pool: str) -> jax.Array:
-    """(B, L, T, D) -> (B, L, D), or as it is."""
+    """Pool (B, L, T, D) to (B, L, D), or return it unchanged with pool="none"."""
     hidden = hidden.astype(jnp.float32)
     if pool == "none":
         return hidden
@@ -169,11 +171,11 @@ def _pooled(hidden: jax.Array, shown: jax.Array, pool: str) -> jax.Array:
 def _layer(layer: int, states: int) -> int:
     if not -states <= layer < states:
         raise ValueError(
-            f"features: there is no such layer; expected {-states} to {states - 1} (0 is the embeddings), got {layer}."
+            f"features: layer is out of range; expected {-states} to {states - 1} (0 is the embeddings), got {layer}."
         )
     return layer % states
 
 
 def _encoder(config: bert.BertConfig) -> bert.BertModel:
-    """Without the pooler, which no feature needs, and with unstacked layers."""
+    """Return the model with unstacked layers and without the pooler, which no feature needs."""
     return bert.BertModel(dataclasses.replace(config, scan_layers=False), add_pooling_layer=False)

@@ -1,6 +1,6 @@
-"""Features as files, written one after the other: Arrow, NumPy, or JSON lines like those of Google's script.
+"""Streams features to a file: Arrow, NumPy, or JSON lines in the format of Google's script.
 
-Letters: `N texts, L layers, T tokens of a text, D width`.
+Letters: `N texts, L layers, T tokens of a text, D hidden size`.
 """
 
 from __future__ import annotations
@@ -22,29 +22,26 @@ __all__ = ["SUFFIXES", "starts_file", "write_features"]
 
 SUFFIXES = (".arrow", ".npy", ".jsonl")
 _ROWS = 1024  # texts in a batch of an Arrow file
-_HEADER = 128  # bytes reserved for the header of a .npy file, whose number of rows is known only at the end
+_HEADER = 128  # bytes reserved for the header of a .npy file, because the number of rows is known only at the end
 
 
 def write_features(path: str | Path, found: Iterable[Features], layers: Sequence[int]) -> int:
-    """Writes the vectors of texts one after the other; the file is written whole or not at all.
+    """Write the vectors of texts to a file, and return the number of texts, N. An error leaves no incomplete file.
 
-    - `.arrow`: an Arrow IPC file, a row a text: `tokens` (list of strings), and for each layer `layer_-1`, …: D
-      floats, or a list of T times D floats.
-    - `.npy`: pooled, (N, D) for one layer, (N, L, D) for several; else (sum of T, D) or (sum of T, L, D), and the
-      rows where texts start in `NAME.starts.npy` (N + 1,), which only this form has.
-    - `.jsonl`: as Google's `extract_features.py`; pooled, a line has `layers` instead of `features`.
+    - `.arrow`: an Arrow IPC file with one row per text. Its columns are `tokens` (a list of strings) and one per layer,
+      such as `layer_-1`. A cell of a layer has D floats if pooled, otherwise a list of T times D floats.
+    - `.npy`: an array. Pooled vectors have the shape (N, D), or (N, L, D) for several layers. Vectors of tokens have
+      the shape (sum of T, D) or (sum of T, L, D), and `NAME.starts.npy`, (N + 1,), has the first row of each text.
+    - `.jsonl`: the format of Google's `extract_features.py`. If pooled, an object has `layers` instead of `features`.
 
     Args:
-        path: its suffix (lower or upper case) is the format.
-        found: as a `FeatureExtractor` yields them.
-        layers: the requested ones; they name the columns.
-
-    Returns:
-        N.
+        path: file to write. Its suffix, in lower or upper case, selects the format.
+        found: vectors, as a `FeatureExtractor` yields them.
+        layers: the requested layers, which name the columns.
 
     Raises:
-        ValueError: an unknown suffix.
-        OSError: the file cannot be written.
+        ValueError: if the suffix is unknown.
+        OSError: if the file cannot be written.
 
     Example:
         >>> import tempfile
@@ -72,7 +69,7 @@ def write_features(path: str | Path, found: Iterable[Features], layers: Sequence
 
 
 def starts_file(path: Path) -> Path:
-    """The file of the rows where texts start in a .npy of every token's vectors.
+    """Return the path of the file that has the first row of each text, for a .npy file of token vectors.
 
     >>> starts_file(Path("a.npy")).name
     'a.starts.npy'
@@ -126,7 +123,7 @@ def _write_npy(part: Path, found: Iterable[Features], layers: list[int]) -> tupl
 
 
 def _npy_header(shape: tuple[int, ...]) -> bytes:
-    """The head of a .npy of float32, version 1.0, filled with spaces to `_HEADER` bytes as the format allows."""
+    """Return the header of a float32 .npy file, version 1.0, padded with spaces to `_HEADER` bytes."""
     text = repr({"descr": "<f4", "fortran_order": False, "shape": shape}).encode()
     magic = b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little")
     return magic + text.ljust(_HEADER - 11) + b"\n"

@@ -1,8 +1,8 @@
-"""Fine-tuning BERT: labelled texts -> a model -> predictions.
+"""Fine-tuning of BERT: labelled texts -> a model -> predictions.
 
     data (files -> examples -> rows) -> batches -> task -> directory -> predict
 
-`funcnet.heads` has what differs between tasks: examples, rows, loss, answers, figures. In Python:
-`task.finetune(compose(FinetuningSettings, task="classify", …))`, `predict.predict(directory, file)`,
+Tasks differ in their examples, rows, loss, answers and metrics, which `funcnet.heads` defines. In Python, call
+`task.finetune(compose(FinetuningSettings, task="classify", …))`, `predict.predict(directory, file)` and
 `predict.evaluate(directory, file)`.
 """

@@ -1,8 +1,8 @@
 """Rows of many lengths -> batches of few shapes, so that short texts are cheap and few programs are compiled.
 
-Each row is padded to the shortest of a few lengths that holds it. Rows that do not fill a batch of their length join
-the next length. So an epoch has ceil(N / B) batches and each row once, and all epochs have the same shapes: nothing is
-compiled after the first one. The batch of a step depends only on (seed, step).
+Each row is padded to the shortest of a few lengths that is long enough. Rows that do not fill a batch of their length
+are padded to the next length. An epoch therefore has ceil(N / B) batches and contains each row once. All epochs have
+the same shapes, so nothing is compiled after the first epoch. The batch of a step depends only on (seed, step).
 """
 
 from collections.abc import Iterator
@@ -16,24 +16,24 @@ from funcnet.tasks.finetuning.rows import Rows
 
 __all__ = ["BucketLoader", "Planned", "bucket_lengths"]
 
-STEP = 8  # lengths are multiples of it
+STEP = 8  # lengths are multiples of this number
 
 
 class Planned(NamedTuple):
-    """A batch before it is filled: its rows, and the length that they are padded to."""
+    """The rows of a batch, and the length that they are padded to."""
 
     rows: NDArray[np.int64]
     length: int
 
 
 class BucketLoader:
-    """The batches of encoded rows.
+    """Arranges encoded rows in batches.
 
     Args:
-        rows: N of them.
-        batch_size: B, over all devices; the last batch is filled up with rows that do not count.
-        lengths: from `bucket_lengths`, ascending; the last holds every row.
-        pad_id: of empty places.
+        rows: N rows.
+        batch_size: B, over all devices. The last batch is filled up with padding rows.
+        lengths: padded lengths of `bucket_lengths`, in increasing order. The last length is enough for every row.
+        pad_id: id of `[PAD]`.
         seed: seed of the order of the rows, which differs between epochs.
 
     Example:
@@ -58,11 +58,11 @@ class BucketLoader:
         self._bucket = np.searchsorted(lengths, rows.lengths)
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
+        """Return the number of batches in an epoch."""
         return -(-len(self.rows) // self.batch_size)
 
     def plan(self, epoch: int) -> list[Planned]:
-        """All batches of an epoch."""
+        """Return the plan of all batches of an epoch."""
         size = self.batch_size
         order = np.arange(len(self.rows))
         order = permute(order, len(order), seed=self.seed, epoch=epoch)
@@ -78,7 +78,7 @@ class BucketLoader:
         return [planned[i] for i in permute(range(len(planned)), len(planned), seed=self.seed + 1, epoch=epoch)]
 
     def batches(self, start: int = 0) -> Iterator[dict[str, NDArray[Any]]]:
-        """The batches of the steps from `start` on, without end."""
+        """Yield the batches of the steps from `start` on, without end."""
         epoch, number = divmod(start, len(self))
         while True:
             for planned in self.plan(epoch)[number:]:
@@ -87,15 +87,12 @@ class BucketLoader:
 
 
 def bucket_lengths(lengths: NDArray[np.int64], longest: int, most: int = 4) -> list[int]:
-    """Up to `most` lengths, multiples of 8, that pad the rows with the fewest tokens; the last holds every row.
+    """Return the padded lengths, in increasing order, that need the fewest padding tokens.
 
     Args:
-        lengths: (N,) of the rows.
-        longest: the most tokens of a row; it need not be a multiple of 8.
-        most: how many lengths, and so how many programs are compiled.
-
-    Returns:
-        Ascending.
+        lengths: (N,), lengths of the rows.
+        longest: largest padded length. The other padded lengths are multiples of 8.
+        most: largest number of padded lengths, and so of compiled programs.
 
     Example:
         >>> bucket_lengths(np.array([5, 6, 7, 7, 30, 31, 60]), 64, most=2)
@@ -106,7 +103,7 @@ def bucket_lengths(lengths: NDArray[np.int64], longest: int, most: int = 4) -> l
     rounded = np.minimum(-(-np.maximum(lengths, 1) // STEP) * STEP, longest)
     sizes, counts = np.unique(rounded, return_counts=True)
     total = np.concatenate([[0], np.cumsum(counts)])
-    # best[j]: (tokens, lengths chosen) for the rows of the j shortest sizes, the last chosen being sizes[j - 1]
+    # best[j]: (tokens, chosen lengths) for the rows of the j shortest sizes, where the last chosen length is sizes[j-1]
     nothing: list[int] = []
     best = [(0.0, nothing)] + [(float("inf"), nothing)] * len(sizes)
     for _ in range(min(most, len(sizes))):

@@ -1,4 +1,4 @@
-"""What a fine-tuning run learns from: its files, read, split and encoded."""
+"""The data of a fine-tuning run: reads, splits and encodes its files."""
 
 import dataclasses
 import hashlib
@@ -32,7 +32,7 @@ class EncodedExamples:
 
 @dataclasses.dataclass(frozen=True)
 class FinetuningData:
-    """All that a run reads. `lengths`: what rows are padded to, the same in training, validation and test."""
+    """The data of a run. `lengths` are the padded lengths, which training, validation and test share."""
 
     head: TrainedHead
     tokenizer: Tokenizer
@@ -42,26 +42,24 @@ class FinetuningData:
     lengths: list[int]
 
     def fingerprint(self) -> dict[str, str]:
-        """SHA-256 of the rows and labels, for a resumed run to compare."""
+        """Return SHA-256 digests of the rows and labels, which a resumed run compares."""
         sets = {"training": self.train, "validation": self.validation, "test": self.test}
         return {f"digest of the {name} examples": _digest(one.rows) for name, one in sets.items() if one is not None}
 
     def sources(self, settings: FinetuningSettings) -> dict[str, str]:
-        """The file that each digest is of."""
+        """Return the file of each digest."""
         train, validation = _files(settings)
         files = {"training": train, "validation": validation or train, "test": settings.examples.test}
         return {f"digest of the {name} examples": str(file) for name, file in files.items()}
 
 
 def read_data(settings: FinetuningSettings) -> FinetuningData:
-    """Reads the files, learns the classes, holds out the validation examples, and encodes all.
-
-    Prints how many examples there are, and how many were cut.
+    """Read and encode the files, learn the classes, hold out the validation examples, and print the sizes of all sets.
 
     Raises:
-        FileNotFoundError: a file or the model's directory is missing.
-        ValueError: something in a file is wrong (the message names file, line and column), a setting does not go with
-            the files, or a split leaves one class.
+        FileNotFoundError: if a file or the model's directory is missing.
+        ValueError: if a file is invalid (the message has its line and column), if a setting does not fit the files, or
+            if the split leaves only one class for training.
     """
     model = bert.BertConfig.load(settings.model)
     tokenizer = text.load_tokenizer(settings.model)
@@ -74,7 +72,9 @@ def read_data(settings: FinetuningSettings) -> FinetuningData:
     head = head.learn(examples)
     metric, share = settings.evaluation.metric, settings.examples.split
     if metric not in (None, "loss", *head.figures):
-        raise ValueError(f"finetune: --metric; expected one of loss, {', '.join(head.figures)}, got {metric!r}.")
+        raise ValueError(
+            f"finetune: --metric is unknown; expected one of loss, {', '.join(head.figures)}, got {metric!r}."
+        )
     held_out: Sequence[Any] | None = None
     if validation_file is not None:
         held_out = head.read(validation_file, labelled=True)
@@ -99,23 +99,25 @@ def read_data(settings: FinetuningSettings) -> FinetuningData:
 
 
 def make_head(settings: FinetuningSettings) -> TrainedHead:
-    """The head that the settings describe, before it has seen an example."""
+    """Return the head for the settings, before it has learned from examples."""
     return trained_head(settings.task).from_settings(settings.task, flat(settings))
 
 
 def split(examples: Sequence[Any], share: float, *, seed: int) -> tuple[list[Any], list[Any]]:
-    """(to train on, held out): about `share` of the examples, whole groups of those that share their text.
+    """Split examples into training examples and about `share` of held-out examples.
+
+    Examples with the same text stay together.
 
     Raises:
-        ValueError: there are fewer than two different texts.
+        ValueError: if there are fewer than two different texts.
     """
     groups: dict[Hashable, list[int]] = {}
     for number, example in enumerate(examples):
         groups.setdefault(example.group, []).append(number)
     if len(groups) < 2:
         raise ValueError(
-            "finetune: too few different texts to train on; expected at least two, one of them to hold out, got "
-            f"{len(groups)}. Give more, or name a --validation file, or use --split 0."
+            "finetune: too few different texts to hold out some for validation; expected at least two, got "
+            f"{len(groups)}. Add texts, pass a --validation file, or use --split 0."
         )
     order = permute(range(len(groups)), len(groups), seed=seed, epoch=0)
     members, wanted = list(groups.values()), max(1, round(share * len(examples)))
@@ -131,41 +133,41 @@ def split(examples: Sequence[Any], share: float, *, seed: int) -> tuple[list[Any
 
 
 def _files(settings: FinetuningSettings) -> tuple[Path, Path | None]:
-    """A GLUE folder means its train.tsv and its dev file."""
+    """Return the training and validation files, which are train.tsv and the dev file for a GLUE folder."""
     if not settings.train.is_dir():
         return settings.train, settings.examples.validation
     glue = glue_task(settings.train)
     if glue is None or not (settings.train / "train.tsv").is_file():
         raise ValueError(
-            f"finetune: --train {settings.train}; expected a file, or a GLUE folder with its name and a train.tsv, got "
-            "another folder. Name the file in it."
+            f"finetune: --train {settings.train} is not a GLUE folder; expected a file, or a folder with the name of a "
+            "GLUE task and a train.tsv, got another folder. Pass the training file itself."
         )
     return settings.train / "train.tsv", settings.examples.validation or settings.train / glue.dev
 
 
 def _require_measure(settings: FinetuningSettings, *, is_validated: bool) -> None:
-    """Refuses what would silently do nothing."""
+    """Raise ValueError for settings that need examples to measure on, if there are none."""
     patience, seeds = settings.evaluation.patience, settings.evaluation.seeds
     if not is_validated and patience:
         raise ValueError(
-            f"finetune: --patience {patience}; expected examples to measure on, got none. Name a --validation file, or "
-            "give a --split above 0."
+            f"finetune: --patience {patience} needs validation examples; expected some, got none. Pass a --validation "
+            "file, or a --split above 0."
         )
     if not is_validated and settings.examples.test is None and seeds > 1:
         raise ValueError(
-            f"finetune: --seeds {seeds}; expected examples to measure them on, got none. Name a --validation or --test "
-            "file, or give a --split above 0."
+            f"finetune: --seeds {seeds} needs validation or test examples; expected some, got none. Pass a "
+            "--validation or --test file, or a --split above 0."
         )
 
 
 def _require_classes(head: TrainedHead, examples: Sequence[Any], settings: FinetuningSettings) -> None:
-    """Refuses training examples of one class, where the split took the others."""
+    """Raise ValueError if the split leaves only one class in the training examples."""
     left = {name for example in examples for name in head.label_names(example)} if head.labels else set()
     if head.labels and len(left) < 2:
         raise ValueError(
-            f"finetune: --split {settings.examples.split} leaves one class to train on; expected at least two of "
+            f"finetune: --split {settings.examples.split} leaves too few classes to train on; expected at least two of "
             f"{len(head.labels)}, got {', '.join(map(repr, left)) or 'none'} in all {len(examples)} training examples. "
-            "Add examples of the others, try another --seed, or name a --validation file."
+            "Add examples of the other classes, try another --seed, or pass a --validation file."
         )
 
 
@@ -177,14 +179,14 @@ def _describe(head: TrainedHead, name: str, one: EncodedExamples, seq_len: int, 
 
 
 def _describe_empty(examples: Sequence[Any]) -> str:
-    """How many texts have no word; empty if all have one.
+    """Return a note on the number of empty texts, or an empty string if there are none.
 
     >>> from funcnet.heads.reading.examples import TextExample
     >>> _describe_empty([TextExample(" ", None, "good", "a.csv, line 2"), TextExample("fine", None, "bad", "line 3")])
-    '1 without a word, the first at a.csv, line 2'
+    '1 without words, the first at a.csv, line 2'
     """
     found = [one.where for one in examples if one.is_empty]
-    return f"{len(found):,} without a word, the first at {found[0]}" if found else ""
+    return f"{len(found):,} without words, the first at {found[0]}" if found else ""
 
 
 def _digest(rows: Rows) -> str:

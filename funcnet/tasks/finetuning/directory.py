@@ -1,4 +1,4 @@
-"""A fine-tuned model's directory: Hugging Face's files, and `finetuning.json` with what they have no place for."""
+"""Directory of a fine-tuned model: Hugging Face's files, and `finetuning.json` with additional settings."""
 
 import dataclasses
 import warnings
@@ -18,7 +18,7 @@ __all__ = ["FineTuned", "load", "save", "start"]
 
 @dataclasses.dataclass(frozen=True)
 class FineTuned:
-    """What a directory holds."""
+    """The contents of a fine-tuned model's directory."""
 
     head: TrainedHead
     tokenizer: Tokenizer
@@ -31,16 +31,10 @@ class FineTuned:
 def start(
     directory: Path, head: TrainedHead, *, dropout: float | None = None, seed: int = 0
 ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """The model to fine-tune: the encoder in `directory`, with the head from there or a new one; a message names it.
+    """Return the model to fine-tune, (net, params, state), with unstacked layers.
 
-    Args:
-        directory: of any BERT.
-        head: with its classes.
-        dropout: of hidden states and attention; None: as the config there says.
-        seed: of a new head.
-
-    Returns:
-        (net, params, state), layers unstacked.
+    The encoder is read from `directory`. The head is read from there too if it fits, otherwise it is new and a message
+    is printed. `dropout=None` keeps the dropout of the config. `seed` is the seed of a new head.
     """
     changes = {**head.config(), "scan_layers": False}
     if dropout is not None:
@@ -57,30 +51,27 @@ def start(
 
 
 def save(directory: Path, model: FineTuned) -> None:
-    """Writes all files; `load` and Hugging Face's class of the same name open them.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
+    """Write all files of a model, for `load` and for Hugging Face's class of the same name."""
     bert.save_pretrained(directory, model.net, model.params, model.state)
     text.save_tokenizer(model.tokenizer, directory, max_length=model.seq_len)
     write_settings(directory, model.head, model.seq_len)
 
 
 def load(directory: str | Path) -> FineTuned:
-    """Opens a directory of `save`, or one of Hugging Face with a fine-tuned BERT.
+    """Open a directory written by `save`, or a Hugging Face directory with a fine-tuned BERT.
 
     Args:
-        directory: without `finetuning.json` the architecture in config.json decides the head.
+        directory: directory of the model. Without `finetuning.json`, the architecture in config.json selects the head.
 
     Raises:
-        FileNotFoundError: there is no such directory.
-        ValueError: it is a file, it holds no fine-tuned BERT, or its files contradict each other.
+        FileNotFoundError: if the directory is missing.
+        ValueError: if `directory` is a file, if the model is not a fine-tuned BERT, or if its files contradict each
+            other.
     """
     directory = Path(directory)
     if directory.is_file():
         raise ValueError(
-            f"finetuning.load: {directory}; expected the directory of a model, got a file. Name the directory first, "
+            f"finetuning.load: {directory} is a file; expected the directory of a model. Pass the directory first, and "
             "then the file of texts."
         )
     config = bert.BertConfig.load(directory)
@@ -88,8 +79,8 @@ def load(directory: str | Path) -> FineTuned:
     known = dict.fromkeys(head.architecture for head in TRAINED)
     if name not in known:
         raise ValueError(
-            f"finetuning.load: {directory} holds no fine-tuned BERT; expected an architecture of {', '.join(known)}, "
-            f"got {name}. Fine-tune it: `funcnet finetune`."
+            f"finetuning.load: {directory} is not a fine-tuned BERT; expected one of the architectures "
+            f"{', '.join(known)}, got {name}. Fine-tune the model with `funcnet finetune`."
         )
     head, tokenizer, seq_len = open_head(directory, config, None, "finetuning.load", heads=TRAINED)
     net, params, state = bert.from_pretrained(directory, bert.ARCHITECTURES[name], new_heads=False)

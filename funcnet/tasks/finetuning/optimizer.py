@@ -1,4 +1,4 @@
-"""Which parameters train, and at which rate each."""
+"""The optimizer of fine-tuning: which parameters are trained, and the learning rate of each."""
 
 from collections.abc import Sequence
 
@@ -18,15 +18,15 @@ def make_optimizer(
     *,
     weight_decay: float = 0.01,
 ) -> optax.GradientTransformation:
-    """BERT's AdamW for the parameters that train, with Adam's bias correction: without it small data sets often fail.
+    """Return BERT's AdamW with Adam's bias correction, without which training on small data sets often fails.
 
     Args:
-        schedule: of the rate.
-        trainable: of `trainable_names`. Names in place of patterns: a frozen model may have no LayerNorm left, and a
-            pattern that matches nothing is an error.
-        layers: of the encoder.
-        layer_decay: see `layer_rates`.
-        weight_decay: of weights, not of biases and LayerNorm.
+        schedule: schedule of the learning rate.
+        trainable: names of `trainable_names`. Names are used instead of patterns because a frozen model may have no
+            trainable LayerNorm left, and a pattern that matches nothing is an error.
+        layers: number of layers of the encoder.
+        layer_decay: factor of `layer_rates`.
+        weight_decay: weight decay of all trainable parameters except biases and LayerNorm.
 
     Reference: Mosbach et al., 2021, "On the stability of fine-tuning BERT"
     """
@@ -36,10 +36,11 @@ def make_optimizer(
 
 
 def trainable_names(names: Sequence[str], freeze: tree.Patterns) -> list[str]:
-    """The names that no pattern of `freeze` covers.
+    """Return the names that no pattern of `freeze` matches.
 
     Raises:
-        ValueError: a pattern matches nothing; `RunError` where nothing is left.
+        ValueError: if a pattern matches nothing.
+        RunError: if no name is left.
 
     >>> trainable_names(["bert.pooler.bias", "classifier.bias"], "bert")
     ['classifier.bias']
@@ -47,13 +48,18 @@ def trainable_names(names: Sequence[str], freeze: tree.Patterns) -> list[str]:
     frozen = set(tree.select(freeze, names, where="finetune: --freeze"))
     left = [name for name in names if name not in frozen]
     if not left:
-        raise RunError("finetune: --freeze; expected patterns that leave something to train, got all of it frozen.")
+        raise RunError(
+            "finetune: --freeze leaves nothing to train; expected patterns that match only some of the parameters, got "
+            "all of them frozen."
+        )
     return left
 
 
 def layer_rates(names: Sequence[str], layers: int, decay: float) -> dict[str, float]:
-    """{name: factor of the rate}: 1 for the head and the pooler, `decay` for the top layer, its square for the next,
-    …, and a power more than the lowest layer's for the embeddings.
+    """Return the factor of the learning rate for each name.
+
+    The factor is 1 for the head and the pooler, and `decay` for the top layer. For each lower layer, and finally for
+    the embeddings, it is multiplied by `decay` once more.
 
     >>> layer_rates(["bert.embeddings.LayerNorm.bias", "bert.encoder.layer.1.output", "classifier.bias"], 2, 0.5)
     {'bert.embeddings.LayerNorm.bias': 0.125, 'bert.encoder.layer.1.output': 0.5, 'classifier.bias': 1.0}

@@ -1,4 +1,4 @@
-"""A fine-tuned model on files: `predict` gives its answers, `evaluate` measures them."""
+"""A fine-tuned model on files: `predict` returns its answers, `evaluate` measures them."""
 
 import csv
 import dataclasses
@@ -30,29 +30,37 @@ def predict(
     labelled: bool = False,
     null_threshold: float | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """The answers of the model in a directory to a file's examples.
+    """Predict the answers for the examples in a file.
 
     Args:
-        path: a run of `funcnet finetune`, or a directory of Hugging Face with a fine-tuned BERT.
-        file: in the form that the model was trained on, with or without labels; for texts also plain lines (`.txt`),
-            which a model that tags words splits into words and signs.
-        batch_size: rows at a time.
-        labelled: whether to read labels and measure.
-        null_threshold: for questions: how much higher than the best answer "no answer" must score to be given, such as
-            the `best_f1_thresh` of `evaluate`; None: as it was trained, never for a directory of Hugging Face.
+        path: output directory of `funcnet finetune`, or a Hugging Face directory with a fine-tuned BERT.
+        file: examples in the format of the training file, with or without labels. Texts can also be plain lines
+            (`.txt`), which a model that tags words splits into words and punctuation.
+        batch_size: number of rows per batch.
+        labelled: whether to read labels and compute metrics.
+        null_threshold: margin by which the score of "no answer" must exceed that of the best answer (task answer), such
+            as `best_f1_thresh` of `evaluate`. The default is the value of the training. A Hugging Face directory has no
+            such value, so "no answer" is then never given.
 
     Returns:
-        (a dict for each example, in order, the figures; empty without labels). The dicts hold
+        predictions: one dict per example, in order. Its keys depend on the task.
 
-        - classify, pairs: label, probability, probabilities {label: p}; labels: labels, probabilities;
-        - regress: value, for a model with several numbers values; choice: choice, text, probabilities;
-        - tokens: tokens, tags, and entities {type, first, last, text} where the tags are those of entities;
-        - answer: id, answer, start, n_best, and no_answer, the score of "no answer" minus the best answer's.
+            - classify and pairs: label, probability, probabilities {label: p}.
+            - labels: labels, probabilities.
+            - regress: value, or values for a model with several outputs.
+            - choice: choice, text, probabilities.
+            - tokens: tokens, tags, and also entities {type, first, last, text} if the tags mark entities.
+            - answer: id, answer, start, n_best, and no_answer, which is the score of "no answer" minus that of the best
+              answer.
+
+        metrics: the metrics, or an empty dict without labels.
 
     Raises:
-        FileNotFoundError: the directory or the file is not there.
-        ValueError: no fine-tuned BERT, or something in the file is wrong: names file, line and column; `batch_size` is
-            below 1; `null_threshold` for another task; `labelled` for a model that gives several numbers a text.
+        FileNotFoundError: if the directory or the file is missing.
+        ValueError: if the model is not a fine-tuned BERT, the file is invalid (the message has its line and column), or
+            `batch_size` is below 1.
+        ValueError: if `null_threshold` is given for a task other than answer, or `labelled` for a model with several
+            outputs per text.
     """
     if batch_size < 1:
         raise ValueError(f"predict: --batch-size; expected at least 1, got {batch_size}.")
@@ -88,22 +96,26 @@ def predict(
 def evaluate(
     path: str | Path, file: str | Path, *, batch_size: int = 32, null_threshold: float | None = None
 ) -> dict[str, float]:
-    """The figures of the model in a directory on a labelled file; see `predict`.
+    """Compute the metrics of a model on a labelled file. The arguments and errors are those of `predict`.
 
     Returns:
-        loss, examples, and: accuracy, f1_macro, matthews and of two classes f1; of labels f1_micro; pearson,
-        spearman, mse; of entities precision, recall, f1; of questions exact and f1 in percent.
+        The loss, the number of examples, and the metrics of the task.
+
+        - One class per text or pair: accuracy, f1_macro, matthews, and f1 if there are two classes.
+        - labels: accuracy, f1_macro, f1_micro.
+        - regress: pearson, spearman, mse.
+        - tokens: accuracy, and also precision, recall and f1 if the tags mark entities.
+        - choice: accuracy.
+        - answer: exact and f1, in percent.
     """
     return predict(path, file, batch_size=batch_size, labelled=True, null_threshold=null_threshold)[1]
 
 
 def write_predictions(predictions: Sequence[Mapping[str, Any]], out: Path | None) -> None:
-    """Writes JSON lines, or with the suffix `.csv` a table; to standard output where `out` is None.
+    """Write predictions as JSON lines, or as a table if the suffix of `out` is `.csv`.
 
-    In a table the probabilities of classes are columns of their own; other lists and objects are JSON in a cell.
-
-    Raises:
-        OSError: the file cannot be written; it is as it was.
+    With `out=None`, JSON lines are written to standard output. A table has one column per class for the probabilities.
+    Other lists and objects are cells of JSON. If writing fails, an existing file stays unchanged.
     """
     if out is None:
         _write_lines(predictions, sys.stdout)
@@ -116,7 +128,7 @@ def write_predictions(predictions: Sequence[Mapping[str, Any]], out: Path | None
 
 
 def write_figures(figures: Mapping[str, float], out: Path | None) -> None:
-    """Prints the figures as JSON, and writes them where a file is named."""
+    """Print the metrics as JSON, and also write them to `out` if it is given."""
     print(json.dumps(figures, indent=2))
     if out is not None:
         write_json(out, figures)

@@ -1,4 +1,7 @@
-"""Examples -> rows of token ids, all in a few flat arrays. N rows, C sequences a row (1, or the choices), T tokens."""
+"""Examples -> rows of token ids, in a few flat arrays.
+
+Letters: `N rows, C sequences per row (1, or the number of choices), T tokens`.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,14 +25,14 @@ class Rows:
     """Rows of token ids with their labels.
 
     Attributes:
-        tokens, types: (S,) int32 and uint8, the ids and token types of all sequences one after the other.
-        starts: (N·C + 1,) int64, where each sequence begins; the last is S.
-        choices: C, sequences a row.
-        labels: (N, …), or (S,) if every token has a label; None if there are none.
+        tokens, types: (S,) int32 and uint8, the concatenated ids and token types of all sequences.
+        starts: (N·C + 1,) int64, start of each sequence, and finally S.
+        choices: C, number of sequences per row.
+        labels: (N, …), or (S,) if every token has a label. None without labels.
         by_token: whether every token has a label.
-        truncated: examples that were cut.
+        truncated: number of examples that were cut.
         counts: number of sequences of each example.
-        details: for each example what the head needs for its answer, see `heads.head.Encoded`.
+        details: `Encoded.detail` of each example, which the head needs for its answer.
     """
 
     tokens: NDArray[np.int32]
@@ -47,20 +50,22 @@ class Rows:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(N,) tokens of a row, the longest of its sequences."""
+        """(N,), number of tokens in the longest sequence of each row."""
         return np.diff(self.starts).reshape(-1, self.choices).max(axis=1)
 
     @property
     def sequences(self) -> list[PlainRow]:
-        """The N·C sequences, for `heads.buckets.Bucketed`."""
+        """The N·C sequences, as `heads.buckets.Bucketed` reads them."""
         return [PlainRow(self.tokens[begin:end], self.types[begin:end]) for begin, end in pairwise(self.starts)]
 
     def fill(self, rows: NDArray[np.int64], length: int, size: int, pad_id: int) -> dict[str, NDArray[Any]]:
-        """The batch of some rows, padded to `length` tokens, and to `size` rows with rows that do not count.
+        """Return a batch of some rows, padded to `length` tokens and `size` rows.
 
         Returns:
-            input_ids, token_type_ids int32, attention_mask bool: (B, T), or (B, C, T) for choices; counted (B,) bool;
-            labels (B, …) if there are any, -100 for padding.
+            input_ids, token_type_ids: int32, (B, T), or (B, C, T) for choices.
+            attention_mask: bool, with the same shape.
+            counted: (B,) bool, False for padding rows.
+            labels: (B, …), -100 for padding. This key is missing if there are no labels.
         """
         shape = (size, self.choices, length)
         batch = {
@@ -92,16 +97,16 @@ class Rows:
 def encode_rows(
     head: TrainedHead, examples: Sequence[Any], tokenizer: Tokenizer, seq_len: int, *, labelled: bool
 ) -> Rows:
-    """The rows of examples, with their labels if they have them.
+    """Encode examples as rows, with their labels if `labelled`.
 
     Args:
-        head: encodes the examples.
-        tokenizer: as `text.load_tokenizer` returns it; it is not changed.
-        seq_len: the most tokens of a row, special tokens included.
+        head: head of the task, which encodes the examples.
+        tokenizer: tokenizer of `text.load_tokenizer`.
+        seq_len: largest number of tokens per row, including special tokens.
         labelled: whether the examples have labels.
 
     Raises:
-        ValueError: a label that training did not see; examples with different numbers of choices.
+        ValueError: if a label did not occur in training, or examples have different numbers of choices.
 
     Example:
         >>> from funcnet import text
@@ -129,7 +134,8 @@ def encode_rows(
             targets += head.targets(example, encoded)
         if head.rows_together and counts[-1] != counts[0]:
             raise ValueError(
-                f"{head.name}: {example.where}: expected {counts[0]} choices as in the first row, got {counts[-1]}."
+                f"{head.name}: {example.where}: wrong number of choices; expected {counts[0]} as in the first row, got "
+                f"{counts[-1]}."
             )
     choices = counts[0] if head.rows_together else 1
     return Rows(
@@ -146,13 +152,7 @@ def encode_rows(
 
 
 def mean_loss(head: TrainedHead, outputs: Sequence[NDArray[np.float32]], rows: Rows) -> float:
-    """Return the mean loss over all rows.
-
-    Args:
-        head: defines the loss.
-        outputs: the model's output for each sequence. Outputs of padding tokens are ignored.
-        rows: rows with labels.
-    """
+    """Return the mean loss over all rows, from the model's outputs for each sequence."""
     assert rows.labels is not None
     lengths, labels = np.diff(rows.starts), rows.labels
     if rows.by_token:

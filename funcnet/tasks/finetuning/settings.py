@@ -1,4 +1,4 @@
-"""The settings of `funcnet finetune`: shared groups, and what only fine-tuning has."""
+"""The settings of `funcnet finetune`: the shared groups, and the groups that only fine-tuning has."""
 
 import dataclasses
 from pathlib import Path
@@ -23,44 +23,45 @@ ONLY_FOR = {  # the tasks that a setting applies to
 
 @dataclasses.dataclass(frozen=True)
 class ExampleSettings:
-    """Files of labelled examples, besides --train."""
+    """Files of labelled examples, in addition to --train."""
 
     validation: Path | None = None
-    """File to choose the best model by; for a GLUE folder the default is its dev file."""
+    """File of validation examples, on which the best model is chosen. The default for a GLUE folder is its dev file."""
     split: Annotated[float, Range(0, 1, below=True)] = 0.1
-    """Share of the training examples to choose the best model by, without --validation; copies of a text stay on one
-    side. 0: none, and the last model is kept."""
+    """Share of the training examples to hold out for validation if there is no --validation file. Copies of a text stay
+    on the same side of the split. With 0, nothing is held out and the last model is kept."""
     test: Path | None = None
-    """File to measure the kept model on at the end."""
+    """File of test examples, on which the kept model is measured at the end."""
     text_column: str | None = None
-    """Name of the column of the texts. The default is text; for tagged words it is tokens."""
+    """Name of the column of the texts. The default is text, or tokens for the task tokens."""
     second_column: str | None = None
     """Name of the column of the second texts. The default is text_b."""
     label_column: str | None = None
-    """Name of the column of the labels. The default is label; for tagged words it is tags."""
+    """Name of the column of the labels. The default is label, or tags for the task tokens."""
     label_separator: str | None = None
-    """labels: separator between the labels of one text; JSON lines have lists instead."""
+    """Separator between the labels of one text (task labels). JSON lines can have lists of labels instead."""
 
 
 @dataclasses.dataclass(frozen=True)
 class InputSettings:
-    """How a text becomes rows of tokens, and how answers are found."""
+    """How texts become rows of tokens, and how answers are found."""
 
     seq_len: int = 128
-    """Tokens per row, [CLS] and [SEP] included. Longer texts are cut; contexts of questions are read in windows."""
+    """Largest number of tokens per row, including [CLS] and [SEP]. Longer texts are cut, but a long context of a
+    question is read in windows."""
     long_texts: Literal["cut", "parts"] = "cut"
-    """classify, labels, regress: cut longer texts, or read them whole, in parts of equal length whose logits are
-    averaged."""
+    """How to read a text that is longer than a row: cut its end, or read it in parts of equal length and average their
+    logits (tasks classify, labels and regress)."""
     doc_stride: Annotated[int, Range(1)] = 128
-    """answer: tokens from the start of one window to the start of the next."""
+    """Number of tokens from the start of one window to the start of the next (task answer)."""
     max_answer: Annotated[int, Range(1)] = 30
-    """answer: largest length of an answer, in tokens."""
+    """Largest number of tokens in an answer (task answer)."""
     n_best: Annotated[int, Range(1)] = 20
-    """answer: number of answers to report."""
+    """Number of answers to report per question (task answer)."""
     null_threshold: float = 0.0
-    """answer: by how much "no answer" must outscore the best answer to be given."""
+    """Margin by which the score of "no answer" must exceed that of the best answer (task answer)."""
     buckets: Annotated[int, Range(1)] = 4
-    """Number of lengths that rows are padded to; each is a compiled program."""
+    """Largest number of padded lengths. A program is compiled for each length."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,55 +71,57 @@ class UpdateSettings:
     epochs: Annotated[float, Range(0, above=True)] = 3.0
     """Number of passes over the training examples."""
     learning_rate: Annotated[float, Range(0)] | None = None
-    """Peak of the learning rate. The default is 5e-5 for a width of 768, and more for narrower models (5e-5 x 768 /
-    width, at most 2e-4)."""
+    """Peak of the learning rate. The default is 5e-5 x 768 / hidden size, and at most 2e-4."""
     warmup: Annotated[float, Range(0, 1, below=True)] = 0.1
-    """Share of the steps in which the learning rate rises. Then it falls linearly to 0."""
+    """Share of the steps in which the learning rate rises from 0 to its peak. It then falls linearly to 0."""
     layer_decay: Annotated[float, Range(0, 1, above=True)] = 1.0
-    """Factor between the learning rate of a layer and that of the layer below; 1: all layers have the same."""
+    """Learning rate of each layer, as a factor of the rate of the layer above it. With 1, all layers have the same
+    rate."""
     freeze: tuple[str, ...] = ()
-    """Patterns of parameters that do not train, such as bert.embeddings bert.encoder.layer.0 'bert.**.LayerNorm'."""
+    """Patterns for the names of parameters that are not trained, such as bert.embeddings or 'bert.**.LayerNorm'."""
     weight_decay: Annotated[float, Range(0)] = 0.01
-    """Weight decay, applied to all parameters but biases and LayerNorm."""
+    """Weight decay of all trained parameters except biases and LayerNorm."""
     dropout: Annotated[float, Range(0, 1, below=True)] | None = None
-    """Dropout of hidden states and attention. The default is what the model's config says."""
+    """Dropout probability of hidden states and attention. The default is the value in the model's config.json."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationSettings:
-    """Which model is kept."""
+    """How often the model is evaluated, and how the best model is chosen."""
 
     evaluations: Annotated[int, Range(1)] = 1
-    """Evaluations per epoch on the validation examples; the best model so far is kept."""
+    """Number of evaluations on the validation examples per epoch. The best model so far is kept."""
     patience: Annotated[int, Range(0, note="0: never")] = 0
-    """Evaluations without a better model after which the run ends; 0: never."""
+    """Number of evaluations without a better model after which the run ends early. With 0, it never ends early."""
     metric: str | None = None
-    """Metric that decides which model is best. The default is accuracy (or the metric of the GLUE task; F1 for
-    entities and answers; Pearson correlation for numbers); any other of eval.json can be named."""
+    """Metric that chooses the best model: loss, or another metric of the task in eval.json. The default is accuracy;
+    F1 for labels, entities and answers; Pearson correlation for numbers; for GLUE, the metric of the GLUE task."""
     seeds: Annotated[int, Range(1)] = 1
-    """Number of runs, each with the next seed. Mean and spread go into eval.json, and the best model into --out."""
+    """Number of runs, with the seeds --seed, --seed + 1 and so on. Their mean and spread are written to eval.json, and
+    the best model to --out."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FinetuningSettings:
     """Fine-tune a BERT on labelled texts.
 
-    Texts are read from CSV, TSV or JSON lines with the columns text (text_b) and label, or from a GLUE folder; tagged
-    words from CoNLL columns, or JSON lines with tokens and tags; choices from the columns text and choices (or choice0,
-    choice1, …); questions from SQuAD's JSON.
+    Texts are read from CSV, TSV or JSON lines with the columns text and label (and text_b for pairs), or from a GLUE
+    folder. Tagged words are read from CoNLL columns, or from JSON lines with tokens and tags. Choices are read from the
+    columns text and choices (or choice0, choice1, …). Questions are read from JSON in the format of SQuAD.
 
-    Writes into --out a directory that Hugging Face opens (config.json, vocab.txt, tokenizer.json,
-    tokenizer_config.json, model.safetensors), metrics.jsonl, eval.json, report.png and tensorboard/; `funcnet predict`
-    and `funcnet evaluate` read it.
+    Writes into --out a model that Hugging Face can open (config.json, vocab.txt, tokenizer.json, tokenizer_config.json,
+    model.safetensors), metrics.jsonl, eval.json, report.png and tensorboard/. `funcnet predict` and `funcnet evaluate`
+    read this directory.
 
-    Exit codes: 0 finished; 2 something in the arguments, the files or on the disk is wrong (a line says what);
-    130 after Ctrl-C and 143 after SIGTERM: a checkpoint was saved if a step was made; continue with --resume.
+    Exit codes: 0 finished; 2 an error in the arguments, the data or the files, reported in one line; 130 stopped by
+    Ctrl-C; 143 stopped by SIGTERM. A stopped run saves a checkpoint, unless it stopped before its first step. Continue
+    it with --resume.
     """
 
     task: tyro.conf.Positional[Kind]
-    """classify: one of several classes for a text; labels: any number of labels for a text or a pair; regress: a
-    number for a text or a pair; pairs: a class for two texts; tokens: a tag for each word; choice: the text that
-    best continues another; answer: the part of a text that answers a question."""
+    """Task to train. classify: one class per text; labels: any number of labels per text or pair; regress: one number
+    per text or pair; pairs: one class per pair of texts; tokens: one tag per word; choice: the text that best continues
+    another text; answer: the part of a text that answers a question."""
     model: Path
     """Directory of the BERT to start from."""
     train: Path
@@ -132,15 +135,12 @@ class FinetuningSettings:
     device: DeviceSettings = DeviceSettings()
 
     def check(self) -> None:
-        """Refuses settings that no run can have, before anything is read or written.
-
-        Raises:
-            ValueError: names the flag, what is expected, and what it is.
-        """
+        """Raise ValueError if a setting is out of range or does not apply to the task."""
         check_ranges(self, "finetune")
         values, usual = flat(self), defaults(type(self))
         for name, tasks in ONLY_FOR.items():
             if self.task not in tasks and values[name] != usual[name]:
                 raise ValueError(
-                    f"finetune: {flag(name)}; expected it with {' or '.join(tasks)} only, got the task {self.task}."
+                    f"finetune: {flag(name)} does not apply to this task; expected {' or '.join(tasks)}, got "
+                    f"{self.task}."
                 )

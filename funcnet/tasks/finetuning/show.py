@@ -1,4 +1,4 @@
-"""The plots of a fine-tuning run's report.png, and a hint if the model has learnt nothing."""
+"""The plots in report.png of a fine-tuning run, and a hint if the model has learned nothing."""
 
 from collections.abc import Mapping
 
@@ -10,19 +10,19 @@ from funcnet.train import Matrix, Panel
 
 __all__ = ["describe_constant", "finetuning_panels"]
 
-Classes = tuple[list[str], list[str]]  # the true ones and the predicted ones of all examples
+Classes = tuple[list[str], list[str]]  # the true and the predicted class of all examples
 
 
 def finetuning_panels(
     head: TrainedHead, metric: str, values: Mapping[str, float], classes: Classes | None
 ) -> list[Panel | Matrix]:
-    """Loss, the figure that chooses the best model, rate and throughput; for single classes the confusion matrix.
+    """Return the plots of the loss, the metric, the learning rate, the throughput and, if any, the confusion matrix.
 
     Args:
-        head: with its labels.
-        metric: name of the figure.
-        values: of eval.json; the test figure is drawn as a line.
-        classes: of the measured examples, see `TrainedHead.classes`.
+        head: head with its labels.
+        metric: name of the metric that chooses the best model.
+        values: contents of eval.json. The test metric is drawn as a line.
+        classes: classes of the measured examples, see `TrainedHead.classes`.
     """
     tested = {"test": values[f"test_{metric}"]} if f"test_{metric}" in values else {}
     curves = {"validation": f"eval_{metric}"}
@@ -41,14 +41,11 @@ def finetuning_panels(
 
 
 def describe_constant(classes: Classes | None) -> str:
-    """What to say about a model that gives every text the same class; empty for any other.
-
-    Args:
-        classes: of the measured examples, see `TrainedHead.classes`.
+    """Return a hint for a model that gives every text the same class, or an empty string for other models.
 
     Example:
         >>> describe_constant((["good", "bad"], ["good", "good"]))
-        "The model gives 'good' for all 2 texts that it was measured on: it has not learnt to tell them apart. ..."
+        "The model predicts 'good' for all 2 texts that it was measured on, so it has not learned to distinguish ..."
         >>> describe_constant((["good", "bad"], ["good", "bad"])), describe_constant(None)
         ('', '')
     """
@@ -58,7 +55,7 @@ def describe_constant(classes: Classes | None) -> str:
     if len(guessed) > 1 or len(true) == 1:
         return ""
     return (
-        f"The model gives {classes[1][0]!r} for all {len(classes[1]):,} texts that it was measured on: it has not "
-        "learnt to tell them apart. Train longer (--epochs 15), or at another rate (--learning-rate: 2e-5 to 5e-5 for "
-        "base and large, up to 2e-4 for small models)."
+        f"The model predicts {classes[1][0]!r} for all {len(classes[1]):,} texts that it was measured on, so it has "
+        "not learned to distinguish them. Train longer (--epochs 15), or with another --learning-rate (2e-5 to 5e-5 "
+        "for base and large models, up to 2e-4 for small models)."
     )

@@ -1,4 +1,4 @@
-"""Fine-tuning as a task for `funcnet.train.run`: a head of `funcnet.heads` on a pretrained BERT."""
+"""Fine-tuning as a task of `funcnet.train.run`: a head of `funcnet.heads` on a pretrained BERT."""
 
 import dataclasses
 import warnings
@@ -22,30 +22,22 @@ from funcnet.train.best import goodness
 
 __all__ = ["FinetuningTask", "finetune"]
 
-SAVE_EVERY = 50  # steps at the least: a checkpoint is three times the model, and takes as long as several steps
-LOSSES = ("loss", "mse")  # metrics of which less is better
+SAVE_EVERY = 50  # least number of steps: a checkpoint is three times as large as the model, and as slow as a few steps
+LOSSES = ("loss", "mse")  # metrics for which a smaller value is better
 
 
 def finetune(settings: FinetuningSettings) -> int:
-    """Runs, or resumes, a fine-tuning run; returns the exit code. Raises as `funcnet.train.run`."""
+    """Start or resume a fine-tuning run, and return the exit code. Errors are those of `funcnet.train.run`."""
     settings.check()
     return run_task(FinetuningTask, settings, where="finetune")
 
 
 class FinetuningTask(Task):
-    """A head on labelled examples.
-
-    Args:
-        settings: checked.
-        context: of the run.
-
-    Raises:
-        OSError, ValueError: see `read_data`, and `bert.from_pretrained`.
-    """
+    """Trains a head on labelled examples. Errors are those of `read_data` and `bert.from_pretrained`."""
 
     unit = "tokens"
     keep = 1
-    keeps_checkpoints = False  # three times the model, and of no use when the run has finished
+    keeps_checkpoints = False  # they are three times as large as the model, and of no use after the run
 
     def __init__(self, settings: FinetuningSettings, context: Context):
         self.settings, self.context = settings, context
@@ -84,7 +76,7 @@ class FinetuningTask(Task):
         self._run = self._compiled()
 
     def _start(self, seed: int) -> tuple[Any, Any, Any]:
-        """(net, params, state) before the first step."""
+        """Return (net, params, state) before the first step."""
         dropout = self.settings.update.dropout
         return directory.start(self.settings.model, self.data.head, dropout=dropout, seed=seed)
 
@@ -104,7 +96,7 @@ class FinetuningTask(Task):
         )
 
     def _compiled(self) -> Bucketed:
-        """The model as a function of rows, on all devices."""
+        """Return the model as a function of rows, on all devices."""
         forward, context = self.data.head.forward(self.net, self.data.tokenizer), self.context
         size, parts = self.settings.loop.batch_size, context.layout.batch_parts
         return Bucketed(
@@ -113,7 +105,7 @@ class FinetuningTask(Task):
             pad_id=special_ids(self.data.tokenizer)["[PAD]"],
             lengths=self.data.lengths,
             sizes=[-(-size // parts) * parts],
-            shard=dataclasses.replace(context.layout, kind="jit").shard,  # one program sees the rows of all devices
+            shard=dataclasses.replace(context.layout, kind="jit").shard,  # one program reads the rows of all devices
         )
 
     def evaluator(self) -> Callable[[TrainState], dict[str, float]] | None:
@@ -125,7 +117,7 @@ class FinetuningTask(Task):
     def _measure(
         self, model: tuple[Any, Any], examples: EncodedExamples
     ) -> tuple[dict[str, float], Sequence[Mapping[str, Any]]]:
-        """(figures, answers) of a model; empty after a signal."""
+        """Return (metrics, answers) of a model, both empty if a signal stopped the run."""
         stop = self.context.stop
         head, rows = self.data.head, examples.rows
         outputs = self._run(model, rows.sequences, lambda: stop.requested)
@@ -139,9 +131,9 @@ class FinetuningTask(Task):
         directory.save(folder, directory.FineTuned(head, tokenizer, self.net, params, state, seq_len))
 
     def conclude(self, ended: Ended) -> Conclusion | None:
-        """Measures the kept model, read back from its files, on the validation and the test examples."""
+        """Read the kept model back from its files, and measure it on the validation and test examples."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # shown when the model that this one comes from was opened
+            warnings.simplefilter("ignore", UserWarning)  # already shown when the original model was opened
             kept = directory.load(ended.folder)
         model = self.context.layout.place((kept.params, kept.state))
         values: dict[str, Any] = {"seed": ended.seed, "steps": ended.rows[-1]["step"]}

@@ -130,7 +130,7 @@ def test_an_activation_written_another_way_is_saved(tmp_path, saved):
 
 def test_texts_that_cannot_be_filled(directory):
     fill = inference(directory, guesses=2, ahead=False)
-    with pytest.raises(ValueError, match=r"item 1 has nothing to guess; expected \[MASK\] in the text"):
+    with pytest.raises(ValueError, match=r"item 1 has no \[MASK\]; expected \[MASK\] in the text"):
         fill.batch(["a [MASK]", "no mask"])
     with pytest.raises(ValueError, match=r"item 0 is too long; expected at most 70 tokens .* got 73"):
         fill(" ".join(["cat"] * 70 + ["[MASK]"]))

@@ -194,12 +194,17 @@ def test_the_starts_are_named(folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("suffix", "names"), [(".csv", "columns' names"), (".TSV", "columns' names"), (".jsonl", "names and signs of JSON")]
+    ("suffix", "names"),
+    [
+        (".csv", "names and separators of the columns"),
+        (".TSV", "names and separators of the columns"),
+        (".jsonl", "keys and punctuation of JSON"),
+    ],
 )
 def test_a_table_read_as_lines_is_told(folder, tmp_path, suffix, names):
     (tmp_path / f"a{suffix}").write_text("text\nthe cat\n")
     with pytest.warns(
-        UserWarning, match=rf"a{suffix} is read as plain lines, and each line is one text, including the {names}"
+        UserWarning, match=rf"a{suffix} is read as plain text. Each line is one text, including the {names}"
     ):
         features(FeaturesArguments(folder, (tmp_path / f"a{suffix}",), tmp_path / "out.npy"))
     assert len(np.load(tmp_path / "out.npy")) == 2
@@ -245,7 +250,7 @@ def test_the_command_line_reads_standard_input(folder, tmp_path):
 def test_the_command_tells_how_many_texts_were_cut(folder, tmp_path, capsys):
     (tmp_path / "a.txt").write_text("the cat\n" + "the cat sat on the mat\n" * 2)
     assert features(FeaturesArguments(folder, (tmp_path / "a.txt",), tmp_path / "out.npy", seq_len=6)) == 0
-    assert "a second; 2 were cut to 6 tokens. Written: " in " ".join(capsys.readouterr().out.split())
+    assert "per second; 2 were cut to 6 tokens. Written: " in " ".join(capsys.readouterr().out.split())
 
 
 ONE = [Features(["[CLS]"], np.zeros((1, 2), np.float32))]
@@ -256,12 +261,15 @@ ONE = [Features(["[CLS]"], np.zeros((1, 2), np.float32))]
     [
         (
             lambda f: FeatureExtractor(f, pool="sum"),
-            "features: pool is not known; expected one of mean, max, cls",
+            "features: pool is unknown; expected one of mean, max, cls",
         ),
-        (lambda f: FeatureExtractor(f, layers=(4,)), "features: there is no such layer; expected -4 to 3"),
-        (lambda f: FeatureExtractor(f, layers=()), "features: layers is empty"),
-        (lambda f: FeatureExtractor(f, max_length=41), "features: max_length; expected 3 to 40"),
-        (lambda f: FeatureExtractor(f, pool="none").array(["a"]), "features: the vectors of all tokens fit no array"),
+        (lambda f: FeatureExtractor(f, layers=(4,)), "features: layer is out of range; expected -4 to 3"),
+        (lambda f: FeatureExtractor(f, layers=()), "features: layers is empty; expected at least one layer"),
+        (lambda f: FeatureExtractor(f, max_length=41), "features: max_length is out of range; expected 3 to 40"),
+        (
+            lambda f: FeatureExtractor(f, pool="none").array(["a"]),
+            "features: texts have different numbers of tokens; expected a pool",
+        ),
         (lambda f: write_features(f / "a.txt", ONE, [-1]), r"a.txt: unknown format; expected .arrow, .npy"),
     ],
 )
@@ -280,12 +288,12 @@ def test_a_line_that_is_not_utf8_is_named(folder, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"files": []}, r"features: no file of text; expected at least one .*, got none"),
-        ({"files": ["no.txt"]}, r"no.txt is no file; expected one, got nothing"),
-        ({"files": ["."]}, r"is no file; expected one, got a folder"),
-        ({"files": ["empty.txt"]}, r"empty.txt: no line; expected at least one"),
+        ({"files": []}, r"features: no input file; expected at least one .*, got none"),
+        ({"files": ["no.txt"]}, r"no.txt is missing; expected a file of text"),
+        ({"files": ["."]}, r"is a folder; expected a file of text"),
+        ({"files": ["empty.txt"]}, r"empty.txt: no text; expected at least one line"),
         ({"out": "none/a.npy"}, r"features: --out .*none/a.npy; expected a file in an existing folder"),
-        ({"layers": (-1, 0, -1)}, r"features: --layers; expected each once, got -1 0 -1"),
+        ({"layers": (-1, 0, -1)}, r"features: --layers has duplicates; expected each layer once, got -1 0 -1"),
         ({"batch_tokens": 0}, r"features: --batch-tokens; expected at least 1, got 0"),
     ],
 )
@@ -300,7 +308,7 @@ def test_what_is_wrong_is_said_before_the_work(folder, tmp_path, given, message)
 
 
 @pytest.mark.parametrize(
-    ("name", "out", "where"), [("f.jsonl", "f.jsonl", "--out"), ("f.starts.npy", "f.npy", "beside --out,")]
+    ("name", "out", "where"), [("f.jsonl", "f.jsonl", "--out"), ("f.starts.npy", "f.npy", "the second output file")]
 )
 def test_the_input_is_not_written_over(folder, tmp_path, capsys, name, out, where):
     (tmp_path / name).write_text("the cat sat\n")
@@ -311,7 +319,7 @@ def test_the_input_is_not_written_over(folder, tmp_path, capsys, name, out, wher
 
 def test_standard_input_is_read_once(folder, tmp_path, capsys):
     assert run_here("features", folder, "-", "-", "--out", tmp_path / "y.npy") == 2
-    assert 'features: "-" occurs twice; expected standard input at most once' in capsys.readouterr().err
+    assert 'features: "-" occurs more than once; expected standard input at most once' in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -76,9 +76,7 @@ def test_several_numbers_a_text(tokenizer, tmp_path, capsys):
     assert first["values"] == pytest.approx(expected, rel=1e-4) and len(second["values"]) == 3
     said = inference(path, ahead=False, lengths=[32])("the soup was fine")
     assert said == {"values": pytest.approx(expected, rel=1e-4)}
-    with pytest.raises(
-        ValueError, match=r"model gives 3 numbers a text; expected a model of one, .* `funcnet predict`"
-    ):
+    with pytest.raises(ValueError, match=r"model predicts 3 numbers per text; expected one, .* `funcnet predict`"):
         evaluate(path, write_task(tmp_path, "regress", 6))
 
 

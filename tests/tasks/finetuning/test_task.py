@@ -351,16 +351,22 @@ def test_a_config_with_a_field_of_another_kind(model, tmp_path, capsys):
     [
         (["--epochs", "0"], "finetune: --epochs; expected above 0, got 0.0"),
         (["--split", "1"], "finetune: --split; expected from 0 to below 1, got 1.0"),
-        (["--doc-stride", "64"], "finetune: --doc-stride; expected it with answer only, got the task classify"),
-        (["--seq-len", "4096"], "finetune: --seq-len; expected 8 to 512"),
-        (["--freeze", "**"], "finetune: --freeze; expected patterns that leave something to train"),
+        (["--doc-stride", "64"], "finetune: --doc-stride does not apply to this task; expected answer, got classify"),
+        (["--seq-len", "4096"], "finetune: --seq-len is out of range; expected 8 to 512"),
+        (["--freeze", "**"], "finetune: --freeze leaves nothing to train; expected patterns that match only some"),
         (["--freeze", "bert.embedings"], "finetune: --freeze: pattern 'bert.embedings' matches nothing"),
         (
             ["--metric", "bleu"],
-            "finetune: --metric; expected one of loss, accuracy, f1_macro, matthews, f1, got 'bleu'",
+            "finetune: --metric is unknown; expected one of loss, accuracy, f1_macro, matthews, f1, got 'bleu'",
         ),
-        (["--split", "0", "--patience", "2"], "finetune: --patience 2; expected examples to measure on, got none"),
-        (["--split", "0", "--seeds", "2"], "finetune: --seeds 2; expected examples to measure them on, got none"),
+        (
+            ["--split", "0", "--patience", "2"],
+            "finetune: --patience 2 needs validation examples; expected some, got none",
+        ),
+        (
+            ["--split", "0", "--seeds", "2"],
+            "finetune: --seeds 2 needs validation or test examples; expected some, got none",
+        ),
         (["--text-column", "body"], "no column 'body'; expected 'body', 'label', got 'text', 'label'"),
         (["--batch-size", "9", "--accumulate", "2"], "finetune: --batch-size"),
     ],
@@ -393,8 +399,8 @@ def test_a_split_that_leaves_one_class(model, tmp_path, capsys, task, name, cont
         *("finetune", task, "--model", model, "--train", train, "--out", tmp_path / "out", *FAST),
         *("--split", "0.1", "--seed", seed),
     )
-    assert "finetune: --split 0.1 leaves one class to train on; expected at least two of 2, got " + left in said
-    assert "try another --seed, or name a --validation file" in said
+    assert "finetune: --split 0.1 leaves too few classes to train on; expected at least two of 2, got " + left in said
+    assert "try another --seed, or pass a --validation file" in said
     assert not (tmp_path / "out").exists()
 
 
@@ -412,7 +418,7 @@ def test_a_folder_that_is_none_of_glues(model, tmp_path, capsys):
         tmp_path / "out",
         *FAST,
     )
-    assert "expected a file, or a GLUE folder" in said
+    assert "expected a file, or a folder with the name of a GLUE task" in said
 
 
 @slow
@@ -453,7 +459,7 @@ def test_pairs_are_told(model, tmp_path, capsys):
 def test_a_directory_that_was_not_fine_tuned(model, tmp_path, capsys):
     (tmp_path / "a.txt").write_text("soup\n")
     said = refused(capsys, "predict", model, tmp_path / "a.txt")
-    assert "holds no fine-tuned BERT" in said and "BertForPreTraining" in said
+    assert "is not a fine-tuned BERT" in said and "BertForPreTraining" in said
 
 
 @pytest.mark.parametrize(
@@ -465,7 +471,7 @@ def test_a_directory_that_was_not_fine_tuned(model, tmp_path, capsys):
             "--out none/a.csv; expected a file in an existing folder. Create none first",
         ),
         (["--out", "."], "--out .; expected a file, got a folder"),
-        (["--null-threshold", "0"], "predict: --null-threshold; expected a model that answers questions, got one of"),
+        (["--null-threshold", "0"], "predict: --null-threshold does not apply to this model; expected a model of"),
     ],
 )
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
@@ -488,6 +494,6 @@ def test_a_label_that_training_never_saw(classified, tmp_path, capsys):
     (tmp_path / "a.csv").write_text("text,label\nfine,good\nso so,middling\n")
     said = refused(capsys, "evaluate", classified, tmp_path / "a.csv")
     assert (
-        "a.csv, line 3, column 'label': label 'middling' was never seen in training; expected one of 'bad', 'good'"
+        "a.csv, line 3, column 'label': label 'middling' did not occur in training; expected one of 'bad', 'good'"
         in said
     )

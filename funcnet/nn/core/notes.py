@@ -1,0 +1,67 @@
+"""What was done with a description: notes for warnings, and for nothing else.
+
+`init` and `apply` change no description. But a user of torch expects that a change of a module takes effect at once.
+Here, values that `init` has made and programs that `jax.jit` has compiled stay as they are, so a change that comes too
+late is reported. The notes are weak references to the parts, outside of them: copies and pickles do not have them.
+"""
+
+import warnings
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.extend.core
+
+__all__ = ["STARTED", "TRACED", "Notes", "is_abstract", "warn_of_change", "warn_of_init"]
+
+_concrete = getattr(jax.extend.core, "concrete_or_error", None) or jax.core.concrete_or_error
+
+
+class Notes:
+    """A set of objects by identity, which keeps none of them alive."""
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+    def add(self, parts: Iterable[Any]) -> None:
+        for part in parts:
+            self._known[id(part)] = part
+
+    def __contains__(self, part: Any) -> bool:
+        return self._known.get(id(part)) is part
+
+
+TRACED = Notes()  # modules and leaves whose net was traced by jax.jit
+STARTED = Notes()  # leaves of which values were made
+
+
+def is_abstract(tree: Any) -> bool:
+    """Return whether a tree holds a value that is unknown while tracing, as under `jax.jit`."""
+    for leaf in jax.tree.leaves(tree):
+        if isinstance(leaf, jax.core.Tracer):
+            try:
+                _concrete(None, leaf)
+            except jax.errors.ConcretizationTypeError:
+                return True
+    return False
+
+
+def warn_of_change(part: Any, name: str) -> None:
+    """Warn that an attribute of a part is changed after the part was traced."""
+    if part in TRACED:
+        warnings.warn(
+            f"{type(part).__name__}: {name!r} was changed after jax.jit had traced the module. Functions that were "
+            "jitted before the change may run their old program. Call jax.jit again.",
+            stacklevel=4,
+        )
+
+
+def warn_of_init(leaf: Any) -> None:
+    """Warn that the init of a leaf is changed after its values were made."""
+    if leaf in STARTED:
+        warnings.warn(
+            f"{type(leaf).__name__}: its init was changed after values were made from it. These values stay as they "
+            "are. For new values, use params = net.reinit(key, params, 'name.of.the.module').",
+            stacklevel=4,
+        )

@@ -1,0 +1,109 @@
+"""Methods of torch's Module that a subclass may override: `train` and `eval` are honoured, others are refused.
+
+In torch, a training script calls `net.train()` before it trains, and an override may keep some layers in eval mode: a
+frozen BatchNorm, for example. Here, the mode is an argument of `apply`, so `apply` calls the overrides of a bound copy.
+"""
+
+import functools
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from funcnet.nn.core.absent import METHODS
+from funcnet.nn.core.parts import frame_of
+
+__all__ = ["changes_mode", "honour_modes", "refuse_device", "refuse_ignored", "set_mode"]
+
+_HOOKS = "Use register_state_dict_post_hook or register_load_state_dict_pre_hook."
+_TREES = "The arrays are in params and state. Filter these dicts, or use funcnet.tree."
+_IGNORED = {
+    **dict.fromkeys(("state_dict", "load_state_dict", "_save_to_state_dict", "_load_from_state_dict"), _HOOKS),
+    **dict.fromkeys(("named_parameters", "parameters", "named_buffers", "buffers"), _TREES),
+    "_apply": "A module has no arrays to change. Use jax.tree.map on params and state.",
+}
+
+
+def refuse_ignored(cls: type) -> None:
+    """Raise TypeError if a class overrides a method of torch's that nothing calls here for its children.
+
+    Args:
+        cls: the class of a module that is being created.
+    """
+    name = next((name for name in _IGNORED if name in _defined(cls)), None)
+    if name is not None:
+        raise TypeError(
+            f"{cls.__name__}.{name}: this override would never be called; expected a class without it. {_IGNORED[name]}"
+        )
+
+
+def refuse_device(cls: type, arguments: Mapping[str, Any]) -> None:
+    """Raise TypeError for torch's argument `device`, unless the class has an argument of this name."""
+    if "device" in arguments and "device" not in inspect.signature(cls).parameters:
+        raise TypeError(
+            f"{cls.__name__}: layers take no device, because a description holds no arrays; expected no device, got "
+            f"{arguments['device']!r}. Place the arrays: jax.device_put(params, device)."
+        )
+
+
+def changes_mode(cls: type) -> bool:
+    """Return whether a class overrides `train` or `eval`."""
+    return not _defined(cls).isdisjoint(("train", "eval"))
+
+
+def set_mode(module: Any, mode: bool) -> Any:
+    """Do what `Module.train` does: set the mode of a bound copy and, through their own `train`, of its children."""
+    frame = frame_of(module)
+    if frame is None:
+        raise AttributeError(
+            f"{type(module).__name__}.train: a description has no mode. {METHODS['train']}", name="train", obj=module
+        )
+    if not frame.call.sets_modes:
+        raise ValueError(
+            f"{frame.where()}: forward changed the mode, which would be lost after this call. Pass the mode to apply: "
+            "training={name pattern: bool}."
+        )
+    vars(module)["training"] = bool(mode)
+    for child in module.children():
+        child.train(mode)
+    return module
+
+
+def honour_modes(bound: Any, call: Any) -> None:
+    """Set the modes of a bound copy and of all modules in it as its overrides of `train` and `eval` do.
+
+    With a bool, the outermost `train` or `eval` is called. With {name: bool}, a module that both `train()` and `eval()`
+    leave in the same mode keeps it, and the others get the mode of the dict.
+    """
+    modules = list(bound.modules())
+    call.sets_modes = True
+    try:
+        if isinstance(call.training, bool):
+            bound.train() if call.training else bound.eval()
+            modes = [vars(module)["training"] for module in modules]
+        else:
+            bound.train()
+            trained = [vars(module)["training"] for module in modules]
+            bound.eval()
+            modes = [
+                mode if mode == vars(module)["training"] else call.training[frame_of(module).name]
+                for module, mode in zip(modules, trained, strict=True)
+            ]
+    except AttributeError as error:
+        if "requires_grad" not in str(error):
+            raise
+        raise ValueError(
+            f"{type(bound).__name__}: its train() or eval() sets requires_grad; expected it to change modes only, got "
+            f"'{error}'. Freeze parameters in the constructor."
+        ) from error
+    finally:
+        call.sets_modes = False
+    for module, mode in zip(modules, modes, strict=True):
+        vars(module)["training"] = mode
+    call.training = {frame_of(module).name: mode for module, mode in zip(modules, modes, strict=True)}
+
+
+@functools.cache
+def _defined(cls: type) -> frozenset[str]:
+    """Return the names that a class or its bases define outside of this package."""
+    bases = (base for base in cls.__mro__ if base is not object and not base.__module__.startswith("funcnet."))
+    return frozenset(name for base in bases for name in vars(base))
