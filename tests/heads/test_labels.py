@@ -87,7 +87,7 @@ def test_lists_and_single_labels_do_not_mix(tmp_path):
     mixed = read_texts(tmp_path / "a.jsonl", Columns())
     with pytest.raises(ValueError, match=r"line 2, column 'label': not a list; expected a list of labels, got 'good'"):
         Labels().learn(mixed)
-    with pytest.raises(ValueError, match=r"line 1, .* expected one label, .*, or use `funcnet finetune labels`"):
+    with pytest.raises(ValueError, match=r"line 1, .* expected one label for .*, or use `funcnet finetune labels`"):
         Classify().learn(mixed)
     with pytest.raises(ValueError, match=r"no training example has a label; expected at least one"):
         Labels().learn([TextExample("a", None, (), "a.csv, line 2")])
@@ -116,7 +116,7 @@ def test_answers_are_those_of_transformers(tmp_path):
     np.testing.assert_allclose([*found["probabilities"].values()], expected, rtol=1e-4)
     assert found["labels"] == [f"LABEL_{i}" for i in range(4) if expected[i] > 0.5]
     assert inference(tmp_path, "pairs", **LAZY)(("the soup", "was fine"))["labels"] is not None
-    with pytest.raises(ValueError, match=r"expected 'labels' or 'pairs', of a BertForSequenceClassification .*'classi"):
+    with pytest.raises(ValueError, match=r"expected 'labels' or 'pairs' for a BertForSequenceClassification .*'classi"):
         inference(tmp_path, "classify", **LAZY)
 
 

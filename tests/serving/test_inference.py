@@ -80,7 +80,9 @@ def test_a_cross_encoder_is_asked_for_pairs(served):
         serve("the cat")
     for told in ({"pairs": False}, {"long_texts": "parts"}):
         (path / "finetuning.json").write_text(json.dumps(told))
-        with pytest.raises(ValueError, match=r"fine-tuned on single texts; expected 'regress', got 'pairs'. Leave"):
+        with pytest.raises(
+            ValueError, match=r"fine-tuned on single texts; expected 'regress', got 'pairs'. Omit the task"
+        ):
             inference(path, "pairs", **LAZY)
 
 
@@ -182,7 +184,7 @@ def test_what_is_wrong_is_said(served):
     serve = inference(path, ahead=False)
     with pytest.raises(TypeError, match=r"item 1 has the wrong type; expected a text, or a tuple of two, got 3"):
         serve.batch(["fine", 3])
-    with pytest.raises(TypeError, match=r"got \['a', 'b'\]. Pass one item to the function, a list of"):
+    with pytest.raises(TypeError, match=r"got \['a', 'b'\]. Pass one item to the function, or a list of"):
         serve(["a", "b"])
     with pytest.raises(ValueError, match=r"task is unknown; expected one of fill-mask, .*, got 'ner'"):
         inference(path, "ner")

@@ -118,8 +118,8 @@ def squad_scores(
     missing = [question.id for question in questions if question.id not in answers]
     if missing:
         raise ValueError(
-            f"squad_scores: predictions are missing; expected one for each question, got none for {len(missing)} "
-            f"questions, the first of which is {missing[0]!r}. Pass an empty text for 'no answer'."
+            f"squad_scores: predictions are missing; expected one for each question, got none for {len(missing)}, the "
+            f"first of which is {missing[0]!r}. Pass an empty text for 'no answer'."
         )
     second = any(question.has_answer is not None for question in questions)
     gold = {q.id: _gold(q, second) for q in questions}
