@@ -126,9 +126,7 @@ def test_single_texts_and_pairs_are_not_answered_for_each_other(pretrained, tmp_
 
 def test_a_model_of_single_texts_compares_no_pairs(pretrained, tmp_path):
     path, *_ = fine_tuned(pretrained, tmp_path, "classify")
-    with pytest.raises(
-        ValueError, match=r"was fine-tuned on single texts; expected 'classify', got 'pairs'. Omit the task"
-    ):
+    with pytest.raises(ValueError, match=r"was fine-tuned on single texts; expected 'classify', got 'pairs'. Omit"):
         inference(path, "pairs", ahead=False)
 
 
