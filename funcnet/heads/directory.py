@@ -39,7 +39,7 @@ def open_head(
         path: directory of Hugging Face's files, with or without `finetuning.json`.
         config: config of the model.
         name: name of the task. The default is the task of fine-tuning, or the usual task of the architecture.
-        where: begin of error messages.
+        where: prefix of error messages.
         heads: heads to choose from.
         max_length: largest number of tokens per row. The default is the row length of fine-tuning if the model is
             fine-tuned, otherwise the size of its position table.
@@ -49,9 +49,9 @@ def open_head(
         (head, tokenizer, largest number of tokens per row).
 
     Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: an unknown name, a name that does not fit the architecture, wrong settings, a vocabulary or a length
-            that does not fit the model.
+        FileNotFoundError: if a file is missing.
+        ValueError: if the name is unknown or does not fit the architecture, a setting is invalid, the vocabulary has
+            more entries than the embedding table, or `max_length` is out of range.
     """
     settings = read_settings(path)
     known = list(dict.fromkeys(known for head in heads for known in head.names))

@@ -28,7 +28,7 @@ def spell_entities(labels: Sequence[str]) -> bool:
 def entities(tags: Sequence[str]) -> list[Entity]:
     """Return the entities in the tags of one sentence.
 
-    A tag is `O`, or a prefix and a type, such as `B-PER`. The prefix is B at the begin, I inside and E at the end of an
+    A tag is `O`, or a prefix and a type, such as `B-PER`. The prefix is B at the start, I inside and E at the end of an
     entity, and S for an entity of one word. An entity also begins at an inside tag after `O` or another type, and ends
     before the next entity. This rule reads IOB1, IOB2, IOBES, and also invalid sequences that a model predicts.
 

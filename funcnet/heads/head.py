@@ -1,6 +1,6 @@
 """Base classes of heads. A head turns a text into rows of tokens, and a model's outputs for these rows into an answer.
 
-    file --read--> examples --encode--> rows --model--> outputs --answer--> JSON --scores--> figures
+    file --read--> examples --encode--> rows --model--> outputs --answer--> JSON --scores--> metrics
     item --example--> example --encode--> rows --model--> outputs --answer--> JSON
 
 The first line shows training, `funcnet predict` and `funcnet evaluate`. The second line shows serving. A head works on

@@ -48,8 +48,9 @@ class Labels(Classify):
     def label_names(self, example: TextExample) -> Sequence[str]:
         if not isinstance(example.label, tuple):
             raise ValueError(
-                f"labels: {example.where_label}: not a list; expected a list of labels, got {example.label!r}. Use "
-                "lists in JSON lines, or pass the separator between labels with --label-separator."
+                f"labels: {example.where_label}: the label is not a list; expected a list of labels, got "
+                f"{example.label!r}. Use lists in JSON lines, or pass the separator between labels with "
+                "--label-separator."
             )
         return example.label
 

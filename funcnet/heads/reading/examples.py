@@ -280,7 +280,7 @@ def _has_second(table: Table, second: str) -> bool:
     if two is not None and one is not None:
         raise ValueError(
             f"read_table: {place(table.file, two.line)}, column {second!r}: a second text; expected it in every line "
-            f"or in none, got none in line {one.line}. Remove it, or add a second text to every line."
+            f"or in none, got none in line {one.line}. Remove the second text, or add one to every line."
         )
     return two is not None
 

@@ -103,7 +103,7 @@ def read_text(path: Path) -> str:
         coding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin1"
         raise ValueError(
             f"read_table: {path}, line {line}, byte {column}: not UTF-8; expected UTF-8 text, got byte "
-            f"0x{data[error.start]:02x}. Convert it (for example `iconv -f {coding} -t utf-8`)."
+            f"0x{data[error.start]:02x}. Convert the file, for example with `iconv -f {coding} -t utf-8`."
         ) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 

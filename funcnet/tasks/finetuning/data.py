@@ -73,7 +73,7 @@ def read_data(settings: FinetuningSettings) -> FinetuningData:
     metric, share = settings.evaluation.metric, settings.examples.split
     if metric not in (None, "loss", *head.figures):
         raise ValueError(
-            f"finetune: --metric is unknown; expected one of loss, {', '.join(head.figures)}, got {metric!r}."
+            f"finetune: --metric: unknown metric; expected one of loss, {', '.join(head.figures)}, got {metric!r}."
         )
     held_out: Sequence[Any] | None = None
     if validation_file is not None:

@@ -75,8 +75,7 @@ class UpdateSettings:
     warmup: Annotated[float, Range(0, 1, below=True)] = 0.1
     """Share of the steps in which the learning rate rises from 0 to its peak. It then falls linearly to 0."""
     layer_decay: Annotated[float, Range(0, 1, above=True)] = 1.0
-    """Learning rate of each layer, as a factor of the rate of the layer above it. With 1, all layers have the same
-    rate."""
+    """Ratio of the learning rate of each layer to that of the layer above it. With 1, all layers have the same rate."""
     freeze: tuple[str, ...] = ()
     """Patterns for the names of parameters that are not trained, such as bert.embeddings or 'bert.**.LayerNorm'."""
     weight_decay: Annotated[float, Range(0)] = 0.01
@@ -94,8 +93,9 @@ class EvaluationSettings:
     patience: Annotated[int, Range(0, note="0: never")] = 0
     """Number of evaluations without a better model after which the run ends early. With 0, it never ends early."""
     metric: str | None = None
-    """Metric that chooses the best model: loss, or another metric of the task in eval.json. The default is accuracy;
-    F1 for labels, entities and answers; Pearson correlation for numbers; for GLUE, the metric of the GLUE task."""
+    """Metric that chooses the best model: loss, or another metric of the task in eval.json. The default is accuracy for
+    classes and choices, F1 for labels, entities and answers, Pearson correlation for numbers, and GLUE's metric for a
+    GLUE folder."""
     seeds: Annotated[int, Range(1)] = 1
     """Number of runs, with the seeds --seed, --seed + 1 and so on. Their mean and spread are written to eval.json, and
     the best model to --out."""

@@ -357,7 +357,7 @@ def test_a_config_with_a_field_of_another_kind(model, tmp_path, capsys):
         (["--freeze", "bert.embedings"], "finetune: --freeze: pattern 'bert.embedings' matches nothing"),
         (
             ["--metric", "bleu"],
-            "finetune: --metric is unknown; expected one of loss, accuracy, f1_macro, matthews, f1, got 'bleu'",
+            "finetune: --metric: unknown metric; expected one of loss, accuracy, f1_macro, matthews, f1, got 'bleu'",
         ),
         (
             ["--split", "0", "--patience", "2"],
