@@ -7,13 +7,35 @@ mask is therefore the same whether a single device computes it or each device co
 
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["dropout_mask", "key_for_name", "keys_for_names"]
+__all__ = ["MissingKey", "dropout_mask", "key_for_name", "keys_for_names"]
+
+
+class MissingKey:
+    """A key that is not there: it raises ValueError when something draws from it, and not before.
+
+    Args:
+        message: the text of the error.
+
+    >>> key = MissingKey("the layer needs randomness.")
+    >>> jax.random.uniform(key)
+    Traceback (most recent call last):
+    ValueError: the layer needs randomness.
+    """
+
+    def __init__(self, message: str):
+        self.message = message
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "message":  # while it is copied or unpickled
+            raise AttributeError(name)
+        raise ValueError(self.message)
 
 
 def key_for_name(key: jax.Array, name: str) -> jax.Array:

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from funcnet import random
 from funcnet.nn import Module, Parameter
 from funcnet.nn.core import binding, computed
 from funcnet.nn.core.parameter import Computed
@@ -166,10 +167,8 @@ class Foreign(Module):
 
     def drawn_key(self) -> jax.Array | None:
         """Return a key, or None if apply has no `rng`. A module that needs a key then gets the error of `make_rng`."""
-        try:
-            return self.make_rng()
-        except ValueError:
-            return None
+        key = self.make_rng()
+        return None if isinstance(key, random.MissingKey) else key
 
     def keep(self, new: dict[str, Any]) -> None:
         """Assign the buffers that have changed, in a bound copy."""

@@ -166,7 +166,7 @@ class FromLinen(Foreign):
             )
         except errors.InvalidRngError:
             if key is None:
-                self.make_rng()  # raises an error, because there is no key
+                jax.random.uniform(self.make_rng())  # raises an error, because there is no key
             raise
         self.keep(self._by_name(linen.unbox(core.unfreeze(updated)), frame_of(self).where()))
         return out

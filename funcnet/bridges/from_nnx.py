@@ -131,7 +131,7 @@ class FromNNX(Foreign):
         counts = jax.tree.leaves(nnx.state(module, nnx.RngCount))
         out = method(*args, **kwargs, **training_arguments(method, module, self.training, args, kwargs))
         if key is None and _drawn(counts, module):
-            self.make_rng()  # raises an error, because there is no key
+            jax.random.uniform(self.make_rng())  # raises an error, because there is no key
         _, (_, _, buffers) = _split(module)
         new = _named(buffers)
         self.keep({name: new[name] for name in self._names[1]})

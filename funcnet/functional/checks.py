@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from funcnet.random import MissingKey
+
 __all__ = [
     "as_int",
     "as_tuple",
@@ -99,6 +101,8 @@ def key(where: str, rng: jax.Array | None) -> jax.Array:
             "call, as rng=key, or as rng=self.make_rng() inside a module's forward. If the function is random only in "
             "training, call self.make_rng() only if self.training."
         )
+    if isinstance(rng, MissingKey):
+        raise ValueError(rng.message)
     return rng
 
 

@@ -9,6 +9,7 @@ of the optax optimizer, and must be passed with equal values:
     maximize=True                            optax.chain(optax.scale(-1.0), …)
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -104,8 +105,8 @@ def to_torch(opt_state: Any, names: Any, param_groups: Sequence[Mapping[str, Any
             not need `params`. If there are several groups, each must list the numbers of its parameters in `params`.
 
     Returns:
-        {"state": {number: averages}, "param_groups": […]} of numpy arrays, for example for
-        `weights.save("optimizer.pt", …)`. Frozen parameters have no entry.
+        {"state": {number: averages}, "param_groups": […]}. The averages are torch tensors if the process has imported
+        torch, so that `load_state_dict` takes them, and numpy arrays otherwise. Frozen parameters have no entry.
 
     Raises:
         ValueError: if the names differ, a hyperparameter that torch needs is missing, or a state or group uses amsgrad
@@ -151,6 +152,9 @@ def to_torch(opt_state: Any, names: Any, param_groups: Sequence[Mapping[str, Any
                 f"got none of {', '.join(missing)}. Add the missing hyperparameters to each group."
             )
     states = {number: remembered[name] for number, name in order.items() if name in remembered}
+    if "torch" in sys.modules:
+        tensor = sys.modules["torch"].tensor
+        states = {n: {key: tensor(value) for key, value in values.items()} for n, values in states.items()}
     return {"state": states, "param_groups": groups}
 
 

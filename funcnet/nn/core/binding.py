@@ -6,7 +6,6 @@ children. It also has a frame (`call.Frame`). `pure.py` runs children inside tra
 
 import copy
 import types
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import tree
-from funcnet.nn.core import owners
+from funcnet.nn.core import inputs, overrides, owners
 from funcnet.nn.core.call import Call, Frame, Taps
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import children, frame_of, join, leaves
+from funcnet.nn.core.parts import Node, children, frame_of, join, leaves
 
 Tree = dict[str, Any]
 
@@ -35,6 +34,8 @@ def run(
 ) -> tuple[Any, Tree, Taps]:
     """Run a description, and return (output, state, captured outputs). Every computation of a net starts here."""
     bound = bind(module, params, state, call)
+    if call.changes_mode:
+        overrides.honour_modes(bound, call)
     if method is None:
         out = bound(*args, **kwargs)
     elif callable(getattr(bound, method, None)):
@@ -43,6 +44,7 @@ def run(
         raise ValueError(
             f"{type(module).__name__}.apply: there is no method {method!r}. Pass a name that the class defines."
         )
+    inputs.warn_of_lost_changes(call.copies)
     return out, read_back(bound, state) if call.changed else state, call.captured
 
 
@@ -68,15 +70,21 @@ class _Binder:
         bound = object.__new__(type(module))
         self.made[id(module)], self.stacks[id(module)] = bound, stacks
         values = dict(vars(module), _frame=frame, training=self._training(frame))
+        self.call.changes_mode |= overrides.changes_mode(type(module))
         for name, value in values.items():
             if isinstance(value, types.MethodType) and value.__self__ is module:
                 values[name] = types.MethodType(value.__func__, bound)
-            elif isinstance(value, _CONTAINERS):
+            elif isinstance(value, inputs.CONTAINERS):
                 values[name] = _copied(value, {})  # forward may put a tracer in, which must go with the bound copy
             elif isinstance(value, Computed):
                 frame.computed[name] = value
         for name in frame.computed:
             del values[name]
+        self.call.copies += [
+            (frame, name, value, values[name])
+            for name, value in vars(module).items()
+            if isinstance(value, inputs.CONTAINERS)
+        ]
         for kind, given in ((Parameter, params), (Buffer, state)):
             borrowed = set()
             for name, leaf in leaves(module, kind):
@@ -97,7 +105,7 @@ class _Binder:
 
     def _training(self, frame: Frame) -> bool:
         spec = self.call.training
-        return spec if isinstance(spec, bool) else spec[frame.name]
+        return spec[frame.name] if isinstance(spec, dict) else spec
 
     def _same_stack(self, frame: Frame, part: Any, stacks: tuple[int, ...]) -> None:
         if self.stacks[id(part)] != stacks:
@@ -107,16 +115,13 @@ class _Binder:
             )
 
 
-_CONTAINERS = (list, dict, set, deque)
-
-
 def _copied(value: Any, made: dict[int, Any]) -> Any:
     """Copy a plain container and the containers in it. `made` maps the id of each original to its copy."""
     if id(value) not in made:
         new = made[id(value)] = copy.copy(value)
         if not isinstance(value, set):
             for place, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
-                if isinstance(item, _CONTAINERS):
+                if isinstance(item, inputs.CONTAINERS):
                     new[place] = _copied(item, made)
     return made[id(value)]
 
@@ -157,6 +162,14 @@ def _no_others(frame: Frame, given: Tree, kind: type, borrowed: set[str]) -> Non
 
 def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
     """Carry out `self.name = value` inside forward. The buffer keeps its shape and dtype."""
+    if name == "training" and frame.call.sets_modes:
+        vars(bound)["training"] = bool(value)
+        return
+    if isinstance(value, Node):
+        raise ValueError(
+            f"{frame.where()}: forward created the module {name!r}, whose arrays init could not make; expected modules "
+            f"to be created in __init__. Create {type(value).__name__}(…) there."
+        )
     if name not in dict(leaves(bound, Buffer)):
         raise ValueError(
             f"{frame.where()}: forward assigned to {name!r}, which is not a buffer, so the value would be lost. "

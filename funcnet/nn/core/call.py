@@ -17,7 +17,7 @@ from funcnet.nn.core.parts import join
 Training = bool | Mapping[str, bool]
 Taps = dict[tuple[str, int], Any]
 
-__all__ = ["Call", "Frame", "Taps", "Training", "call_name", "outermost", "scope_name"]
+__all__ = ["Call", "Frame", "Taps", "Training", "call_name", "outermost", "require_key", "scope_name"]
 
 
 def call_name(name: str, count: int) -> str:
@@ -43,6 +43,9 @@ def scope_name(name: str, outer: str) -> str:
 
 def _trace() -> Any:
     return jax.extend.core.get_opaque_trace_state(convention="nnx")
+
+
+_EAGER = _trace()
 
 
 class Call:
@@ -79,6 +82,10 @@ class Call:
         self.scope = scope
         self.running = prefix  # the name of the module whose forward runs
         self.trace = _trace()
+        self.is_eager = self.trace == _EAGER
+        self.changes_mode = False  # whether a class overrides train() or eval()
+        self.copies: list[tuple[Frame, str, Any, Any]] = []  # (frame, name, original, copy) of every plain container
+        self.sets_modes = False  # whether overrides of train() and eval() run
         self.changed = False  # whether a buffer was assigned
         self.places: dict[int, list[tuple[Any, str]]] = {}  # {id(leaf): [(bound module, the leaf's name)]}
 
@@ -128,7 +135,7 @@ class Frame:
 
     def slice(self, description: Any, name: str) -> "Frame":
         """Return the frame of a slice of this container. The slice has the same mode and draws different keys."""
-        if not isinstance(self.call.training, bool):
+        if isinstance(self.call.training, dict):
             self.call.training[name] = self.call.training[self.name]
         part = copy.copy(self)
         part.description, part.name = description, name
@@ -179,6 +186,7 @@ def outermost(
         )
     if not isinstance(training, bool):
         training = tree.assign(training, names, False, where=f"{where}(training=…)")
+    require_key(rng, where)
     if hooks is not None:
         if not hasattr(hooks, "bound"):
             raise TypeError(
@@ -186,6 +194,14 @@ def outermost(
             )
         hooks = hooks.bound(names, where=f"{where}(hooks=…)")
     return Call(training, rng, hooks, names=paths, **further)
+
+
+def require_key(rng: Any, where: str) -> None:
+    """Raise TypeError if `rng` is neither None nor a key."""
+    if rng is not None and not isinstance(rng, jax.Array):
+        raise TypeError(
+            f"{where}: rng has the wrong type; expected a key, got {type(rng).__name__}. Use jax.random.key(0)."
+        )
 
 
 @functools.cache

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from funcnet import tree
-from funcnet.nn.core import binding, owners
+from funcnet.nn.core import binding, notes, owners
+from funcnet.nn.core.absent import METHODS
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 from funcnet.nn.core.parts import Node, children, frame_of, join, leaves, reserve, reserved, walk
 
@@ -32,6 +33,10 @@ class Description(Node):
         if frame is not None:
             binding.assign_buffer(self, frame, name, value)
             return
+        if name == "training":
+            raise AttributeError(f"{type(self).__name__}.training: {METHODS['train']}", name=name, obj=self)
+        if vars(self).get(name, self) is not value:
+            notes.warn_of_change(self, name)
         computed = vars(self).get(name)
         if isinstance(computed, Computed):
             computed.assign(self, value)
@@ -52,10 +57,15 @@ class Description(Node):
             vars(self)[name] = value
             reserve(self, name, None)
         elif kind is None:
+            if any(isinstance(one, Parameter) and not owners.is_held(one) for one in _items(value)):
+                raise TypeError(
+                    f"{type(self).__name__}.{name}: init does not find parameters in a plain container; expected a "
+                    f"module, got a {type(value).__name__} of parameters. Use nn.ParameterList or nn.ParameterDict."
+                )
             if is_torchs(value):
                 raise TypeError(
-                    f"{type(self).__name__}.{name}: the value is a torch module; expected a module of funcnet.nn, got "
-                    f"torch's own {type(value).__name__}. Change the import."
+                    f"{type(self).__name__}.{name}: the value is torch's; expected a module or a parameter of "
+                    f"funcnet.nn, got torch's own {type(value).__name__}. Change the import."
                 )
             object.__setattr__(self, name, value)
         elif value is None:
@@ -79,6 +89,7 @@ class Description(Node):
                 "plain attribute to delete. Remove the computation first, for example with "
                 "parametrize.remove_parametrizations or prune.remove."
             )
+        notes.warn_of_change(self, name)
         object.__delattr__(self, name)
         reserve(self, name, None)
 
@@ -278,8 +289,14 @@ class Description(Node):
 
 
 def is_torchs(value: Any) -> bool:
-    """Return whether the value is a torch module, without importing torch."""
-    return any(f"{kind.__module__}.{kind.__name__}" == "torch.nn.modules.module.Module" for kind in type(value).__mro__)
+    """Return whether the value is a module or a parameter of torch, without importing torch."""
+    names = {f"{kind.__module__}.{kind.__name__}" for kind in type(value).__mro__}
+    return not names.isdisjoint(("torch.nn.modules.module.Module", "torch.nn.parameter.Parameter"))
+
+
+def _items(value: Any) -> Any:
+    """Return the items of a plain list, tuple or dict, and nothing for other values."""
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
 
 
 # The values that can be assigned to a name as a part, for each kind of part that the name has or is reserved for.

@@ -143,13 +143,17 @@ class Initialised:
         return self.change(functools.partial(_operated, operate=operator.sub, other=other, alpha=alpha))
 
     def clamp_(self, min: Any = None, max: Any = None) -> "Initialised":
-        return self.change(functools.partial(jnp.clip, min=min, max=max))
+        return self.change(functools.partial(_clamped, min=min, max=max))
 
     __imul__, __itruediv__, __iadd__, __isub__ = mul_, div_, add_, sub_
 
 
 def _changed(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, before: Init, function: Any) -> jax.Array:
     return function(before(key, shape, dtype)).astype(dtype)
+
+
+def _clamped(value: jax.Array, *, min: Any, max: Any) -> jax.Array:
+    return jnp.clip(value, min, max)
 
 
 def _operated(value: jax.Array, *, operate: Any, other: Any, alpha: float = 1) -> jax.Array:

@@ -18,14 +18,15 @@ from typing import Any
 import jax
 
 from funcnet import random, tree
-from funcnet.nn.core import binding, display, lazy, pure, state_dict, state_dict_hooks, summary
+from funcnet.nn.core import binding, display, lazy, notes, overrides, pure, state_dict, state_dict_hooks, summary
 from funcnet.nn.core.absent import METHODS
-from funcnet.nn.core.call import Training, outermost
+from funcnet.nn.core.call import Training, outermost, require_key
 from funcnet.nn.core.description import Description
 from funcnet.nn.core.hooks import RemovableHandle
-from funcnet.nn.core.parts import description_of, frame_of, values
+from funcnet.nn.core.inputs import EvalMode, OutputAndState, arrays
+from funcnet.nn.core.parts import description_of, frame_of, leaves, values, walk
 from funcnet.nn.core.snapshot import compared_by_description
-from funcnet.nn.core.start import start
+from funcnet.nn.core.start import restart, start
 from funcnet.nn.core.state_dict import Match
 
 Tree = dict[str, Any]
@@ -74,8 +75,12 @@ class Module(Description):
 
     _version = 1  # of the layout of the state_dict, as in torch
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        overrides.refuse_device(cls, kwargs)
+        return super().__new__(cls)
+
     def __init__(self) -> None:
-        pass
+        overrides.refuse_ignored(type(self))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__}: forward is missing. Define forward(self, …).")
@@ -96,8 +101,32 @@ class Module(Description):
         Raises:
             ValueError: if a leaf has no init, or a leaf is lazy and there is no example input.
         """
+        require_key(rng, f"{type(self).__name__}.init")
         shapes = lazy.infer(self, example_inputs, kwargs) if example_inputs or kwargs else {}
         return start(self, rng, shapes, {})
+
+    def reinit(self, rng: jax.Array, values: Tree, patterns: tree.Patterns) -> Tree:
+        """Return params (or state) in which some leaves have new initial values, such as a head for fine-tuning.
+
+        Args:
+            rng: a key. Every leaf gets the value that `init(rng)` gives it.
+            values: params or state, as returned by `init` or `load_state_dict`.
+            patterns: names of leaves or modules, see `funcnet.tree`.
+
+        Raises:
+            ValueError: if a pattern matches nothing, or a leaf has no init.
+
+        Example:
+            >>> import jax
+            >>> from funcnet import nn
+            >>> net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+            >>> params, state = net.init(jax.random.key(0))
+            >>> fresh = net.reinit(jax.random.key(1), params, "1")
+            >>> bool((fresh["0"]["weight"] == params["0"]["weight"]).all()), bool((fresh["1"]["bias"] == 0).all())
+            (True, False)
+        """
+        require_key(rng, f"{type(self).__name__}.reinit")
+        return restart(self, rng, values, patterns)
 
     def partition(self, params: Tree) -> tuple[Tree, Tree]:
         """Split params into (trainable, frozen) by `requires_grad`. `tree.merge` joins them again.
@@ -181,11 +210,20 @@ class Module(Description):
             )
         net = description_of(self)
         call = outermost(net, "apply", inputs, method, training, rng, hooks)
-        out, state, _ = binding.run(net, params, state, inputs, kwargs, call, method)
+        if call.is_eager:
+            given = binding.run(net, params, state, arrays(inputs), arrays(kwargs), call, method)
+            return OutputAndState(*given[:2])
+        if notes.is_abstract((params, state, inputs, kwargs)):
+            notes.TRACED.add(part for module in net.modules() for part in (module, *dict(leaves(module)).values()))
+        out, state, _ = binding.run(net, params, state, arrays(inputs), arrays(kwargs), call, method)
         return out, state
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         frame = frame_of(self)
+        if frame is None and next(walk(self), None) is None:
+            call = outermost(self, "__call__", args, None, False, None, None)
+            call.training = EvalMode()
+            return binding.run(self, {}, {}, arrays(args), arrays(kwargs), call)[0]
         if frame is None:
             raise TypeError(
                 f"{type(self).__name__}: a description holds no arrays and cannot be called by itself. Call "
@@ -219,16 +257,34 @@ class Module(Description):
     def make_rng(self) -> jax.Array:
         """Return a new key, derived from the module's name and the number of keys drawn. Use it only inside `forward`.
 
+        Without an `rng`, the result raises ValueError as soon as something draws from it. So a function that is random
+        only in training, such as `F.dropout`, may get `rng=self.make_rng()` in both modes.
+
         Raises:
-            ValueError: if `apply` has no `rng`, or the call is inside a scan or vmap that `forward` itself started.
+            ValueError: if the call is inside a scan or vmap that `forward` itself started.
         """
         frame = frame_of(self)
         if frame is None:
             raise TypeError(f"{type(self).__name__}.make_rng: this method can only be called inside forward.")
         if frame.call.rng is None:
-            raise ValueError(f"{frame.where()}: the module needs randomness. Pass apply(…, rng=jax.random.key(0)).")
+            message = f"{frame.where()}: the module needs randomness. Pass apply(…, rng=jax.random.key(0))."
+            return random.MissingKey(message)  # type: ignore[return-value]
         frame.same_trace("randomness is used")
         return random.key_for_name(frame.call.rng, f"{frame.path}#{next(frame.draws)}")
+
+    def train(self, mode: bool = True) -> Any:
+        """Set the mode of this module and its children. Only `apply` calls it, for classes that override it.
+
+        An override works as in torch: `super().train(mode)`, then `self.bn.eval()` for a frozen BatchNorm.
+
+        Raises:
+            AttributeError: outside of `apply`, because the mode is an argument of `apply`.
+        """
+        return overrides.set_mode(self, mode)
+
+    def eval(self) -> Any:
+        """The same as `train(False)`."""
+        return self.train(False)
 
     # ------------------------------------------------------------------------------------------------ stacks of layers
 

@@ -9,8 +9,11 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+
 from funcnet.nn.core.absent import METHODS
-from funcnet.nn.core.parts import frame_of
+from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.core.parts import frame_of, walk
 
 __all__ = ["changes_mode", "honour_modes", "refuse_device", "refuse_ignored", "set_mode"]
 
@@ -72,9 +75,14 @@ def honour_modes(bound: Any, call: Any) -> None:
     """Set the modes of a bound copy and of all modules in it as its overrides of `train` and `eval` do.
 
     With a bool, the outermost `train` or `eval` is called. With {name: bool}, a module that both `train()` and `eval()`
-    leave in the same mode keeps it, and the others get the mode of the dict.
+    leave in the same mode keeps it, and the others get the mode of the dict. Parameters that an override freezes with
+    requires_grad=False get no gradient in this call.
     """
     modules = list(bound.modules())
+    places = [(*place, place.value) for place in walk(bound, Parameter, once=False)]
+    stand_ins = {id(leaf): leaf.another() for _, _, _, leaf, _, _ in places}  # train() may set requires_grad
+    for _, module, name, leaf, _, _ in places:
+        vars(module)[name] = stand_ins[id(leaf)]
     call.sets_modes = True
     try:
         if isinstance(call.training, bool):
@@ -88,15 +96,11 @@ def honour_modes(bound: Any, call: Any) -> None:
                 mode if mode == vars(module)["training"] else call.training[frame_of(module).name]
                 for module, mode in zip(modules, trained, strict=True)
             ]
-    except AttributeError as error:
-        if "requires_grad" not in str(error):
-            raise
-        raise ValueError(
-            f"{type(bound).__name__}: its train() or eval() sets requires_grad; expected it to change modes only, got "
-            f"'{error}'. Freeze parameters in the constructor."
-        ) from error
     finally:
         call.sets_modes = False
+        for _, module, name, leaf, _, value in places:
+            is_frozen = leaf.requires_grad and not stand_ins[id(leaf)].requires_grad
+            vars(module)[name] = jax.lax.stop_gradient(value) if is_frozen else value
     for module, mode in zip(modules, modes, strict=True):
         vars(module)["training"] = mode
     call.training = {frame_of(module).name: mode for module, mode in zip(modules, modes, strict=True)}

@@ -11,12 +11,17 @@ from typing import Any
 
 from funcnet.nn.core.parts import walk
 
-__all__ = ["homes", "note"]
+__all__ = ["homes", "is_held", "note"]
 
 
 def note(part: Any, module: Any, name: str) -> None:
     """Record that the part is the attribute `name` of `module`."""
     vars(part).setdefault("_holders", _Holders()).add(module, name)
+
+
+def is_held(part: Any) -> bool:
+    """Return whether the part is an attribute of a module."""
+    return next(vars(part).get("_holders", _Holders()).of(part), None) is not None
 
 
 def homes(leaf: Any) -> list[str]:

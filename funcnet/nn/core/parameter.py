@@ -1,14 +1,12 @@
 """The leaves of a description, with their shape, dtype and init. No array is made before `Module.init`.
 
-An optimizer updates a `Parameter`. A `Buffer` is state (running statistics, counters, caches). Attributes and in-place
-initialisers in constructors written for torch (`p.dim()`, `p.data.normal_(0, 0.02)`, `p.data[0].zero_()`) also work on
-descriptions, where they replace the `init` of the leaf.
+An optimizer updates a `Parameter`. A `Buffer` is state (running statistics, counters, caches). What constructors
+written for torch do to them is in `initialised.py`.
 """
 
 import copy
 import functools
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -16,105 +14,32 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet.nn import init as initialisers
-
-Init = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
+from funcnet.nn.core import notes
+from funcnet.nn.core.initialised import Init, Initialised, copied, fixed
 
 __all__ = ["Buffer", "Computed", "Init", "Parameter", "copied"]
 
 
-def copied(value: Any, dtype: Any) -> jax.Array:
-    """Return a copy of `value`, cast to `dtype` as torch's `copy_` does. Without x64, int64 becomes int32.
-
-    Raises:
-        OverflowError: if a number fits `dtype` but not the dtype that JAX uses for it.
-    """
-    narrow = jax.dtypes.canonicalize_dtype(dtype)
-    if narrow != dtype and np.issubdtype(narrow, np.integer) and not isinstance(value, jax.core.Tracer):
-        wide, most = np.asarray(value).astype(dtype), np.iinfo(narrow)
-        if (outside := wide[(wide < most.min) | (wide > most.max)]).size:
-            raise OverflowError(
-                f"holds {outside[0]}; expected integers from {most.min} to {most.max}, because JAX has no "
-                f"{np.dtype(dtype).name} without x64. Enable x64: jax.config.update('jax_enable_x64', True)."
-            )
-        value = wide
-    return jnp.array(value, narrow)
-
-
-def _fixed(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, array: Any) -> jax.Array:
-    wide = array.dtype if jax.dtypes.canonicalize_dtype(array.dtype) == dtype else dtype
-    return jnp.broadcast_to(copied(array, wide), shape)  # a copy: donated params must not take the start with them
-
-
-def _in_part(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, whole: Any, index: Any, part: Any) -> jax.Array:
-    value = whole(key, shape, dtype)
-    return value.at[index].set(part(jax.random.fold_in(key, 1), value[index].shape, dtype))
-
-
-class _Initialised:
-    """A leaf or a part of a leaf. The in-place initialisers replace its `init`."""
-
-    init: Init | None
-    shape: tuple[int, ...] | None
+class _Leaf(Initialised):
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "init":
+            notes.warn_of_init(self)
+        elif vars(self).get(name, value) is not value:
+            notes.warn_of_change(self, name)
+        object.__setattr__(self, name, value)
 
     @property
-    def data(self) -> "_Initialised":
-        return self
+    def aval(self) -> Any:
+        """What JAX asks for when a description is used as an array."""
+        raise TypeError(
+            f"{self!r} is a description and has no values; expected an array. The arrays are in the params and state "
+            "that net.init returns, and inside forward in attributes of modules: a plain list hides them "
+            "(use nn.ParameterList)."
+        )
 
-    @data.setter
-    def data(self, array: Any) -> None:
-        self.copy_(array)
+    def __jax_array__(self) -> Any:
+        return self.aval
 
-    @property
-    def ndim(self) -> int:
-        return len(self.size())
-
-    def dim(self) -> int:
-        return self.ndim
-
-    def size(self, dim: int | None = None) -> Any:
-        if self.shape is None:
-            raise ValueError(
-                f"{type(self).__name__}: the shape is not known before `init` gets an example input. "
-                "Initialise a lazy module with its constructor's arguments, or use the module class that is not lazy."
-            )
-        return self.shape if dim is None else self.shape[dim]
-
-    def numel(self) -> int:
-        return math.prod(self.size())
-
-    def __len__(self) -> int:
-        return self.size(0)
-
-    def __getitem__(self, index: Any) -> "_Part":
-        return _Part(self, index)
-
-    def __iter__(self) -> "Iterator[_Part]":
-        return (self[i] for i in range(len(self)))
-
-    def copy_(self, array: Any) -> "_Initialised":
-        """Set the initial value to `array`, broadcast to the shape."""
-        array = array if isinstance(array, jax.Array) else np.asarray(array)
-        if any(n not in (1, m) for n, m in zip(reversed(array.shape), reversed(self.size()), strict=False)) or (
-            array.ndim > self.ndim
-        ):
-            raise ValueError(f"{type(self).__name__}: expected an array of shape {self.size()}, got {array.shape}.")
-        self.init = functools.partial(_fixed, array=array)
-        return self
-
-    def normal_(self, mean: float = 0.0, std: float = 1.0) -> "_Initialised":
-        return initialisers.normal_(self, mean, std)
-
-    def uniform_(self, a: float = 0.0, b: float = 1.0) -> "_Initialised":
-        return initialisers.uniform_(self, a, b)
-
-    def fill_(self, value: float) -> "_Initialised":
-        return initialisers.constant_(self, value)
-
-    def zero_(self) -> "_Initialised":
-        return initialisers.zeros_(self)
-
-
-class _Leaf(_Initialised):
     def __init__(self, shape_or_array: Any, init: Init | None, dtype: Any):
         self.formerly: tuple[str, str] | None = None  # (the end of its name, the end of its former name)
         self.shape: tuple[int, ...] | None
@@ -129,7 +54,7 @@ class _Leaf(_Initialised):
                 raise TypeError(f"{type(self).__name__}: an array is already the initial value; expected no init.")
             array = shape_or_array if isinstance(shape_or_array, jax.Array) else np.asarray(shape_or_array)
             self.shape, self.dtype = tuple(array.shape), dtype or array.dtype
-            self.init = functools.partial(_fixed, array=array)
+            self.init = functools.partial(fixed, array=array)
         else:
             raise TypeError(
                 f"{type(self).__name__}: expected a shape (a tuple of ints) or an array, got {shape_or_array!r:.60}. "
@@ -234,7 +159,7 @@ class Buffer(_Leaf):
         self.persistent = persistent
 
 
-class Computed(_Initialised):
+class Computed(Initialised):
     """The description of an attribute that is computed from other leaves, such as a normalised or pruned weight.
 
     The attribute is not a part and has no name in params or state. Inside `forward`, it is the computed array. It is
@@ -301,25 +226,3 @@ class Computed(_Initialised):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__.strip('_')}({self.shape}, dtype={np.dtype(self.dtype).name})"
-
-
-class _Part(_Initialised):
-    """`leaf[index]` of a description. Initialising it changes only that part of the leaf's initial value."""
-
-    def __init__(self, leaf: _Initialised, index: Any):
-        self._leaf, self._index = leaf, index
-        whole = jax.ShapeDtypeStruct(leaf.size(), jnp.float32)
-        self.shape = jax.eval_shape(lambda a: a[index], whole).shape
-
-    @property
-    def init(self) -> Init | None:
-        return self._leaf.init
-
-    @init.setter
-    def init(self, new: Any) -> None:
-        if self._leaf.init is None:
-            raise ValueError(
-                "Parameter: the entire parameter needs an init before a part of it. Call nn.init.normal_(p), then "
-                "p[0].zero_()."
-            )
-        self._leaf.init = functools.partial(_in_part, whole=self._leaf.init, index=self._index, part=new)

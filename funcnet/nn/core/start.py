@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from funcnet import random
-from funcnet.nn.core import binding
+from funcnet import random, tree
+from funcnet.nn.core import binding, notes
 from funcnet.nn.core.computed import each_layer
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 from funcnet.nn.core.parts import LeafPlace, build, computed_of, frame_of, join, values, walk
@@ -15,7 +15,7 @@ from funcnet.nn.core.state_dict import indexed
 
 Tree = dict[str, Any]
 
-__all__ = ["start"]
+__all__ = ["restart", "start"]
 
 
 def start(net: Any, rng: jax.Array, shapes: dict[str, tuple[int, ...]], given: dict[str, Any]) -> tuple[Tree, Tree]:
@@ -27,6 +27,8 @@ def start(net: Any, rng: jax.Array, shapes: dict[str, tuple[int, ...]], given: d
         shapes: {dotted name: shape} of the lazy leaves.
         given: {name: initial array}. The names are those from which the keys are folded.
     """
+
+    notes.STARTED.add(place.leaf for place in walk(net))
 
     def one(place: LeafPlace) -> jax.Array:
         def draw(path: str) -> jax.Array:
@@ -42,6 +44,17 @@ def start(net: Any, rng: jax.Array, shapes: dict[str, tuple[int, ...]], given: d
         return jnp.stack(layers).reshape(*place.stacks, *layers[0].shape)
 
     return _start_computed(net, build(net, Parameter, one), build(net, Buffer, one), rng, given)
+
+
+def restart(net: Any, rng: jax.Array, values: Tree, patterns: tree.Patterns) -> Tree:
+    """Return a tree of values in which the leaves that match have new initial values. See `Module.reinit`."""
+    flat = tree.flatten(values)
+    chosen = tree.select(patterns, list(flat), where=f"{type(net).__name__}.reinit")
+    shapes = {name: array.shape for name, array in flat.items()}
+    fresh: dict[str, Any] = {}
+    for started in start(net, rng, shapes, {name: array for name, array in flat.items() if name not in chosen}):
+        fresh |= tree.flatten(started)
+    return tree.unflatten({**flat, **{name: fresh[name] for name in chosen}})
 
 
 def _start_computed(net: Any, params: Tree, state: Tree, rng: jax.Array, given: Tree) -> tuple[Tree, Tree]:

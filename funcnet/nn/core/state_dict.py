@@ -5,6 +5,7 @@ leaf of a module with two names, has several entries. A leaf of a stack (`*`) ha
 """
 
 import difflib
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import tree
+from funcnet.nn.core import notes
 from funcnet.nn.core import state_dict_hooks as hooks
 from funcnet.nn.core.parameter import Buffer, Parameter, copied
 from funcnet.nn.core.parts import LeafPlace, build, children, description_of, is_stack, join, leaves, walk
@@ -223,7 +225,15 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
         if name in sd:
             owner.set_extra_state(sd[name])
     values: dict[str, dict[tuple[int, ...], Any]] = {}
-    for entry in entries_of(module):
+    entries = list(entries_of(module))
+    notes.STARTED.add(entry.leaf for entry in entries)
+    if sd and entries and not any(entry.name in sd for entry in entries):
+        warnings.warn(
+            f"{where}: sd has none of the names of this net, so nothing was loaded; expected names such as "
+            f"{entries[0].name!r}, got {next(iter(sd))!r}. Rename them, or check the prefix.",
+            stacklevel=3,
+        )
+    for entry in entries:
         if entry.name in sd:
             value = _to_numpy(where, entry.name, sd[entry.name])
             if entry.leaf.shape == ():

@@ -70,7 +70,7 @@ def test_nothing_changes_by_looking():
     params, state = net.init(KEY)
     plain = net.apply(params, state, IDS, training=True, rng=RNG)
     out, after, _ = nn.capture(net, "**")(params, state, IDS, training=True, rng=RNG)
-    jax.tree.map(np.testing.assert_array_equal, (out, after), plain)
+    jax.tree.map(np.testing.assert_array_equal, (out, after), tuple(plain))
 
 
 def test_each_call_has_its_name_also_of_a_shared_module():

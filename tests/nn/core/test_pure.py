@@ -93,7 +93,7 @@ def test_a_description_is_left_alone(make, x):
 @both
 def test_jit_equals_eager_and_traces_once(scan):
     net, params, state = model(scan)
-    eager = net.apply(params, state, IDS, training=True, rng=RNG)
+    eager = tuple(net.apply(params, state, IDS, training=True, rng=RNG))
     same(train(scan)[0](params, state, IDS, rng=RNG), eager)
     train(scan)[0](*jax.tree.map(jnp.array, (params, state)), IDS, rng=jax.random.key(8))
     assert len(train(scan)[1]) == 1
