@@ -167,7 +167,10 @@ class Foreign(Module):
 
     def drawn_key(self) -> jax.Array | None:
         """Return a key, or None if apply has no `rng`. A module that needs a key then gets the error of `make_rng`."""
-        key = self.make_rng()
+        try:
+            key = self.make_rng()
+        except ValueError:  # inside a transformation of the user's forward
+            return None
         return None if isinstance(key, random.MissingKey) else key
 
     def keep(self, new: dict[str, Any]) -> None:

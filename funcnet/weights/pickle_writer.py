@@ -62,6 +62,8 @@ class Pickler:
             self._items(value, where, depth)
         elif isinstance(value, np.ndarray | np.generic | jax.Array):
             self._tensor(value, where)
+        elif hasattr(value, "detach"):  # a torch tensor, such as those of optim.to_torch
+            self._tensor(value.detach().cpu().numpy(), where)
         else:
             self._plain(value, where)
 

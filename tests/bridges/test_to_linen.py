@@ -201,7 +201,7 @@ def test_refusals():
         bridges.ToLinen(linen.Dense(2)).init(KEY, X)
     with pytest.raises(ValueError, match=r"changes buffers of Net; .*mutable=\['batch_stats'\]"):
         MODEL.apply(VARIABLES, X, training=True, rngs={"dropout": KEY})
-    with pytest.raises(ValueError, match=r"Dropout\): needs randomness") as raised:
+    with pytest.raises(ValueError, match=r"Dropout\): the module needs randomness") as raised:
         MODEL.apply(VARIABLES, X, training=True, mutable=["batch_stats"])
     assert any("rngs={'dropout': jax.random.key(0)}" in note for note in raised.value.__notes__)
     with pytest.raises(ValueError, match=r"params has no 'weight'"):

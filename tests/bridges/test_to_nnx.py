@@ -282,7 +282,7 @@ def test_refusals(model):
     model.load_state_dict({"stem.weight": np.zeros((4, 3))}, strict=False)
     assert not model.stem.weight[...].any() and model.head.weight[...].any()
     silent = bridges.ToNNX(NET, rngs=nnx.Rngs(params=0))
-    with pytest.raises(ValueError, match=r"drop \(Dropout\): needs randomness") as raised:
+    with pytest.raises(ValueError, match=r"drop \(Dropout\): the module needs randomness") as raised:
         silent(X)
     assert any("rngs=jax.random.key(0)" in note for note in raised.value.__notes__)
     assert silent(X, rngs=KEY).shape == (6, 2)

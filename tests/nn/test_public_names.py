@@ -20,7 +20,8 @@ IMPORTED = {
     name for name, value in vars(torch.nn.functional).items() if isinstance(value, types.ModuleType) and name != "grad"
 }
 NAMES = {
-    "nn": [name for name in dir(torch.nn) if not name.startswith("_")],
+    # torch's contexts are looked for in nn, because there is no funcnet.no_grad either
+    "nn": [*(name for name in dir(torch.nn) if not name.startswith("_")), "no_grad", "inference_mode"],
     "F": [name for name in dir(torch.nn.functional) if not name.startswith("_") and name not in IMPORTED],
 }
 OURS = {"nn": nn, "F": F}

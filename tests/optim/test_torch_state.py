@@ -117,7 +117,11 @@ def test_torch_goes_on_where_optax_stopped(kind, tmp_path):
         before, state = optax_steps(optimizer, start, gradients[:BEFORE])
         groups = make([torch.nn.Parameter(torch.zeros(1))]).state_dict()["param_groups"]
         groups[0].pop("params")
-        weights.save(tmp_path / "optimizer.pt", optim.to_torch(state, NAMES, groups))
+        converted = optim.to_torch(state, NAMES, groups)
+        make([torch.nn.Parameter(torch.ones(start[name].shape)) for name in NAMES]).load_state_dict(
+            converted
+        )  # as it is
+        weights.save(tmp_path / "optimizer.pt", converted)
         file = torch.load(tmp_path / "optimizer.pt", weights_only=True)
         whole, _ = optax_steps(optimizer, start, gradients)
         theirs, _ = torch_steps(make, before[-1], gradients[BEFORE:], file)
