@@ -42,14 +42,15 @@ class Module(Description):
     Differs from torch: a module has no arrays. `init` returns them, and `apply` takes them. `training`, randomness and
     hooks are arguments of `apply`. Modules in a plain list cannot be called; use `nn.ModuleList`. `apply` copies the
     lists, dicts, sets and deques among the attributes, including nested ones, so changes that `forward` makes to them
-    are lost afterwards. `forward` should not store arrays in other objects, because tracers would stay there under
-    `jit`.
+    are lost afterwards, with a warning. `forward` should not store arrays in other objects, because tracers would stay
+    there under `jit`. A module without parameters and buffers may be called as a function: `nn.MSELoss()(x, y)`.
 
     A description may change between calls (`net.act = nn.Tanh()`, `nn.init.zeros_(net.fc.weight)`,
     `net.fc.requires_grad_(False)`). A function that is already jitted keeps its program, so jit it again after a
-    change. A new `jax.jit(net.apply)` or `jax.jit(net.init)` notices changes of modules and leaves, of attributes, and
-    of the items of plain lists, dicts and sets. Without a change, it reuses the earlier program. It does not notice
-    deeper changes, such as a new value in a field of a configuration object. Assign a new object instead.
+    change; a change of a module, a leaf or an attribute after `jit` is reported by a warning. A new
+    `jax.jit(net.apply)` or `jax.jit(net.init)` notices changes of modules and leaves, of attributes, and of the items
+    of plain lists, dicts and sets. Without a change, it reuses the earlier program. It does not notice deeper changes,
+    such as a new value in a field of a configuration object. Assign a new object instead.
 
     Example:
         >>> import jax
