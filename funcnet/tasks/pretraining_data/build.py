@@ -111,15 +111,7 @@ def build(
 
 
 def require_new_folder(folder: Path, where: str) -> None:
-    """Refuse a folder that contains files.
-
-    Args:
-        folder: the folder. It need not exist.
-        where: the name of the command, with which the message begins.
-
-    Raises:
-        ValueError: if the folder is not empty. The message names one of its files.
-    """
+    """Refuse a folder that contains files. The message begins with `where`, the name of the command."""
     names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     if names:
         raise ValueError(

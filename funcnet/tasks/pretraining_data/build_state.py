@@ -17,15 +17,7 @@ __all__ = ["BuildState", "remove_damaged"]
 
 @dataclass(frozen=True)
 class BuildState:
-    """A build in a data directory.
-
-    Attributes:
-        folder: the data directory.
-        settings, corpus: the settings and the corpus of the build.
-        manifest: the manifest of the directory, which the stages complete.
-        pool: the worker processes.
-        progress: see `build`.
-    """
+    """A build in a data directory. The stages complete its manifest."""
 
     folder: Path
     settings: DataSettings
@@ -50,15 +42,10 @@ class BuildState:
         done: int = 0,
         total: int | None = None,
     ) -> list[Any]:
-        """Call `function` with the arguments of each task in the pool, and report progress.
+        """Call `function` with the arguments of each task in the pool, and report progress. Return the results, in any
+        order.
 
-        Args:
-            step: name of the step, for `progress`.
-            function, tasks: see `ProcessPool.run`.
-            done, total: number of tasks that were done before, and number of all tasks of the step. None: `len(tasks)`.
-
-        Returns:
-            The results, in any order.
+        `done` tasks of the step were done before, and the step has `total` tasks (None: `len(tasks)`).
         """
         results: list[Any] = []
         total = len(tasks) if total is None else total

@@ -43,17 +43,7 @@ class BuildData(DataSettings):
 
 
 def build_data(arguments: BuildData) -> int:
-    """Run `funcnet data build`.
-
-    Args:
-        arguments: the settings of the command.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        OSError, ValueError: see `build`.
-    """
+    """Run `funcnet data build`; return the exit code."""
     started, out = time.perf_counter(), arguments.out
     with Interruption() as stop, progress_bars(stop) as progress:
         try:
@@ -70,11 +60,7 @@ def build_data(arguments: BuildData) -> int:
 
 
 def report_data(directory: Path) -> int:
-    """Run `funcnet data report`; return the exit code.
-
-    Raises:
-        OSError, ValueError: see `open_data`.
-    """
+    """Run `funcnet data report`; return the exit code."""
     manifest = check_data(directory, every_byte=True)
     print((directory / "report.txt").read_text("utf-8").rstrip())
     lengths = " or ".join(map(str, manifest.settings["seq_len"]))
@@ -83,22 +69,14 @@ def report_data(directory: Path) -> int:
 
 
 def export_data(directory: Path, out: Path, *, seq_len: int | None, seed: int, held_out: bool) -> int:
-    """Run `funcnet data export`; return the exit code.
-
-    Raises:
-        OSError, ValueError: see `export_examples`.
-    """
+    """Run `funcnet data export`; return the exit code."""
     number = export_examples(directory, out, seq_len=seq_len, seed=seed, held_out=held_out)
     print(f"Written: {out}, {number:,} examples.")
     return 0
 
 
 def import_data(files: Sequence[Path], out: Path, *, vocab: Path, held_out: Sequence[Path], cased: bool) -> int:
-    """Run `funcnet data import`; return the exit code.
-
-    Raises:
-        OSError, ValueError: see `import_examples`.
-    """
+    """Run `funcnet data import`; return the exit code."""
     number = import_examples(files, out, vocab=vocab, held_out=held_out, cased=cased)
     report = parse_json(out / "report.json", "data import")
     draw_data_report(out / "report.png", report)

@@ -57,20 +57,10 @@ NAMES = {  # our name -> Google's, in the order of its script
 def export_examples(
     folder: str | Path, out: str | Path, *, seq_len: int | None = None, seed: int = 0, held_out: bool = False
 ) -> int:
-    """Write all examples of all passes, with masks, in the format of `create_pretraining_data.py`.
+    """Write all examples of all passes, with masks, in the format of `create_pretraining_data.py`. Return their number.
 
-    Args:
-        folder: a data directory.
-        out: the file to write.
-        seq_len, seed: see `open_data`.
-        held_out: if True, write the held-out examples instead of the training examples.
-
-    Returns:
-        The number of examples.
-
-    Raises:
-        OSError, ValueError: if the file cannot be written, or `held_out` is True but nothing is held out; see also
-            `open_data`.
+    If `held_out` is True, the held-out examples are written instead of the training examples. The other arguments are
+    those of `open_data`.
 
     Reference: write_instance_to_example_files in
     https://github.com/google-research/bert/blob/master/create_pretraining_data.py
@@ -94,7 +84,7 @@ def import_examples(
     held_out: Sequence[str | Path] = (),
     cased: bool = False,
 ) -> int:
-    """Make a data directory from Google's examples.
+    """Make a data directory from Google's examples. Return the number of training examples.
 
     Args:
         files: files from `create_pretraining_data.py` or `export_examples`.
@@ -102,9 +92,6 @@ def import_examples(
         vocab: the vocabulary with which the examples were made.
         held_out: files with examples for evaluation. If there are none, runs do not evaluate.
         cased: see `load_tokenizer`.
-
-    Returns:
-        The number of training examples.
 
     Raises:
         OSError: if a file does not exist, or the folder cannot be written.

@@ -27,7 +27,8 @@ def split_documents(
     seed: int,
     usable: Sequence[bool] | NDArray[Any] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Choose held-out documents at random, up to a share of the text.
+    """Choose held-out documents at random, up to a share of the text. Return the indices of the training documents and
+    of the held-out documents, both int64, in increasing order.
 
     Documents are visited in a random order that depends on `seed`. A document is held out if the share is not exceeded.
     If fewer than two documents fit, the two smallest are held out. At most four million characters are held out.
@@ -37,17 +38,6 @@ def split_documents(
         share: share of all characters to hold out, in [0, 1). 0 holds out nothing.
         seed: seed of the random order.
         usable: (D,) whether a document has at least two sentences. Other documents are not held out.
-
-    Returns:
-        The indices of the training documents and of the held-out documents, both int64, in increasing order.
-
-    Raises:
-        ValueError: if `share` is out of range, or there are fewer than two usable documents on either side.
-
-    Example:
-        >>> train, held_out = split_documents([10] * 20, 0.1, seed=0)
-        >>> len(train), len(held_out), set(train) & set(held_out)
-        (18, 2, set())
     """
     if not 0 <= share < 1:
         raise ValueError(f"split_documents: held_out is out of range; expected 0 <= held_out < 1, got {share}.")
@@ -88,30 +78,16 @@ def plain_sentences(sentences: Sequence[str]) -> list[str]:
 
 
 def plain_head(sentence: str) -> str:
-    """Return the first ten letters of the plain sentence, at a tenth of the cost of `plain_sentences`.
-
-    Example:
-        >>> plain_head('"One two three-four five, six seven 8 NINE."')
-        'onetwothre'
-    """
+    """Return the first ten letters of the plain sentence, at a tenth of the cost of `plain_sentences`."""
     head = NO_LETTERS.sub("", sentence[: 3 * HEAD].lower())
     return (head if len(head) >= HEAD else NO_LETTERS.sub("", sentence.lower()))[:HEAD]
 
 
 def drop_shared_sentences(held_out: Sequence[Sequence[str]], shared: Collection[str]) -> tuple[list[list[str]], int]:
-    """Drop and count the sentences of held-out documents that training documents contain too.
+    """Drop and count the sentences of held-out documents whose plain sentence (`plain_sentences`) is in `shared`.
 
     Copies of complete documents are dropped earlier. This function is for passages that one document quotes from
     another.
-
-    Args:
-        held_out: the held-out documents, as lists of sentences.
-        shared: plain sentences of training documents, from `plain_sentences`.
-
-    Example:
-        >>> long = "one two three four five six seven eight."
-        >>> drop_shared_sentences([[long, "Thank you."]], set(plain_sentences([long.upper()])))
-        ([['Thank you.']], 1)
     """
     kept = [
         [sentence for sentence in document if not any(plain in shared for plain in plain_sentences([sentence]))]

@@ -157,10 +157,8 @@ class DataFiles:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Read the manifest of a folder. Return None if there is none.
-
-    Raises:
-        ValueError: if the file is not a manifest of this format, or was changed.
+    """Return the manifest of a folder, or None if there is none. Refuse one of another format, and one that was
+    changed.
     """
     path = folder / "manifest.json"
     if not path.exists():
@@ -212,11 +210,8 @@ def describe_file(path: Path) -> dict[str, Any]:
 def file_problem(path: Path, described: dict[str, Any], origin: Mapping[str, str], *, every_byte: bool) -> str | None:
     """Return what is wrong with a file of a data directory, for a message, or None if the file is intact.
 
-    Args:
-        path: the file.
-        described: the entry of the file in the manifest.
-        origin: the origin of the files in the directory.
-        every_byte: if True, read the file and compare its digest.
+    `described` is its entry in the manifest, and `origin` the origin of the files in the directory. If `every_byte` is
+    True, the file is read, and its digest is compared.
     """
     size = path.stat().st_size if path.is_file() else None
     if size is None:
@@ -238,9 +233,7 @@ def file_problem(path: Path, described: dict[str, Any], origin: Mapping[str, str
 def describe_source(path: Path, known: Mapping[tuple[str, int, int], str] | None = None) -> SourceFile:
     """Describe the current state of a file of the corpus.
 
-    Args:
-        path: the file.
-        known: {(path, size, modification time): digest}. A file that is in it is not read.
+    A file that is in `known`, {(path, size, modification time): digest}, is not read.
     """
     status, name = path.stat(), str(path.absolute())
     digest = (known or {}).get((name, status.st_size, status.st_mtime_ns)) or file_digest(path)
@@ -261,11 +254,7 @@ def describe_sources(corpus: Corpus, before: Manifest | None, progress: Progress
 
 
 def refuse_changes(folder: Path, before: Manifest, now: Manifest) -> None:
-    """Refuse to continue a build with other settings or another corpus.
-
-    Raises:
-        ValueError: if the settings or the corpus differ. The message lists the differences.
-    """
+    """Refuse to continue a build with other settings or another corpus. The message lists the differences."""
     old, new = ({**one.settings, "layout": one.layout} for one in (before, now))
     changed = [f"{name} was {old.get(name)!r}, now {new[name]!r}" for name in new if old.get(name) != new[name]]
     if changed:
@@ -283,10 +272,8 @@ def refuse_changes(folder: Path, before: Manifest, now: Manifest) -> None:
 
 
 def refuse_changes_meanwhile(manifest: Manifest) -> None:
-    """Refuse text that changed while it was read, because its digest belongs to other bytes.
-
-    Raises:
-        ValueError: if a file changed. The message names the first one.
+    """Refuse text that changed while it was read, because its digest belongs to other bytes. The message names the
+    first changed file.
     """
     for source in manifest.sources:
         path = Path(source.path)

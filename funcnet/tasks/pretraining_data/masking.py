@@ -180,14 +180,8 @@ def given_masks(
 ) -> dict[str, NDArray[Any]]:
     """Apply the masks of an imported file. The result has the format of `Masking`.
 
-    Args:
-        tokens: (B, T) int32 ids.
-        positions: (B, M) masked positions. Unused slots are -1 and come last.
-        shown: (B, M) ids that replace the masked words.
-
-    Example:
-        >>> given_masks(np.array([[2, 7, 8, 3]], np.int32), np.array([[2, -1]]), np.array([[4, 0]]))["input_ids"]
-        array([[2, 7, 4, 3]], dtype=int32)
+    `tokens` (B, T) are the ids, `positions` (B, M) the masked positions (unused slots are -1 and come last), and
+    `shown` (B, M) the ids that replace the masked words.
     """
     taken = positions >= 0
     places = np.where(taken, positions, 0)

@@ -26,30 +26,14 @@ SHORTEST = 5  # tokens of an example: [CLS] a [SEP] b [SEP]
 
 
 def most_examples(seq_len: int) -> int:
-    """Return P, the maximum number of examples per row: one per 16 tokens.
-
-    Example:
-        >>> most_examples(128), most_examples(8)
-        (8, 1)
-    """
+    """Return P, the maximum number of examples per row: one per 16 tokens."""
     return max(seq_len // 16, 1)
 
 
 def share_rows(lengths: NDArray[Any], seq_len: int, random: np.random.Generator) -> NDArray[np.int32]:
-    """Assign examples to rows, the longest ones first, each to the row where it leaves the least space (best fit).
+    """Assign N examples to rows, the longest ones first, each to the row where it leaves the least space (best fit).
 
-    Args:
-        lengths: (N,) number of tokens of each example, including special tokens, from 5 to `seq_len`.
-        seq_len: T.
-        random: random generator for the order of the rows.
-
-    Returns:
-        (N,) the row of each example. Rows are numbered from 0 in random order.
-
-    Example:
-        >>> rows = share_rows(np.array([20, 64, 30, 44]), 64, np.random.default_rng(0))
-        >>> bool(rows[0] == rows[3]), len(set(rows.tolist()))
-        (True, 3)
+    `lengths` (N,) are from 5 to `seq_len`, with special tokens. Rows are numbered from 0 in random order.
 
     Reference: Krell et al. 2021, arXiv:2107.02027
     """
@@ -89,20 +73,8 @@ class PackedDataset:
     """A dataset that returns a batch of packed rows for (B,) row numbers. Its epochs and masks are those of its
     examples.
 
-    Attributes:
-        examples: the dataset of the examples. Its pairs have a column `row`, in increasing order in each shard, with
-            the same number of rows in each pass.
-
-    Example:
-        >>> from funcnet.data import Joined
-        >>> from funcnet.tasks.pretraining_data.masking import Masking
-        >>> pairs = {"a_start": [0, 2], "b_start": [1, 5], "a_length": [1, 3], "b_length": [1, 2], "row": [0, 0]}
-        >>> pairs = {name: Joined([np.array(v)]) for name, v in (pairs | {"is_random_next": [0, 1]}).items()}
-        >>> hide = Masking(mask_id=4, never=(0, 1, 2, 3, 4), vocab_size=50, max_predictions=3)
-        >>> tokens = Joined([np.arange(10, 20)])
-        >>> data = PackedDataset(PretrainingDataset(tokens, [pairs], 32, hide, cls_id=2, sep_id=3, pad_id=0, seed=0))
-        >>> data[np.array([0])]["sequence_ids"][:, :16]
-        array([[1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0]], dtype=int32)
+    The pairs of `examples` have a column `row`, in increasing order in each shard, with the same number of rows in each
+    pass.
     """
 
     examples: PretrainingDataset
@@ -124,23 +96,23 @@ class PackedDataset:
         masking, most = self.examples.masking, most_examples(self.seq_len)
         return min(math.ceil(round(masking.share * self.seq_len + most / 4, 6)), most * masking.max_predictions)
 
-    def at_epoch(self, epoch: int) -> _Epoch:
+    def at_epoch(self, epoch: int) -> PackedDataset:
         """Return the dataset of one epoch."""
-        return _Epoch(self, epoch)
+        return PackedDataset(self.examples.at_epoch(epoch))
 
     def __getitem__(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Return the batch of the chosen rows in epoch 0.
+        """Return the batch of the chosen rows, from integers (B,) in [0, R).
 
-        Args:
-            rows: (B,) integers in [0, R).
-
-        Returns:
-            The batch of `PretrainingDataset`, except that `next_sentence_label` is (B, P) int32, with -100 where there
-            is no example. The batch also has three other arrays. `sequence_ids` (B, T) int32 is the number of the
-            example in its row, from 1, and 0 at padding. `position_ids` (B, T) int32 starts at 0 in each example.
-            `pooled_positions` (B, P) int32 is the position where each example begins.
+        It is the batch of `PretrainingDataset`, except that `next_sentence_label` is (B, P) int32, with -100 where
+        there is no example. The batch also has three other arrays. `sequence_ids` (B, T) int32 is the number of the
+        example in its row, from 1, and 0 at padding. `position_ids` (B, T) int32 starts at 0 in each example.
+        `pooled_positions` (B, P) int32 is the position where each example begins.
         """
-        return self.at_epoch(0)[rows]
+        first, count = self._examples(np.asarray(rows))
+        before = np.cumsum(count) - count
+        owner = np.repeat(np.arange(len(count)), count)  # (N,) row of the batch
+        number = np.arange(len(owner)) - before[owner]  # (N,) its position in that row
+        return self._pack(self.examples[first[owner] + number], owner, number, len(count))
 
     @cached_property
     def first_rows(self) -> NDArray[np.int64]:
@@ -148,82 +120,60 @@ class PackedDataset:
         columns = self.examples.pairs[0]["row"].arrays
         return np.concatenate([[0], np.cumsum([number_of_rows(column) for column in columns])])
 
-
-@dataclass(frozen=True)
-class _Epoch:
-    data: PackedDataset
-    epoch: int
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        first, count = self._examples(np.asarray(rows))
-        before = np.cumsum(count) - count
-        owner = np.repeat(np.arange(len(count)), count)  # (N,) row of the batch
-        number = np.arange(len(owner)) - before[owner]  # (N,) its position in that row
-        batch = self.data.examples.at_epoch(self.epoch)[first[owner] + number]
-        return _pack(batch, owner, number, len(count), self.data)
-
     def _examples(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the first example of each row, and the number of its examples: (B,) each."""
-        data = self.data
-        columns = data.examples.pairs[self.epoch % data.examples.passes]["row"].arrays
-        shards = np.searchsorted(data.first_rows, rows, "right") - 1
+        examples, first_rows = self.examples, self.first_rows
+        columns = examples.pairs[examples.epoch % examples.passes]["row"].arrays
+        shards = np.searchsorted(first_rows, rows, "right") - 1
         sizes = np.array([len(column) for column in columns])
         before = np.cumsum(sizes) - sizes
         first, last = np.empty_like(rows), np.empty_like(rows)
         for shard in np.unique(shards).tolist():
             here = shards == shard
-            wanted = (rows[here] - data.first_rows[shard]).astype(columns[shard].dtype)
+            wanted = (rows[here] - first_rows[shard]).astype(columns[shard].dtype)
             first[here] = before[shard] + np.searchsorted(columns[shard], wanted, "left")
             last[here] = before[shard] + np.searchsorted(columns[shard], wanted, "right")
         return first, last - first
 
+    def _pack(
+        self, batch: dict[str, NDArray[Any]], owner: NDArray[np.int64], number: NDArray[np.int64], rows: int
+    ) -> dict[str, NDArray[Any]]:
+        """Pack a batch of N examples into a batch of B rows. Example n has the number `number[n]` in row `owner[n]`."""
+        length, most = self.seq_len, most_examples(self.seq_len)
+        real = batch["attention_mask"].astype(np.bool_)  # (N, T)
+        lengths = real.sum(1)
+        ends = np.cumsum(lengths)
+        start = ends - lengths
+        start = start - start[number == 0][owner]  # (N,) where the example begins in its row
+        target = (owner * length + start)[:, None] + np.arange(length)
 
-def _pack(
-    batch: dict[str, NDArray[Any]],
-    owner: NDArray[np.int64],
-    number: NDArray[np.int64],
-    rows: int,
-    data: PackedDataset,
-) -> dict[str, NDArray[Any]]:
-    """Pack a batch of N examples into a batch of B rows. Example n has the number `number[n]` in row `owner[n]`."""
-    length, most = data.seq_len, most_examples(data.seq_len)
-    real = batch["attention_mask"].astype(np.bool_)  # (N, T)
-    lengths = real.sum(1)
-    ends = np.cumsum(lengths)
-    start = ends - lengths
-    start = start - start[number == 0][owner]  # (N,) where the example begins in its row
-    target = (owner * length + start)[:, None] + np.arange(length)
+        def spread(values: NDArray[Any], fill: int = 0) -> NDArray[np.int32]:
+            out = np.full(rows * length, fill, np.int32)
+            out[target[real]] = np.broadcast_to(values, real.shape)[real]
+            return out.reshape(rows, length)
 
-    def spread(values: NDArray[Any], fill: int = 0) -> NDArray[np.int32]:
-        out = np.full(rows * length, fill, np.int32)
-        out[target[real]] = np.broadcast_to(values, real.shape)[real]
-        return out.reshape(rows, length)
+        used = batch["masked_weights"] == 1  # (N, M of one example)
+        counts = used.sum(1)
+        slot = np.arange(counts.sum()) - (np.cumsum(counts) - counts)[number == 0][np.repeat(owner, counts)]
 
-    used = batch["masked_weights"] == 1  # (N, M of one example)
-    counts = used.sum(1)
-    slot = np.arange(counts.sum()) - (np.cumsum(counts) - counts)[number == 0][np.repeat(owner, counts)]
+        def gather(values: NDArray[Any]) -> NDArray[Any]:
+            out = np.zeros((rows, self.slots), values.dtype)
+            out[np.repeat(owner, counts), slot] = values[used]
+            return out
 
-    def gather(values: NDArray[Any]) -> NDArray[Any]:
-        out = np.zeros((rows, data.slots), values.dtype)
-        out[np.repeat(owner, counts), slot] = values[used]
-        return out
-
-    labels = np.full((rows, most), IGNORE, np.int32)
-    labels[owner, number] = batch["next_sentence_label"]
-    begins = np.zeros((rows, most), np.int32)
-    begins[owner, number] = start
-    return {
-        "input_ids": spread(batch["input_ids"], data.examples.pad_id),
-        "token_type_ids": spread(batch["token_type_ids"]),
-        "attention_mask": spread(np.ones((), np.int32)),
-        "sequence_ids": spread(number[:, None] + 1),
-        "position_ids": spread(np.arange(length)),
-        "masked_positions": gather(batch["masked_positions"] + start[:, None].astype(np.int32)),
-        "masked_ids": gather(batch["masked_ids"]),
-        "masked_weights": gather(batch["masked_weights"]),
-        "pooled_positions": begins,
-        "next_sentence_label": labels,
-    }
+        labels = np.full((rows, most), IGNORE, np.int32)
+        labels[owner, number] = batch["next_sentence_label"]
+        begins = np.zeros((rows, most), np.int32)
+        begins[owner, number] = start
+        return {
+            "input_ids": spread(batch["input_ids"], self.examples.pad_id),
+            "token_type_ids": spread(batch["token_type_ids"]),
+            "attention_mask": spread(np.ones((), np.int32)),
+            "sequence_ids": spread(number[:, None] + 1),
+            "position_ids": spread(np.arange(length)),
+            "masked_positions": gather(batch["masked_positions"] + start[:, None].astype(np.int32)),
+            "masked_ids": gather(batch["masked_ids"]),
+            "masked_weights": gather(batch["masked_weights"]),
+            "pooled_positions": begins,
+            "next_sentence_label": labels,
+        }

@@ -23,14 +23,8 @@ __all__ = ["write_pair_shards"]
 
 @dataclass(frozen=True)
 class _PairTask:
-    """A task: one shard in one pass.
-
-    Attributes:
-        folder: the data directory.
-        origin: digests of the sources of the files.
-        seq_len, number, seed, short_share: settings of the pass; see `build_pairs`.
-        shard, shards: number of the shard, and number of all shards.
-        first_token, first_document: number of tokens and of documents in earlier shards.
+    """One shard in one pass. `first_token` and `first_document` are the numbers of tokens and documents in earlier
+    shards.
     """
 
     folder: Path
@@ -54,11 +48,7 @@ class _PairTask:
 
 
 def write_pair_shards(build: BuildState) -> None:
-    """Write the pairs of all lengths, passes and shards that are not complete.
-
-    Raises:
-        ValueError: if fewer than two documents can give a pair.
-    """
+    """Write the pairs of all lengths, passes and shards that are not complete."""
     tasks = _tasks(build)
     open_passes: set[Any] = set()
     build.pool.run(_open_pass, ((task,) for task in tasks), done=open_passes.add)

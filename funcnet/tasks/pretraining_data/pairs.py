@@ -100,11 +100,7 @@ class Cuts:
 
 
 def check_enough_documents(usable: int, total: int) -> None:
-    """Refuse a corpus from which no random next sentence can be drawn.
-
-    Raises:
-        ValueError: if fewer than two documents can give a pair.
-    """
+    """Refuse a corpus from which no random next sentence can be drawn."""
     if usable < 2:
         raise ValueError(
             "build_pairs: no random next sentence can be drawn; expected at least 2 documents of 2 sentences or "
@@ -126,14 +122,8 @@ def cut_documents(
 ) -> Cuts:
     """Cut the documents of one shard into consecutive pairs, and draw for each pair whether B will be replaced.
 
-    Args:
-        documents: documents of the shard.
-        seq_len, seed, number, short_share: see `build_pairs`.
-        shard: number of the shard, which determines its random numbers.
-        first_token, first_document: number of tokens and of documents in earlier shards.
-
-    Raises:
-        ValueError: if `seq_len` is below 5.
+    `shard` determines its random numbers. `first_token` and `first_document` are the numbers of tokens and documents in
+    earlier shards. For the other arguments, see `build_pairs`.
     """
     if seq_len < 5:
         raise ValueError(
@@ -157,15 +147,11 @@ def cut_documents(
 
 
 def join_partners(cuts: AllCuts, shard: int, *, seq_len: int, seed: int, number: int) -> ShardColumns:
-    """Return the pairs of one shard in random order, with random B drawn from the complete corpus.
+    """Return the pairs of one shard in random order, with random B drawn from the complete corpus, as `build_pairs`
+    returns them.
 
-    Args:
-        cuts: cuts of all shards. If they are memory-mapped, only a small part of them is read.
-        shard: the number of the shard.
-        seq_len, seed, number: the values that were passed to `cut_documents`.
-
-    Returns:
-        The columns that `build_pairs` returns.
+    `cuts` are the cuts of all shards. If they are memory-mapped, only a small part of them is read. `seq_len`, `seed`
+    and `number` must be the values that were passed to `cut_documents`.
     """
     random = _random(seed, number, shard)
     own = cuts.shards[shard].columns

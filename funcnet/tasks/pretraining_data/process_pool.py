@@ -22,17 +22,10 @@ POLL = 1.0  # seconds between a worker's checks that its parent is alive
 class ProcessPool:
     """Worker processes that end when the process that started them ends, even if it is killed.
 
-    Args:
-        processes: number of processes. If it is 1, everything runs in the calling process.
-
-    Raises:
-        ValueError: if `processes` is below 1.
-
-    Example:
-        >>> with ProcessPool(1) as pool:
-        ...     pool.run(max, [(1, 2), (4, 3)], done=print)
-        2
-        4
+    >>> with ProcessPool(1) as pool:
+    ...     pool.run(max, [(1, 2), (4, 3)], done=print)
+    2
+    4
     """
 
     def __init__(self, processes: int):
@@ -47,15 +40,8 @@ class ProcessPool:
         """Call `function` with the arguments of each task in a worker, and `done` with each result in the calling
         process.
 
-        At most `processes + 1` tasks are in memory at once. The order of the results is arbitrary.
-
-        Args:
-            function: a function at the top level of a module, so that workers can import it.
-            tasks: the arguments of each call.
-            done: function that is called with each result.
-
-        Raises:
-            ChildProcessError: if a worker was killed by another process or the system.
+        At most `processes + 1` tasks are in memory at once. The order of the results is arbitrary. `function` must be
+        at the top level of a module, so that workers can import it.
         """
         if self.processes == 1:
             for task in tasks:

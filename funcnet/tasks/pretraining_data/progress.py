@@ -14,13 +14,8 @@ __all__ = ["progress_bars"]
 
 @contextlib.contextmanager
 def progress_bars(stop: Interruption) -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar for each step in a terminal.
-
-    Args:
-        stop: an `Interruption`, which shows whether a signal has arrived.
-
-    Yields:
-        The function `progress(step, done, total)`, which raises `Stopped` after a signal.
+    """Show a bar for each step in a terminal. Yield the function `progress(step, done, total)`, which raises `Stopped`
+    after a signal.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, transient=True) as bars:

@@ -128,13 +128,8 @@ def check_data(folder: Path, *, every_byte: bool = False) -> Manifest:
     """Return the manifest of a data directory. Check that the directory is complete, and that all files have the right
     size and belong to the same build.
 
-    Args:
-        folder: the data directory.
-        every_byte: if True, read all files and compare their digests. If False, do this only for the small files that
-            every run reads.
-
-    Raises:
-        FileNotFoundError, ValueError: see `open_data`.
+    The digests of the small files that every run reads are compared, and those of all files if `every_byte` is True.
+    For the errors, see `open_data`.
     """
     manifest = read_manifest(folder)
     if manifest is None:
@@ -160,14 +155,8 @@ def check_data(folder: Path, *, every_byte: bool = False) -> Manifest:
 def open_datasets(
     folder: Path, manifest: Manifest, tokenizer: Tokenizer, seq_len: int, seed: int
 ) -> tuple[PretrainingDataset, PretrainingDataset | None]:
-    """Return the (training, held-out) examples for rows of one length. The latter is None if nothing is held out.
-
-    Args:
-        folder: a data directory with all its shards.
-        manifest: manifest of the directory.
-        tokenizer: tokenizer with the vocabulary of the directory.
-        seq_len: T.
-        seed: seed of the masks.
+    """Return the (training, held-out) examples for rows of `seq_len` tokens, with masks of this seed. The latter is
+    None if nothing is held out.
     """
     files, settings, special = DataFiles(folder), manifest.settings, special_ids(tokenizer)
     masking = Masking(

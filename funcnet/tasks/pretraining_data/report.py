@@ -25,13 +25,10 @@ SAMPLE = 2000  # number of rows in which masks are counted
 
 
 def write_report(folder: Path, manifest: Manifest, corpus: Mapping[str, Any], origin: Mapping[str, str]) -> None:
-    """Write counts.arrow, report.json and report.txt.
+    """Write counts.arrow, report.json and report.txt of a data directory with all its shards.
 
-    Args:
-        folder: a data directory with all its shards.
-        manifest: manifest of the directory.
-        corpus: statistics of the files, and numbers of dropped documents and sentences.
-        origin: digests of the sources of counts.arrow.
+    `corpus` has statistics of the files, and numbers of dropped documents and sentences. `origin` has the digests of
+    the sources of counts.arrow.
     """
     files, tokenizer, shards = DataFiles(folder), load_tokenizer(folder), range(manifest.shards or 0)
     unknown = special_ids(tokenizer)["[UNK]"]
@@ -122,13 +119,10 @@ def draw_data_report(path: Path, report: Mapping[str, Any]) -> None:
 
 
 def describe_documents(sentences: Iterable[tuple[Mapping[str, NDArray[Any]], int]]) -> dict[str, Any]:
-    """Count documents, sentences and tokens, and their lengths.
+    """Count documents, sentences and tokens, and their lengths, as JSON values.
 
-    Args:
-        sentences: for each shard, its columns `length` and `document`, and its number of documents.
-
-    Returns:
-        JSON values. A histogram has one number per length; the last number also counts all greater lengths.
+    `sentences` has, for each shard, its columns `length` and `document`, and its number of documents. A histogram has
+    one number per length; the last number also counts all greater lengths.
     """
     lengths = np.zeros(LONGEST + 1, np.int64)
     per_document = np.zeros(LONGEST + 1, np.int64)
@@ -153,11 +147,9 @@ def describe_documents(sentences: Iterable[tuple[Mapping[str, NDArray[Any]], int
 
 
 def describe_pairs(passes: Iterable[Iterable[Mapping[str, NDArray[Any]]]], seq_len: int) -> dict[str, Any]:
-    """Count examples, their lengths, padding and random pairs. Return JSON values.
+    """Count examples, their lengths, padding and random pairs, as JSON values.
 
-    Args:
-        passes: for each pass, the columns of each shard, cut to the same length in all passes.
-        seq_len: number of tokens in a full row.
+    `passes` has, for each pass, the columns of each shard, cut to the same length in all passes.
     """
     lengths = np.zeros((2, seq_len + 1), np.int64)
     random = number = rows = 0

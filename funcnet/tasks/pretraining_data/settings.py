@@ -48,11 +48,7 @@ class TextSettings:
     def check(self, where: str) -> None:
         """Refuse a language that is not an ISO 639 code, and a vocabulary size together with a given vocabulary.
 
-        Args:
-            where: the name of the command, with which the message begins.
-
-        Raises:
-            ValueError: if a setting is wrong. The message names its flag.
+        The `ValueError` begins with `where`, the name of the command, and names the flag.
         """
         # sentencex treats every unknown language as English, for example "german"
         if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)*", self.language):
@@ -101,11 +97,7 @@ class DataSettings:
     def check(self, where: str = "data build") -> None:
         """Check the settings before anything is read or written.
 
-        Args:
-            where: the name of the command, with which the message begins.
-
-        Raises:
-            ValueError: if a setting is wrong. The message names its flag.
+        The `ValueError` begins with `where`, the name of the command, and names the flag.
         """
         check_ranges(self, where)
         self.text.check(where)
@@ -114,10 +106,7 @@ class DataSettings:
 
     def recorded(self, vocabulary: str | None) -> dict[str, Any]:
         """Return the settings as recorded in a manifest: without the path of the corpus, and with the digest of a given
-        vocabulary instead of its path.
-
-        Args:
-            vocabulary: digest of the given vocabulary, or None if a vocabulary is trained.
+        vocabulary (None if a vocabulary is trained) instead of its path.
         """
         values = {**recorded(self), "vocab": vocabulary}
         return {name: values[name] for name in RECORDED}

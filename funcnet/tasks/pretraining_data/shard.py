@@ -19,24 +19,17 @@ ShardColumns = dict[str, NDArray[Any]]
 
 
 def write_shard(path: Path, columns: Mapping[str, NDArray[Any]], origin: Mapping[str, str], facts: Any = None) -> None:
-    """Write columns, the digests of their sources, and facts about them, in one atomic step.
+    """Write columns of equal length, the digests of their sources, and facts about them, in one atomic step.
 
-    Args:
-        path: the file.
-        columns: columns of equal length; see `write_columns`.
-        origin: {name of a source: digest}. Another build uses the file only if its origin is the same.
-        facts: any JSON value.
+    `origin` is {name of a source: digest}; another build uses the file only if its origin is the same. `facts` is any
+    JSON value.
     """
     metadata = {"made_from": dict(origin), "facts": facts}
     write_columns(path, columns, {**metadata, "digest": _digest(columns, metadata)})
 
 
 def read_shard(path: Path) -> tuple[ShardColumns, Any]:
-    """Return the (columns, facts) of a shard, memory-mapped. Its digest is not checked.
-
-    Raises:
-        FileNotFoundError, ValueError: see `read_columns`.
-    """
+    """Return the (columns, facts) of a shard, memory-mapped. Its digest is not checked."""
     columns, metadata = read_columns(path)
     return columns, metadata["facts"]
 

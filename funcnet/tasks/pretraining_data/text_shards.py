@@ -43,11 +43,8 @@ class DocumentTable:
     role: NDArray[np.uint8]
 
     def texts(self, folder: Path, chosen: NDArray[np.bool_]) -> Iterator[list[str]]:
-        """Yield the chosen documents of a data directory, in order, each as a list of sentences.
-
-        Args:
-            folder: the data directory, which must have the shards of text.
-            chosen: (D,) whether to yield each document.
+        """Yield the documents for which `chosen` (D,) is True, in order, each as a list of sentences. The data
+        directory must have the shards of text.
         """
         for shard in np.unique(self.shard[chosen]).tolist():
             marks = chosen[self.shard == shard].tolist()
@@ -55,14 +52,8 @@ class DocumentTable:
 
 
 def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None:
-    """Read the corpus, write shards of text, and record their number in the manifest.
-
-    Args:
-        build: the build.
-        wanted: the shards to write if they are not complete. None: all shards.
-
-    Raises:
-        OSError, ValueError: if the corpus has no text; see also `Corpus.documents`.
+    """Read the corpus, write the `wanted` shards of text that are not complete (None: of all shards), and record the
+    number of all shards in the manifest.
     """
     total = sum(source.bytes for source in build.manifest.sources)
     position = count = 0
@@ -92,11 +83,7 @@ def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None
 
 
 def read_document_table(build: BuildState) -> DocumentTable:
-    """Return the documents of all shards, divided into duplicates, held-out documents and training documents.
-
-    Raises:
-        ValueError: if there are too few documents.
-    """
+    """Return the documents of all shards, divided into duplicates, held-out documents and training documents."""
     columns = [read_shard(build.files.shard("documents", n))[0] for n in range(build.manifest.shards or 0)]
     found = {name: np.concatenate([one[name] for one in columns]) for name in columns[0]}
     if not len(found["digest"]):

@@ -83,11 +83,8 @@ def read_token_shard(folder: Path, shard: int) -> TokenizedDocuments:
 
 
 def _write_tokens(folder: Path, shard: int, origin: Mapping[str, str], roles: NDArray[np.uint8]) -> None:
-    """Tokenise the training documents of a shard, and record which held-out sentences they contain.
-
-    Args:
-        folder, shard, origin: the data directory, the number of the shard, and the digests of its sources.
-        roles: role of each document in the shard.
+    """Tokenise the training documents of a shard, and record which held-out sentences they contain. `roles` has the
+    role of each document in the shard.
     """
     files, made_from = DataFiles(folder), tuple(origin.values())
     tokenizer = _bulk_tokenizer(folder, made_from)

@@ -21,11 +21,7 @@ SAMPLE = 32_000_000  # maximum number of characters on which a vocabulary is tra
 
 
 def given_vocabulary(text: TextSettings) -> Tokenizer | None:
-    """Return the tokenizer of `--vocab`, or None if a tokenizer must be trained.
-
-    Raises:
-        OSError, ValueError: see `load_tokenizer`.
-    """
+    """Return the tokenizer of `--vocab`, or None if a tokenizer must be trained."""
     return None if text.vocab is None else load_tokenizer(text.vocab, lower_case=False if text.cased else None)
 
 
