@@ -95,10 +95,10 @@ class Layout:
         names = [_name(path) for path, _ in leaves]
         shapes: dict[str, tuple[int, ...]] = {}
         for name, (_, leaf) in zip(names, leaves, strict=True):
-            shapes.setdefault(name, np.shape(leaf) if not hasattr(leaf, "shape") else tuple(leaf.shape))
+            shapes.setdefault(name, np.shape(leaf))
         specs = self._specs(shapes)
         found = [
-            specs[name] if tuple(getattr(leaf, "shape", ())) == shapes[name] else PartitionSpec()
+            specs[name] if np.shape(leaf) == shapes[name] else PartitionSpec()
             for name, (_, leaf) in zip(names, leaves, strict=True)
         ]
         return jax.tree.unflatten(structure, [NamedSharding(self.mesh, spec) for spec in found])
@@ -153,8 +153,7 @@ class Layout:
         ruled: dict[str, str] = {}
         named = [name for name in shapes if name]
         for pattern, spec in self.rules.items() if named else ():
-            axes = [axis for entry in spec for axis in ((entry,) if isinstance(entry, str) else entry or ())]
-            if unknown := [axis for axis in axes if axis not in self.mesh.axis_names]:
+            if unknown := [axis for axis in _axes(*spec) if axis not in self.mesh.axis_names]:
                 raise ValueError(
                     f"{where}: {pattern!r} names the unknown axis {unknown[0]!r}; expected an axis of the mesh "
                     f"({', '.join(self.mesh.axis_names)}), got {spec}."
@@ -177,7 +176,7 @@ class Layout:
                 f"its shape {shape}, got {spec}."
             )
         for size, entry in zip(shape, spec, strict=False):
-            parts = math.prod(self.mesh.shape[axis] for axis in ((entry,) if isinstance(entry, str) else entry or ()))
+            parts = math.prod(self.mesh.shape[axis] for axis in _axes(entry))
             if size % parts:
                 raise ValueError(
                     f"parallel.Layout: rules: {pattern!r} splits {name!r} of shape {shape} into {parts} parts along "
@@ -221,7 +220,7 @@ def make_layout(
         raise ValueError(f"parallel.make_layout: unknown kind; expected {' or '.join(get_args(Kind))}, got {kind!r}.")
     sizes = parse_mesh(mesh) if isinstance(mesh, str) else mesh
     layout = Layout(kind, make_mesh(sizes), dict(rules or {}), batch_axes)
-    used = {axis for spec in layout.rules.values() for e in spec for axis in ((e,) if isinstance(e, str) else e or ())}
+    used = {axis for spec in layout.rules.values() for axis in _axes(*spec)}
     for axis, size in layout.mesh.shape.items():
         if axis not in used | set(batch_axes) and size > 1:
             raise ValueError(
@@ -240,6 +239,11 @@ def make_layout(
             f"{layout}. Use kind='jit'."
         )
     return layout
+
+
+def _axes(*entries: str | tuple[str, ...] | None) -> list[str]:
+    """Return the mesh axes in entries of a `PartitionSpec`."""
+    return [axis for entry in entries for axis in ((entry,) if isinstance(entry, str) else entry or ())]
 
 
 def _name(path: tuple[Any, ...]) -> str:

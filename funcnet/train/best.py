@@ -9,17 +9,12 @@ __all__ = ["BestModel", "goodness"]
 
 
 class BestModel:
-    """Compares the evaluations of a run. A resumed run starts with the evaluations in metrics.jsonl.
+    """Compares the evaluations of a run. A resumed run starts with the evaluations in metrics.jsonl (`rows`). Rows
+    after its `step` are ignored, because the run repeats them.
 
-    Args:
-        best: the metric that is compared, and the patience.
-        rows: the rows of metrics.jsonl.
-        step: the step at which the run resumes. Rows of later steps are ignored, because the run repeats them.
-
-    Example:
-        >>> best = BestModel(Best("accuracy", patience=1), [], 0)
-        >>> best.update({"accuracy": 0.5, "loss": 1.0}), best.update({"accuracy": 0.5, "loss": 2.0}), best.should_stop()
-        (True, False, True)
+    >>> best = BestModel(Best("accuracy", patience=1), [], 0)
+    >>> best.update({"accuracy": 0.5, "loss": 1.0}), best.update({"accuracy": 0.5, "loss": 2.0}), best.should_stop()
+    (True, False, True)
     """
 
     def __init__(self, best: Best, rows: Sequence[Mapping[str, Any]], step: int):
@@ -28,14 +23,7 @@ class BestModel:
         self._history = [goodness(best, row, "eval_") for row in evaluated]
 
     def update(self, figures: Mapping[str, float]) -> bool:
-        """Add an evaluation.
-
-        Args:
-            figures: values of the evaluation, without the prefix `eval_`.
-
-        Returns:
-            Whether the evaluation is better than all earlier ones.
-        """
+        """Add an evaluation (values without the prefix `eval_`). Return whether it is better than all earlier ones."""
         found = goodness(self.best, figures)
         is_better = not self._history or found > max(self._history)
         self._history.append(found)
@@ -51,16 +39,8 @@ class BestModel:
 
 
 def goodness(best: Best, figures: Mapping[str, float], prefix: str = "") -> tuple[float, float]:
-    """Return a sort key for evaluations: the metric, then the negative loss. A larger key is better.
-
-    Args:
-        best: the metric, and whether a larger value is better.
-        figures: the values of an evaluation.
-        prefix: the prefix of the names of the values, such as `eval_`.
-
-    Example:
-        >>> goodness(Best("accuracy"), {"eval_accuracy": 1.0, "eval_loss": 0.25}, "eval_")
-        (1.0, -0.25)
+    """Return a sort key for evaluations: the metric, then the negative loss. A larger key is better. The names of the
+    values begin with `prefix`.
     """
     value, loss = figures[prefix + best.metric], figures.get(f"{prefix}loss", 0.0)
     return value if best.largest else -value, -loss

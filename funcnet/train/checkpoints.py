@@ -12,7 +12,6 @@ independently of their layout. A checkpoint that was saved under one layout can 
 
 import contextlib
 import dataclasses
-import hashlib
 import importlib.metadata
 import platform
 import shutil
@@ -25,7 +24,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from funcnet.files import read_json, sync, write_json
+from funcnet.files import file_digest, read_json, sync, write_json
 from funcnet.parallel import Layout
 from funcnet.train.errors import RunError, cannot_write
 
@@ -245,12 +244,7 @@ def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages on which the results of a run depend.
-
-    Example:
-        >>> sorted(versions())
-        ['flax', 'funcnet', 'jax', 'jaxlib', 'numpy', 'optax', 'orbax-checkpoint', 'python']
-    """
+    """Return the versions of Python and of the packages on which the results of a run depend."""
     names = ("flax", "funcnet", "jax", "jaxlib", "numpy", "optax", "orbax-checkpoint")
     return {"python": platform.python_version()} | {name: _version(name) for name in names}
 
@@ -321,12 +315,7 @@ def _read_arrays(path: Path, template: Any, shardings: Any) -> Any:
 
 def _digests(folder: Path) -> dict[str, str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != DIGESTS)
-    return {path.relative_to(folder).as_posix(): _sha256(path) for path in files}
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
 
 
 def _damage(folder: Path) -> str | None:

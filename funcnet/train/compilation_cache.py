@@ -12,25 +12,12 @@ __all__ = ["enable"]
 
 
 def enable(folder: str | Path | None = None) -> Path | None:
-    """Enable the cache of compiled programs on disk. Call this function before the first compilation.
+    """Enable the cache of compiled programs on disk. Return its folder, or None if it cannot be written; then every
+    start compiles all programs.
 
-    The environment variable `JAX_COMPILATION_CACHE_DIR` has precedence. A program compiled for one CPU runs only on
-    CPUs with the same instruction set. Each instruction set has its own folder, because several machines may share a
-    home directory.
-
-    Args:
-        folder: folder of the cache. The default is the user's cache folder.
-
-    Returns:
-        The folder of the cache. None if it cannot be written; then every start compiles all programs.
-
-    Example:
-        >>> import tempfile
-        >>> before = jax.config.jax_compilation_cache_dir
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     enable(folder).is_relative_to(folder)
-        True
-        >>> jax.config.update("jax_compilation_cache_dir", before)
+    Call this function before the first compilation. The environment variable `JAX_COMPILATION_CACHE_DIR` has
+    precedence; the default folder is the user's cache folder. A program compiled for one CPU runs only on CPUs with the
+    same instruction set. Each instruction set has its own folder, because several machines may share a home directory.
     """
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return Path(os.environ["JAX_COMPILATION_CACHE_DIR"])

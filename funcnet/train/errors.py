@@ -1,6 +1,4 @@
-"""The error that ends a run with a message of one line. The message says where the error occurred, what is wrong and
-what to do.
-"""
+"""The error that ends a run with a message of one line."""
 
 from pathlib import Path
 
@@ -15,16 +13,7 @@ class RunError(ValueError):
 
 
 def cannot_write(where: str, path: Path, error: BaseException) -> RunError:
-    """Return the error for a full or read-only disk.
-
-    Args:
-        where: name of the function that failed, for the message.
-        path: the file or folder that cannot be written.
-        error: the error that the system reported.
-
-    Returns:
-        The error to raise.
-    """
+    """Return the error for a full or read-only disk. `where` is the name of the function that failed."""
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return RunError(
         f"{where}: cannot write {path}; expected a writable folder with free space, got {reason}. Files that were "

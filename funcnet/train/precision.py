@@ -60,12 +60,7 @@ class Precision:
 
 
 def at_least_float32(x: Any) -> jax.Array:
-    """Cast `x` to float32, unless it already has that type or a wider floating type.
-
-    Example:
-        >>> at_least_float32(jnp.ones(2, jnp.bfloat16)).dtype
-        dtype('float32')
-    """
+    """Cast `x` to float32, unless it already has that type or a wider floating type."""
     x = jnp.asarray(x)
     narrow = not jnp.issubdtype(x.dtype, jnp.floating) or _bits(x.dtype) < 32
     return x.astype(jnp.float32) if narrow else x

@@ -83,9 +83,8 @@ def draw_report(
         ...     path.stat().st_size > 10_000
         True
     """
-    from matplotlib.backends.backend_agg import (
-        FigureCanvasAgg,
-    )  # no display, no global state; imported here because it takes half a second
+    # Imported here, because it takes half a second. This backend needs no display, and has no global state.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     if not panels:

@@ -76,9 +76,10 @@ def open_run(
         raise RunError(f"train.open_run: {folder} {what}; expected a folder, got a file. Use another --out.")
     if resume:
         if not record.exists():
+            got = f"a folder without {RUN_FILE}" if folder.exists() else "no such folder"
             raise RunError(
-                f"train.open_run: there is no run to resume in {folder}; expected a folder with {RUN_FILE}, got "
-                f"{_what_is(folder)}. Omit --resume to start a run."
+                f"train.open_run: there is no run to resume in {folder}; expected a folder with {RUN_FILE}, got {got}. "
+                "Omit --resume to start a run."
             )
         before = _record(folder)["config"]
         added = {name: value for name, value in (defaults or {}).items() if name in config}
@@ -231,19 +232,7 @@ def is_finished(folder: Path) -> bool:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the differences between two nested configurations.
-
-    Args:
-        before: the earlier configuration.
-        now: the later one.
-
-    Returns:
-        One string per name whose value differs.
-
-    Example:
-        >>> differences({"steps": 100, "model": {"layers": 2}}, {"steps": 200, "model": {"layers": 2}})
-        ['steps was 100, now 200']
-    """
+    """Return the differences between two nested configurations, such as ['steps was 100, now 200']."""
     old, new = _flat(before), _flat(now)
     shown = {name: [repr(side[name]) if name in side else "absent" for side in (old, new)] for name in old | new}
     return [f"{name} was {was}, now {is_now}" for name, (was, is_now) in shown.items() if was != is_now]
@@ -283,7 +272,11 @@ def _compare(where: str, folder: Path, before: Mapping[str, Any], now: Mapping[s
 
 def _record(folder: Path) -> dict[str, Any]:
     record = read_json(folder / RUN_FILE)
-    if not isinstance(record, dict) or "finished" not in record or not _are_dicts(record, "config", "facts"):
+    if (
+        not isinstance(record, dict)
+        or "finished" not in record
+        or not all(isinstance(record.get(name), dict) for name in ("config", "facts"))
+    ):
         raise RunError(
             f"train.open_run: {folder / RUN_FILE} is not a run record; expected an object with config, facts and "
             "finished, got something else. Use another --out."
@@ -291,19 +284,11 @@ def _record(folder: Path) -> dict[str, Any]:
     return record
 
 
-def _are_dicts(record: Mapping[str, Any], *names: str) -> bool:
-    return all(isinstance(record.get(name), dict) for name in names)
-
-
 def _write(folder: Path, record: Mapping[str, Any]) -> None:
     try:
         write_json(folder / RUN_FILE, record)
     except OSError as error:
         raise cannot_write("train.open_run", folder, error) from error
-
-
-def _what_is(folder: Path) -> str:
-    return f"a folder without {RUN_FILE}" if folder.exists() else "no such folder"
 
 
 def _flat(config: Any, prefix: str = "") -> dict[str, Any]:

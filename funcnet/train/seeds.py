@@ -16,13 +16,11 @@ __all__ = ["spread", "summarise"]
 
 
 def summarise(outs: Sequence[Path], folder: Path, best: Best) -> None:
-    """Write eval.json with mean and standard deviation, and copy the files of the best seed into the run directory.
+    """Write eval.json with mean and standard deviation, and copy the files of the best seed into the run directory
+    `folder`.
 
-    Args:
-        outs: the folders of the seeds, each with an eval.json.
-        folder: the run directory.
-        best: the metric by which seeds are compared. Its value on the validation examples is used or, if there are
-            none, its value on the test examples.
+    `outs` are the folders of the seeds, each with an eval.json. Seeds are compared by the metric `best` on the
+    validation examples or, if there are none, on the test examples.
     """
     runs = [read_json(out / "eval.json") or {} for out in outs]
     prefix = "" if best.metric in runs[0] else "test_"
@@ -36,17 +34,11 @@ def summarise(outs: Sequence[Path], folder: Path, best: Best) -> None:
 
 
 def spread(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return the mean and the sample standard deviation of every metric.
+    """Return the mean and the sample standard deviation of every metric, as `{"mean": {metric: value}, "spread":
+    {metric: value}}`. At least two seeds are required.
 
-    Args:
-        runs: the metrics of each seed. At least two seeds are required.
-
-    Returns:
-        `{"mean": {metric: value}, "spread": {metric: value}}`.
-
-    Example:
-        >>> spread([{"seed": 0, "accuracy": 0.5}, {"seed": 1, "accuracy": 0.75}])["mean"]
-        {'accuracy': 0.625}
+    >>> spread([{"seed": 0, "accuracy": 0.5}, {"seed": 1, "accuracy": 0.75}])["mean"]
+    {'accuracy': 0.625}
     """
     names = [name for name in runs[0] if name not in ("seed", "steps", "best_step")]
     values = {name: np.array([run[name] for run in runs], np.float64) for name in names}

@@ -33,14 +33,7 @@ _ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = MappingProxyType(
 
 
 def activation(name: str) -> Callable[[jax.Array], jax.Array]:
-    """Return the activation function with this name, as Hugging Face's `hidden_act` names it.
-
-    Raises:
-        ValueError: if the name is unknown.
-
-    >>> float(activation("relu")(jax.numpy.float32(-1)))
-    0.0
-    """
+    """Return the activation function with this name, as Hugging Face's `hidden_act` names it."""
     if name not in _ACTIVATIONS:
         raise ValueError(
             f"bert.activation: hidden_act is unknown; expected one of {', '.join(_ACTIVATIONS)}, got {name!r}."
@@ -49,14 +42,7 @@ def activation(name: str) -> Callable[[jax.Array], jax.Array]:
 
 
 def activate(function: str | Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-    """Return `function(x)`. A function given by name is looked up first, as in transformers.
-
-    Raises:
-        ValueError: if the name is unknown.
-
-    >>> float(activate("relu", jax.numpy.float32(-1)))
-    0.0
-    """
+    """Return `function(x)`. A function given by name is looked up first, as in transformers."""
     return (activation(function) if isinstance(function, str) else function)(x)
 
 
@@ -73,11 +59,7 @@ def shown(module: nn.Module, name: str) -> str:
 
 
 def called(function: Any) -> str:
-    """Return the name of an activation for messages.
-
-    >>> called(F.gelu), called("relu"), called(nn.ReLU())
-    ('gelu', 'relu', 'ReLU()')
-    """
+    """Return the name of an activation for messages, such as gelu or ReLU()."""
     known = next((name for name, value in _ACTIVATIONS.items() if value is function), None)
     return str(known or getattr(function, "__name__", function))
 

@@ -12,30 +12,18 @@ from funcnet.functional import checks
 from funcnet.functional.attention_core import attend
 from funcnet.models.bert.configuration import BertConfig
 
-__all__ = ["BertAttention", "attention_bias"]
+__all__ = ["BertAttention", "BertSelfOutput", "attention_bias"]
 
 
 def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Array | None:
-    """Return the bias that is added to the attention scores so that hidden keys get no weight.
+    """Return the bias (B, 1, 1 or Q, K) that is added to the attention scores so that hidden keys get no weight.
 
-    The bias of a hidden key is the lowest finite number, not -inf. Therefore a query whose keys are all hidden attends
-    to all of them equally, as in transformers, instead of giving NaN.
+    The bias of a hidden key is the lowest finite number of `dtype`, not -inf. Therefore a query whose keys are all
+    hidden attends to all of them equally, as in transformers, instead of giving NaN.
 
-    Args:
-        attention_mask: (B, K), or (B, Q, K) for a separate mask per query. 1 or True means attend, 0 or False means
-            hide. None hides nothing.
-        dtype: dtype of the scores.
-
-    Returns:
-        The bias (B, 1, 1 or Q, K), which is zero or the lowest number of `dtype`, or None if the mask is None. Under
-        `jit`, where the values of the mask are unknown, the bias is NaN where the mask is neither 0 nor 1.
-
-    Raises:
-        ValueError: if the mask has another rank, or contains numbers other than 0 and 1. An additive mask, in which 0
-            means attend, is refused because it would have the opposite effect.
-
-    >>> attention_bias(jnp.array([[1, 0]]), jnp.float32)
-    Array([[[[ 0.0000000e+00, -3.4028235e+38]]]], dtype=float32)
+    The mask is (B, K), or (B, Q, K) for a separate mask per query: 1 or True means attend, 0 or False means hide. An
+    additive mask, in which 0 means attend, would have the opposite effect. Therefore numbers other than 0 and 1 raise
+    an error. Under `jit`, where the values of the mask are unknown, the bias there is NaN.
     """
     if attention_mask is None:
         return None
@@ -103,11 +91,11 @@ class BertSelfAttention(nn.Module):
 
 
 class BertSelfOutput(nn.Module):
-    """LayerNorm(input + dropout(dense(attended))). Call: (B, T, D), (B, T, D) -> (B, T, D)."""
+    """LayerNorm(input + dropout(dense(x))). Call: (B, T, `width`), (B, T, D) -> (B, T, D). `width` is D by default."""
 
-    def __init__(self, config: BertConfig):
+    def __init__(self, config: BertConfig, width: int | None = None):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = nn.Linear(width or config.hidden_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
@@ -119,16 +107,6 @@ class BertAttention(nn.Module):
     """The first half of a layer: self-attention and its output layer.
 
     Call: hidden_states (B, T, D), bias from `attention_bias` -> (output (B, T, D), attention weights (B, H, T, T)).
-
-    Example:
-        >>> import jax
-        >>> from funcnet.models.bert import BertConfig
-        >>> net = BertAttention(BertConfig.preset("tiny"))
-        >>> params, state = net.init(jax.random.key(0))
-        >>> sorted(params), sorted(params["self"])
-        (['output', 'self'], ['dropout', 'key', 'query', 'value'])
-
-    Reference: transformers.models.bert.modeling_bert.BertAttention
     """
 
     def __init__(self, config: BertConfig):

@@ -1,6 +1,4 @@
-"""The embeddings of BERT: the normalised sum of word, position and token type embeddings. Letters: `B batch, T
-sequence, D width`.
-"""
+"""The embeddings of BERT. Letters: `B batch, T sequence, D width`."""
 
 import jax
 import jax.numpy as jnp
@@ -17,19 +15,6 @@ class BertEmbeddings(nn.Module):
 
     Call: input_ids (B, T) integers, token_type_ids (B, T) or None (all zero), position_ids (B, T) or (T,) or None
     (0, 1, …) -> (B, T, D).
-
-    Raises:
-        ValueError: if input_ids does not have two dimensions, or a sequence is longer than the position table.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> from funcnet.models.bert import BertConfig
-        >>> net = BertEmbeddings(BertConfig.preset("tiny", vocab_size=30))
-        >>> params, state = net.init(jax.random.key(0))
-        >>> net.apply(params, state, jnp.array([[2, 7, 3]]))[0].shape
-        (1, 3, 128)
-
-    Reference: transformers.models.bert.modeling_bert.BertEmbeddings
     """
 
     def __init__(self, config: BertConfig):

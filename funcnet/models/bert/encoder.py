@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from funcnet import functional as F
 from funcnet import nn
 from funcnet.models.bert.activation import activate, activation, shown
-from funcnet.models.bert.attention import BertAttention
+from funcnet.models.bert.attention import BertAttention, BertSelfOutput
 from funcnet.models.bert.configuration import BertConfig
 
 __all__ = ["BertEncoder", "BertLayer", "BertPooler"]
@@ -36,27 +36,19 @@ class BertIntermediate(nn.Module):
         return shown(self, "intermediate_act_fn")
 
 
-class BertOutput(nn.Module):
+class BertOutput(BertSelfOutput):
     """LayerNorm(input + dropout(dense(x))). Call: (B, T, I), (B, T, D) -> (B, T, D)."""
 
     def __init__(self, config: BertConfig):
-        super().__init__()
-        self.dense = nn.Linear(config.intermediate_size, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
-
-    def forward(self, hidden_states: jax.Array, input_tensor: jax.Array) -> jax.Array:
-        return self.LayerNorm(self.dropout(self.dense(hidden_states)) + input_tensor)
+        super().__init__(config, config.intermediate_size)
 
 
 class Trail(NamedTuple):
     """The requested outputs of all layers. They are passed from layer to layer together with the hidden states, in a
     loop or a scan.
 
-    Attributes:
-        layer: (), the number of layers that have run.
-        hidden_states: (N, B, T, D), one row per layer with its output, or None if they are not requested.
-        attentions: (N, B, H, T, T), the attention weights, or None if they are not requested.
+    `layer` is the number of layers that have run. `hidden_states` (N, B, T, D) are the outputs of the layers, and
+    `attentions` (N, B, H, T, T) their attention weights; each is None if it is not requested.
     """
 
     layer: jax.Array
@@ -75,16 +67,6 @@ class BertLayer(nn.Module):
 
     Call: hidden_states (B, T, D), bias from `attention_bias` -> (B, T, D). If the first argument is a pair
     (hidden_states, trail), the output is such a pair too.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> from funcnet.models.bert import BertConfig
-        >>> net = BertLayer(BertConfig.preset("tiny"))
-        >>> params, state = net.init(jax.random.key(0))
-        >>> net.apply(params, state, jnp.ones((2, 3, 128)))[0].shape
-        (2, 3, 128)
-
-    Reference: transformers.models.bert.modeling_bert.BertLayer
     """
 
     def __init__(self, config: BertConfig):
@@ -109,8 +91,6 @@ class BertEncoder(nn.Module):
     first item is the output of the last layer (B, T, D). With `output_hidden_states`, a tuple of the input and the
     outputs of all layers follows. With `output_attentions`, a tuple of the attention weights (B, H, T, T) of all layers
     follows.
-
-    Reference: transformers.models.bert.modeling_bert.BertEncoder
     """
 
     def __init__(self, config: BertConfig):
@@ -143,11 +123,8 @@ class BertEncoder(nn.Module):
 class BertPooler(nn.Module):
     """The pooled output: activation(dense(x)) for the vector x of the first token. The activation is tanh.
 
-    Call: hidden_states (B, T, D) -> (B, D). For packed sequences: hidden_states and positions (B, P), the positions of
-    the first tokens
+    Call: hidden_states (B, T, D) -> (B, D). With the positions (B, P) of the first tokens of packed sequences
     -> (B, P, D).
-
-    Reference: transformers.models.bert.modeling_bert.BertPooler
     """
 
     def __init__(self, config: BertConfig):

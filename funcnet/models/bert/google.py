@@ -12,11 +12,7 @@ _HEADS = {"output_weights": "classifier/weight", "output_bias": "classifier/bias
 
 
 def is_google(names: Iterable[str]) -> bool:
-    """Return whether the names are Google's, which are paths with slashes.
-
-    >>> is_google({"bert/pooler/dense/kernel": 0}), is_google({"pooler.dense.weight": 0})
-    (True, False)
-    """
+    """Return whether the names are Google's, which are paths with slashes."""
     return any(name.startswith("bert/") for name in names)
 
 
@@ -25,10 +21,6 @@ def from_google(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
 
     TensorFlow stores the weight of a dense layer as (in, out), under the name `kernel`. The classifiers of Google's
     scripts are not dense layers; their weights are (out, in), like ours.
-
-    >>> from_google({"bert/encoder/layer_3/output/dense/kernel": 0, "cls/squad/output_bias": 0, "global_step": 0})
-    {'bert.encoder.layer.3.output.dense.weight': ('bert/encoder/layer_3/output/dense/kernel', True),
-     'qa_outputs.bias': ('cls/squad/output_bias', False)}
     """
     return {_ours(name): (name, name.endswith("/kernel")) for name in names if not _OF_TRAINING.search(name)}
 

@@ -53,10 +53,7 @@ class BertLMPredictionHead(nn.Module):
 
 
 class BertOnlyMLMHead(nn.Module):
-    """The head for masked words. Call: sequence_output (B, S, D) -> (B, S, V).
-
-    Reference: transformers.models.bert.modeling_bert.BertOnlyMLMHead
-    """
+    """The head for masked words. Call: sequence_output (B, S, D) -> (B, S, V)."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -67,10 +64,7 @@ class BertOnlyMLMHead(nn.Module):
 
 
 class BertOnlyNSPHead(nn.Module):
-    """The head for next-sentence prediction. Call: pooled_output (B, D) or (B, P, D) -> (B, 2) or (B, P, 2).
-
-    Reference: transformers.models.bert.modeling_bert.BertOnlyNSPHead
-    """
+    """The head for next-sentence prediction. Call: pooled_output (B, D) or (B, P, D) -> (B, 2) or (B, P, 2)."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -83,8 +77,6 @@ class BertOnlyNSPHead(nn.Module):
 class BertPreTrainingHeads(nn.Module):
     """Both heads of pretraining. Call: sequence_output (B, S, D), pooled_output (B, D) or (B, P, D) -> (B, S, V), (B,
     2) or (B, P, 2).
-
-    Reference: transformers.models.bert.modeling_bert.BertPreTrainingHeads
     """
 
     def __init__(self, config: BertConfig):

@@ -8,9 +8,6 @@ __all__ = ["initialise"]
 def initialise(module: nn.Module, std: float) -> None:
     """Initialise weights from N(0, std²) truncated at two standard deviations, and biases and the padding row with
     zeros.
-
-    >>> layer = nn.Linear(2, 2)
-    >>> initialise(layer, std=0.02)
     """
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):

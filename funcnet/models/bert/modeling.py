@@ -22,11 +22,8 @@ __all__ = ["BertForMaskedLM", "BertForNextSentencePrediction", "BertForPreTraini
 
 
 def outputs(loss: jax.Array | None, logits: Sequence[jax.Array], more: Sequence[Any]) -> Any:
-    """Return the output of a model with a head: a tuple as in transformers, or a single array instead of a tuple of
-    one.
-
-    >>> outputs(None, ["logits"], []), outputs("loss", ["logits"], ["hidden states"])
-    ('logits', ('loss', 'logits', 'hidden states'))
+    """Return the output of a model with a head: a tuple (loss, *logits, *more) as in transformers, or a single array
+    instead of a tuple of one.
     """
     out = (*(() if loss is None else (loss,)), *logits, *more)
     return out if len(out) > 1 else out[0]

@@ -27,16 +27,12 @@ IDX = [(f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte") for part in ("
 
 @dataclasses.dataclass(frozen=True)
 class LabelledImages:
-    """Training and test images. A batch has `image` (B, C, H, W) float32 and `label` (B,) int32.
+    """Training and test images, standardised. A batch has `image` (B, C, H, W) float32 and `label` (B,) int32.
 
     Attributes:
-        train: training images, standardised.
-        test: test images, standardised.
         classes: names of the classes, in the order of the labels.
-        channels: number of channels, C.
         size: height, H. The width is equal to it, except in idx files.
-        mean: mean of the training images before standardisation.
-        deviation: standard deviation of the training images before standardisation.
+        mean, deviation: mean and standard deviation of the training images before standardisation.
         digest: SHA-256 digest of the images or of their names and sizes.
     """
 
@@ -51,22 +47,15 @@ class LabelledImages:
 
 
 def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
-    """Open the training and test images.
+    """Open the training and test images: a folder of images or idx files (see `ImageSettings.data`), or scikit-learn's
+    digits.
 
-    Args:
-        data: a folder of images or idx files (see `ImageSettings.data`). None opens scikit-learn's digits.
-        image_size: height and width of the images of a folder, in pixels.
+    The images of a folder are resized to a height and width of `image_size` pixels. A missing or empty folder, a
+    damaged file and a missing scikit-learn raise a `RunError`.
 
-    Returns:
-        The images.
-
-    Raises:
-        RunError: if the folder does not exist or has no images, a file is damaged, or scikit-learn is not installed.
-
-    Example:
-        >>> found = open_images(None)
-        >>> len(found.train), len(found.test), found.train[np.arange(2)]["image"].shape
-        (1437, 360, (2, 1, 8, 8))
+    >>> found = open_images(None)
+    >>> len(found.train), len(found.test), found.train[np.arange(2)]["image"].shape
+    (1437, 360, (2, 1, 8, 8))
     """
     if data is None:
         return _arrays(*_digits(), classes=tuple(map(str, range(10))))
@@ -81,14 +70,8 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
 class ImageFolder:
     """A dataset of image files with labels. Several threads read the files when the dataset is indexed.
 
-    Args:
-        files: the image files.
-        labels: the label of each file.
-        size: height and width to which images are resized, in pixels.
-        transform: function that is applied to the images (B, 3, H, W), float32 values from 0 to 1.
-
-    Raises:
-        RunError: when the dataset is indexed, if a file is not an image. The message names the file.
+    Images are resized to a height and width of `size` pixels. `transform` is applied to the images (B, 3, H, W),
+    float32 values from 0 to 1. A file that is not an image raises a `RunError`, which names the file.
     """
 
     def __init__(
@@ -121,14 +104,8 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     """Read an idx file of unsigned bytes. The file contains the magic number 0x000008, the rank, the sizes and the
     values.
 
-    Args:
-        path: the file, without .gz. If it does not exist, the compressed file with the suffix .gz is read.
-
-    Returns:
-        The values, in the shape that the file declares.
-
-    Raises:
-        RunError: if the file does not exist or is damaged.
+    If `path` (without .gz) does not exist, the compressed file with the suffix .gz is read. A missing or damaged file
+    raises a `RunError`.
     """
     compressed = path.with_name(f"{path.name}.gz")
     if not path.exists() and not compressed.exists():
@@ -145,15 +122,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def padded_batches(dataset: Dataset, batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yield all images once, in batches of equal shape. The last batch is padded with images that have the label -1.
-
-    Args:
-        dataset: images and labels.
-        batch_size: number of images per batch, B.
-
-    Yields:
-        `image` (B, C, H, W) float32 and `label` (B,) int32.
-    """
+    """Yield all images once, in batches of equal shape. The last batch is padded with images that have the label -1."""
     for batch in DataLoader(dataset, batch_size).epoch():
         missing = batch_size - len(batch["label"])
         padding = {"image": np.zeros((missing, *batch["image"].shape[1:]), np.float32), "label": np.full(missing, -1)}

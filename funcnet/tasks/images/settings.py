@@ -50,11 +50,7 @@ class ImageSettings:
     device: DeviceSettings = DeviceSettings()
 
     def check(self) -> None:
-        """Check the settings before anything is read or written.
-
-        Raises:
-            ValueError: if a setting is wrong. The message names its flag.
-        """
+        """Check the settings before anything is read or written. The message of the `ValueError` names the flag."""
         check_ranges(self, "train-images")
         if self.local_statistics and self.device.parallel == "jit":
             raise ValueError(

@@ -35,32 +35,14 @@ __all__ = ["ImageTask", "train_images"]
 
 
 def train_images(settings: ImageSettings) -> int:
-    """Run `funcnet train-images`, or resume its run.
-
-    Args:
-        settings: the settings of the command.
-
-    Returns:
-        The exit code; see `run_task`.
-
-    Raises:
-        ValueError: if a setting is wrong; see also `run_task`.
-    """
+    """Run `funcnet train-images`, or resume its run. Return the exit code; see `run_task`."""
     settings.check()
     return run_task(ImageTask, settings, where="train-images")
 
 
 class ImageTask(Task):
-    """A ResNet that classifies images.
-
-    Args:
-        settings: the settings of the command, already checked.
-        context: the context of the run.
-        net: the model. The default is the model of the settings.
-
-    Raises:
-        RunError: see `open_images`.
-        ValueError: if there are fewer images than rows in a batch.
+    """A ResNet that classifies images. The settings are already checked. The default of `net` is the model of the
+    settings.
     """
 
     unit = "images"
@@ -72,7 +54,11 @@ class ImageTask(Task):
         self.name = settings.model
         batch_size, seed = settings.loop.batch_size, settings.run.seed
         self.loader = DataLoader(self.data.train, batch_size, shuffle=True, seed=seed, drop_last=True)
-        self.net = self._network() if net is None else net
+        if net is None:
+            make = {"resnet18": resnet.resnet18, "resnet50": resnet.resnet50}[settings.model]
+            small = self.data.size <= 64
+            net = make(num_classes=len(self.data.classes), in_channels=self.data.channels, small_images=small)
+        self.net = net
         if context.layout.axis_name is not None and not settings.local_statistics:
             self.net = nn.SyncBatchNorm.convert_sync_batchnorm(self.net, context.layout.axis_name)
         self.buffers = "averaged" if settings.local_statistics else "synced"
@@ -88,11 +74,6 @@ class ImageTask(Task):
         )
         self.facts = [{"data": self.data.digest}]
         self.sources = {} if settings.data is None else {"data": str(settings.data)}
-
-    def _network(self) -> nn.Module:
-        make = {"resnet18": resnet.resnet18, "resnet50": resnet.resnet50}[self.settings.model]
-        small = self.data.size <= 64
-        return make(num_classes=len(self.data.classes), in_channels=self.data.channels, small_images=small)
 
     def init(self, seed: int) -> tuple[Any, Any]:
         return jax.jit(self.net.init)(jax.random.key(seed))
@@ -120,9 +101,8 @@ class ImageTask(Task):
         step = parallelize(make_eval_step(self.objective, self.counts, precision=self.context.precision), layout)
 
         def on_test_images(state: TrainState) -> dict[str, float]:
-            with Prefetcher(
-                padded_batches(self.data.test, self.settings.loop.batch_size), transfer=layout.shard
-            ) as batches:
+            found = padded_batches(self.data.test, self.settings.loop.batch_size)
+            with Prefetcher(found, transfer=layout.shard) as batches:
                 return evaluate(step, (state.params, state.state), batches, should_stop=lambda: stop.requested)
 
         return on_test_images

@@ -21,13 +21,8 @@ __all__ = ["counts", "evaluation_counts", "make_evaluation", "make_objective"]
 
 
 def counts(batch: Batch) -> dict[str, jax.Array]:
-    """Return the counts by which the losses are divided.
-
-    Args:
-        batch: a batch of `PretrainingDataset` or `PackedDataset`.
-
-    Returns:
-        {"mlm": the number of masked words, "nsp": the number of examples whose label is not -100}.
+    """Return the counts by which the losses are divided: {"mlm": the number of masked words, "nsp": the number of
+    examples whose label is not -100}.
     """
     return {
         "mlm": jnp.sum(batch["masked_weights"]),
@@ -38,12 +33,8 @@ def counts(batch: Batch) -> dict[str, jax.Array]:
 def make_objective(net: nn.Module) -> Callable[..., tuple[Sums, dict[str, Any]]]:
     """Make the objective of `train.make_step` for a `BertForPreTraining`.
 
-    Args:
-        net: the model, which returns (logits (B, M, V) at `masked_positions`, next-sentence logits (B, 2)).
-
-    Returns:
-        `objective(params, state, batch, *, training, rng) -> ({"mlm": {"loss", "accuracy"}, "nsp": {…}}, state)`, with
-        sums in float32. The batch comes from `PretrainingDataset` or `PackedDataset`.
+    The result is `objective(params, state, batch, *, training, rng) -> ({"mlm": {"loss", "accuracy"}, "nsp": {…}},
+    state)`, with sums in float32. The batch comes from `PretrainingDataset` or `PackedDataset`.
     """
 
     def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
@@ -54,25 +45,16 @@ def make_objective(net: nn.Module) -> Callable[..., tuple[Sums, dict[str, Any]]]
 
 
 def evaluation_counts(batch: Batch) -> dict[str, jax.Array]:
-    """Return the result of `counts`, and "mlm_on_mask", the number of masked words that are replaced by `[MASK]`.
-
-    Args:
-        batch: as for `counts`, with `shows_mask` (B, M).
-    """
+    """Return the result of `counts`, and "mlm_on_mask", the number of masked words that are replaced by `[MASK]`."""
     return {**counts(batch), "mlm_on_mask": jnp.sum(batch["masked_weights"] * batch["shows_mask"])}
 
 
 def make_evaluation(net: nn.Module, unigram: jax.Array) -> Callable[..., tuple[Sums, dict[str, Any]]]:
     """Make the objective of `train.make_eval_step`: that of `make_objective`, with a unigram model as a baseline.
 
-    Args:
-        net: as for `make_objective`.
-        unigram: (V,) log-probabilities of the tokens in the training text.
-
-    Returns:
-        An objective like that of `make_objective`, with the metric `unigram_loss` in "mlm", and with a term
-        "mlm_on_mask" for only the positions with `[MASK]`. The batch must have `shows_mask` (B, M), 1 at these
-        positions and 0 elsewhere.
+    `unigram` (V,) are log-probabilities of the tokens in the training text. They give the metric `unigram_loss` in
+    "mlm". The term "mlm_on_mask" is for only the positions with `[MASK]`: the batch must have `shows_mask` (B, M), 1 at
+    these positions and 0 elsewhere.
     """
 
     def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import platformdirs
 
-from funcnet.data import DataLoader
 from funcnet.tasks.pretraining.settings import PretrainingSettings
 from funcnet.tasks.pretraining_data import DataSettings, PretrainingData, open_data, prepare_data
 from funcnet.tasks.pretraining_data.progress import progress_bars
@@ -22,14 +21,7 @@ __all__ = ["Phase", "Phases", "boundary", "open_phases"]
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase of a run.
-
-    Attributes:
-        data: the data of the phase.
-        batch_size: number of rows per update.
-        start: number of updates before the phase.
-        packed: whether a row contains several examples.
-    """
+    """A phase of a run, which starts after `start` updates. If `packed` is True, a row contains several examples."""
 
     data: PretrainingData
     batch_size: int
@@ -38,24 +30,16 @@ class Phase:
 
 
 class Phases:
-    """The batches of all phases. The number of a step determines its batch, so a run can resume at any step.
-
-    Args:
-        phases: one or more phases, in order. The first one starts at step 0.
+    """The batches of all phases. The number of a step determines its batch, so a run can resume at any step. The first
+    phase starts at step 0.
     """
 
     def __init__(self, phases: Sequence[Phase]):
         self.phases = tuple(phases)
-        self._loaders: list[DataLoader] = [
-            phase.data.train_batches(phase.batch_size, packed=phase.packed) for phase in phases
-        ]
+        self._loaders = [phase.data.train_batches(phase.batch_size, packed=phase.packed) for phase in phases]
 
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """Yield the batches from step `start` on.
-
-        Args:
-            start: the number of updates made so far.
-        """
+        """Yield the batches from step `start` on."""
         first = self.number(start)
         for number in range(first, len(self.phases)):
             begin = self.phases[number].start
@@ -63,24 +47,13 @@ class Phases:
             yield from self._loaders[number].batches(max(start - begin, 0), end)
 
     def number(self, step: int) -> int:
-        """Return the index of the phase of a step.
-
-        Args:
-            step: the number of updates before the step.
-        """
+        """Return the index of the phase of a step."""
         return max(number for number, phase in enumerate(self.phases) if phase.start <= step)
 
 
 def boundary(steps: int, long_share: float) -> int:
-    """Return the number of steps in the first phase. The second phase has at least one step.
-
-    Args:
-        steps: number of steps in both phases.
-        long_share: share of the steps in the second phase.
-
-    Example:
-        >>> boundary(1000, 0.1), boundary(3, 0.1)
-        (900, 2)
+    """Return the number of steps in the first phase. The second phase has `long_share` of all steps, and at least one
+    step.
     """
     return min(steps - round(steps * long_share), steps - 1)
 
@@ -88,17 +61,7 @@ def boundary(steps: int, long_share: float) -> int:
 def open_phases(settings: PretrainingSettings, stop: Interruption) -> Phases:
     """Open the data of a run: the folder in --data, or data that are built from the text and cached for later runs.
 
-    Args:
-        settings: the settings of the run.
-        stop: the interruption of the run.
-
-    Returns:
-        One or two phases.
-
-    Raises:
-        Stopped: if a signal arrives while the data are built.
-        OSError: if a file cannot be read or written.
-        ValueError: if there are fewer examples than rows in a batch; see also `build` and `open_data`.
+    A signal while the data are built raises `Stopped`.
     """
     model, rows = settings.model, settings.loop.batch_size
     lengths = [model.seq_len] if model.long_seq_len is None else [model.seq_len, model.long_seq_len]

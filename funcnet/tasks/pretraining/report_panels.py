@@ -12,16 +12,11 @@ from funcnet.train import Panel
 
 __all__ = ["example_guesses", "pretraining_panels"]
 
+PASSAGES, AROUND, TOP = 5, 9, 5  # examples; tokens shown on each side of the masked word; predictions per word
+
 
 def pretraining_panels(values: dict[str, float]) -> list[Panel]:
-    """Return the panels of report.png.
-
-    Args:
-        values: the content of eval.json, for the baselines. It may be empty.
-
-    Returns:
-        The panels, for `draw_report`.
-    """
+    """Return the panels of report.png. The values of eval.json, if there are any, give the baselines."""
     unigram = {"unigram": values["unigram_loss"]} if values else {}
     on_mask = {"unigram": values["unigram_loss_on_mask"]} if values else {}
     return [
@@ -41,30 +36,11 @@ def pretraining_panels(values: dict[str, float]) -> list[Panel]:
     ]
 
 
-def example_guesses(
-    net: nn.Module,
-    params: Any,
-    state: Any,
-    data: PretrainingData,
-    *,
-    lines: int = 5,
-    words_around: int = 9,
-    top: int = 5,
-) -> list[str]:
+def example_guesses(net: nn.Module, params: Any, state: Any, data: PretrainingData) -> list[str]:
     """Predict one masked word in each of a few held-out passages.
 
-    Args:
-        net: a `BertForPreTraining`.
-        params: the parameters of the model.
-        state: the buffers of the model.
-        data: the data, with their tokenizer.
-        lines: number of passages.
-        words_around: number of tokens to show on each side of the masked word.
-        top: number of predictions per word.
-
-    Returns:
-        A heading, and for each passage its text, the masked word, and the predictions with their probabilities. The
-        list is empty if there are no held-out data.
+    Return a heading, and for each passage its text, the masked word, and the predictions with their probabilities. The
+    list is empty if there are no held-out data.
     """
     if data.evaluation is None:
         return []
@@ -79,19 +55,19 @@ def example_guesses(
             masked_positions=batch["masked_positions"],
         )[0][0]
     )(params, state, batch)
-    probabilities, guesses = jax.lax.top_k(jax.nn.softmax(logits), top)
+    probabilities, guesses = jax.lax.top_k(jax.nn.softmax(logits), TOP)
     token, mask = data.tokenizer.id_to_token, data.evaluation.masking.mask_id
     out: list[str] = []
     for row, ids in enumerate(batch["input_ids"]):
         places, weights = batch["masked_positions"][row], batch["masked_weights"][row]
         words = [token(int(i)) for i in batch["masked_ids"][row]]
         slots = [i for i, p in enumerate(places) if weights[i] and ids[p] == mask and words[i].isalpha()]
-        if not slots or len(out) == lines:
+        if not slots or len(out) == PASSAGES:
             continue
         slot = slots[len(slots) // 2]
         around = range(
-            max(0, places[slot] - words_around),
-            min(int(batch["attention_mask"][row].sum()), places[slot] + words_around),
+            max(0, places[slot] - AROUND),
+            min(int(batch["attention_mask"][row].sum()), places[slot] + AROUND),
         )
         shown = ["____" if ids[i] == mask and i != places[slot] else token(int(ids[i])) for i in around]
         text = " ".join(shown).replace(" ##", "")

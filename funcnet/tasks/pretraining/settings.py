@@ -89,11 +89,7 @@ class PretrainingSettings:
     device: DeviceSettings = DeviceSettings()
 
     def check(self) -> None:
-        """Check the settings before anything is read or written.
-
-        Raises:
-            ValueError: if a setting is wrong. The message names its flag.
-        """
+        """Check the settings before anything is read or written. The message of the `ValueError` names the flag."""
         check_ranges(self, "pretrain")
         self.text.check("pretrain")
         longest = BertConfig.preset(self.model.model).max_position_embeddings

@@ -41,17 +41,7 @@ def pretrain(settings: PretrainingSettings) -> int:
 
 
 class PretrainingTask(Task):
-    """Pretrains BERT on masked words and next sentences.
-
-    Args:
-        settings: the settings of the command, already checked.
-        context: the context of the run.
-
-    Raises:
-        Stopped: see `open_phases`.
-        OSError: see `open_phases`.
-        ValueError: if --long-batch-size cannot be divided over the devices; see also `open_phases`.
-    """
+    """Pretrains BERT on masked words and next sentences. The settings are already checked."""
 
     unit = "tokens"
     shown = {"loss": "loss", "words": "mlm_accuracy", "next sentence": "nsp_accuracy"}  # noqa: RUF012
@@ -159,16 +149,10 @@ class PretrainingTask(Task):
 
 
 def make_optimizer(settings: PretrainingSettings) -> tuple[optax.GradientTransformation, optax.Schedule]:
-    """Make the optimizer and its schedule: LAMB with NVIDIA's schedule, or AdamW with `warmup_linear_decay`.
+    """Return the optimizer and its schedule: LAMB with NVIDIA's schedule, or AdamW with `warmup_linear_decay`.
 
     AdamW does not use Google's schedule (`optim.bert_schedule`), because the learning rate of that schedule drops at
     the end of the warm-up.
-
-    Args:
-        settings: the settings of the run.
-
-    Returns:
-        (optimizer, schedule).
     """
     chosen = settings.optimizer
     warmup = round(chosen.warmup * chosen.steps)
@@ -181,11 +165,8 @@ def make_optimizer(settings: PretrainingSettings) -> tuple[optax.GradientTransfo
 
 
 def add_shows_mask(batch: dict[str, np.ndarray], dataset: PretrainingDataset) -> dict[str, np.ndarray]:
-    """Add `shows_mask` (B, M) float32 to a batch: 1 for a masked word whose input is `[MASK]`, otherwise 0.
-
-    Args:
-        batch: a batch of `dataset`.
-        dataset: the dataset of the batch, which has the id of `[MASK]`.
+    """Add `shows_mask` (B, M) float32 to a batch of `dataset`: 1 for a masked word whose input is `[MASK]`, otherwise
+    0.
     """
     shown = np.take_along_axis(batch["input_ids"], batch["masked_positions"], axis=1)
     return {**batch, "shows_mask": (shown == dataset.masking.mask_id).astype(np.float32)}

@@ -16,7 +16,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from funcnet.tasks.pretraining_data.build_state import BuildState, remove_damaged
 from funcnet.tasks.pretraining_data.held_out import drop_shared_sentences, plain_sentences
@@ -92,8 +91,14 @@ def build(
     corpus = corpus or open_corpus(text.corpus, documents=text.documents, field=text.field)
     created = not folder.exists()
     with lock_build(folder, progress), pool:
-        begun = read_manifest(folder) is not None
-        manifest = _manifest(folder, settings, corpus, given, progress)
+        before = read_manifest(folder)
+        recorded = settings.recorded(None if given is None else vocabulary_digest(given))
+        manifest = Manifest(recorded, corpus.layout, describe_sources(corpus, before, progress))
+        if before is None:
+            require_new_folder(folder, "data build")
+        else:
+            refuse_changes(folder, before, manifest)
+            manifest.vocabulary, manifest.shards, manifest.files = before.vocabulary, before.shards, before.files
         state = BuildState(folder, settings, corpus, manifest, pool, progress)
         damaged = remove_damaged(state)
         if manifest.files is not None and not damaged:
@@ -102,7 +107,7 @@ def build(
         try:
             _run_stages(state)
         except ValueError:  # the text is unusable: leave nothing that would stop the next call
-            if not begun:  # the results of an earlier call are not deleted
+            if before is None:  # the results of an earlier call are not deleted
                 shutil.rmtree(folder, ignore_errors=True)
                 if not created:
                     folder.mkdir(exist_ok=True)
@@ -118,22 +123,6 @@ def require_new_folder(folder: Path, where: str) -> None:
             f"{where}: {folder} contains other files; expected a new or empty folder, got {names[0]} in it. Use "
             "another --out."
         )
-
-
-def _manifest(
-    folder: Path, settings: DataSettings, corpus: Corpus, given: Tokenizer | None, progress: Progress
-) -> Manifest:
-    """Return the manifest of the folder, or a new one. Refuse a folder that contains something else."""
-    before = read_manifest(folder)
-    sources = describe_sources(corpus, before, progress)
-    recorded = settings.recorded(None if given is None else vocabulary_digest(given))
-    manifest = Manifest(recorded, corpus.layout, sources)
-    if before is None:
-        require_new_folder(folder, "data build")
-        return manifest
-    refuse_changes(folder, before, manifest)
-    manifest.vocabulary, manifest.shards, manifest.files = before.vocabulary, before.shards, before.files
-    return manifest
 
 
 def _run_stages(build: BuildState) -> None:

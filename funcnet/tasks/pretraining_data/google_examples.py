@@ -15,7 +15,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,7 +219,12 @@ def _columns(
     known &= ids[:, 0] == special["[CLS]"]
     known &= (np.take_along_axis(ids, np.maximum(seps, 0), 1) == special["[SEP]"]).all(1)
     if not known.all():
-        _refuse(examples[int(np.argmin(known))], most)
+        path, number, features = examples[int(np.argmin(known))]
+        raise ValueError(
+            f"data import: {path}, record {number} is not a pair of this vocabulary; expected [CLS] A [SEP] B [SEP], "
+            f"ids below {most:,}, masked words inside A or B, labels 0 or 1, got "
+            f"{features['input_ids'][:8].tolist()}…. Pass the --vocab with which the file was made."
+        )
     words = (place >= 1) & (place < length[:, None] - 1) & (place != seps[:, :1])
     start = tokens_before + np.cumsum(length - 3) - (length - 3)
     pairs = {
@@ -232,12 +237,3 @@ def _columns(
         "masked_shown": shown,
     }
     return ids[words].astype(np.uint16 if most <= 1 << 16 else np.int32), pairs
-
-
-def _refuse(example: Example, most: int) -> NoReturn:
-    path, number, features = example
-    raise ValueError(
-        f"data import: {path}, record {number} is not a pair of this vocabulary; expected [CLS] A [SEP] B [SEP], ids "
-        f"below {most:,}, masked words inside A or B, labels 0 or 1, got {features['input_ids'][:8].tolist()}…. "
-        "Pass the --vocab with which the file was made."
-    )

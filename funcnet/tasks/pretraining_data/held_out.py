@@ -78,7 +78,11 @@ def plain_sentences(sentences: Sequence[str]) -> list[str]:
 
 
 def plain_head(sentence: str) -> str:
-    """Return the first ten letters of the plain sentence, at a tenth of the cost of `plain_sentences`."""
+    """Return the first ten letters of the plain sentence, at a tenth of the cost of `plain_sentences`.
+
+    >>> plain_head('"One two three-four five, six seven 8 NINE."')
+    'onetwothre'
+    """
     head = NO_LETTERS.sub("", sentence[: 3 * HEAD].lower())
     return (head if len(head) >= HEAD else NO_LETTERS.sub("", sentence.lower()))[:HEAD]
 

@@ -18,10 +18,10 @@ examples has no files of documents and sentences.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -193,12 +193,10 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_json(folder / "manifest.json", written)
 
 
-@contextlib.contextmanager
-def lock_build(folder: Path, progress: Progress) -> Iterator[None]:
+def lock_build(folder: Path, progress: Progress) -> AbstractContextManager[None]:
     """Create the folder, wait until no other process builds in it, and lock it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with lock_folder(folder, lambda: progress("waiting for another build", 0, 1)):
-        yield
+    return lock_folder(folder, lambda: progress("waiting for another build", 0, 1))
 
 
 def describe_file(path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from funcnet.data import DataLoader, Joined
-from funcnet.tasks.pretraining_data.dataset import Masks, PretrainingDataset
+from funcnet.tasks.pretraining_data.dataset import PretrainingDataset
 from funcnet.tasks.pretraining_data.manifest import (
     EXAMPLES,
     FORMAT,
@@ -27,7 +27,7 @@ from funcnet.tasks.pretraining_data.packing import PackedDataset, number_of_rows
 from funcnet.tasks.pretraining_data.shard import digest_of, read_shard
 from funcnet.text import load_tokenizer, special_ids
 
-__all__ = ["PretrainingData", "check_data", "joined_pairs", "open_data", "open_datasets", "unigram_log_probabilities"]
+__all__ = ["PretrainingData", "check_data", "open_data", "open_datasets", "unigram_log_probabilities"]
 
 SMALL = (*VOCABULARY, "report.json")  # files that every run reads completely
 
@@ -84,7 +84,7 @@ class PretrainingData:
             )
         manifest = read_manifest(self.directory)
         assert manifest is not None
-        pairs = joined_pairs(DataFiles(self.directory), manifest, self.train.seq_len, packed=True)
+        pairs = _joined_pairs(DataFiles(self.directory), manifest, self.train.seq_len, packed=True)
         return PackedDataset(replace(self.train, pairs=pairs))
 
     def unigram(self) -> NDArray[np.float32]:
@@ -167,22 +167,25 @@ def open_datasets(
         pieces=word_pieces(tokenizer) if settings["whole_words"] else None,
     )
 
-    def dataset(tokens: Joined, pairs: list[dict[str, Joined]], masks: Masks) -> PretrainingDataset:
-        ids = {"cls_id": special["[CLS]"], "sep_id": special["[SEP]"], "pad_id": special["[PAD]"]}
-        return PretrainingDataset(tokens, pairs, seq_len, masking, **ids, seed=seed, masks=masks)
-
-    shards = range(manifest.shards or 0)
-    tokens = Joined([read_shard(files.shard("tokens", shard))[0]["token"] for shard in shards])
-    masks: Masks = "of the pass" if settings["static_masks"] else "of the visit"
-    train = dataset(tokens, joined_pairs(files, manifest, seq_len), masks)
+    train = PretrainingDataset(
+        tokens=Joined([read_shard(files.shard("tokens", n))[0]["token"] for n in range(manifest.shards or 0)]),
+        pairs=_joined_pairs(files, manifest, seq_len),
+        seq_len=seq_len,
+        masking=masking,
+        cls_id=special["[CLS]"],
+        sep_id=special["[SEP]"],
+        pad_id=special["[PAD]"],
+        seed=seed,
+        masks="of the pass" if settings["static_masks"] else "of the visit",
+    )
     if not settings["held_out"]:
         return train, None
     tokens = Joined([read_shard(files.held_out_tokens)[0]["token"]])
-    columns = read_shard(files.held_out_pairs(seq_len))[0]
-    return train, dataset(tokens, [{name: Joined([values]) for name, values in columns.items()}], "of the pass")
+    pairs = {name: Joined([values]) for name, values in read_shard(files.held_out_pairs(seq_len))[0].items()}
+    return train, replace(train, tokens=tokens, pairs=[pairs], masks="of the pass")
 
 
-def joined_pairs(
+def _joined_pairs(
     files: DataFiles, manifest: Manifest, seq_len: int, *, packed: bool = False
 ) -> list[dict[str, Joined]]:
     """Return the concatenated columns of all shards, for each pass. In each shard, all passes are cut to the length of

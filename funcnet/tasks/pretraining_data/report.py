@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from funcnet import table
+from funcnet.data import Joined
 from funcnet.files import replacing, write_json
 from funcnet.tasks.pretraining_data.manifest import EXAMPLES, DataFiles, Manifest
 from funcnet.tasks.pretraining_data.packing import number_of_rows
-from funcnet.tasks.pretraining_data.reader import joined_pairs, open_datasets
-from funcnet.tasks.pretraining_data.shard import ShardColumns, read_shard, write_shard
+from funcnet.tasks.pretraining_data.reader import open_datasets
+from funcnet.tasks.pretraining_data.shard import read_shard, write_shard
 from funcnet.text import load_tokenizer, special_ids
 
 __all__ = ["describe_documents", "describe_masks", "describe_pairs", "draw_data_report", "report_text", "write_report"]
@@ -48,7 +50,9 @@ def write_report(folder: Path, manifest: Manifest, corpus: Mapping[str, Any], or
         share = float((columns["token"] == unknown).mean()) if len(columns["token"]) else 0.0
         numbers = {name: value for name, value in (facts or {}).items() if name != "dropped"}
         report["evaluation"] = {**numbers, "tokens": len(columns["token"]), "unknown_share": round(share, 6)}
-    report["pairs"] = {str(seq_len): _pairs(files, manifest, seq_len) for seq_len in manifest.settings["seq_len"]}
+    report["pairs"] = {
+        str(seq_len): _pairs(folder, manifest, tokenizer, seq_len) for seq_len in manifest.settings["seq_len"]
+    }
     write_json(folder / "report.json", report)
     with replacing(folder / "report.txt") as part:
         part.write_text(report_text(report) + "\n", "utf-8")
@@ -146,16 +150,13 @@ def describe_documents(sentences: Iterable[tuple[Mapping[str, NDArray[Any]], int
     }
 
 
-def describe_pairs(passes: Iterable[Iterable[Mapping[str, NDArray[Any]]]], seq_len: int) -> dict[str, Any]:
-    """Count examples, their lengths, padding and random pairs, as JSON values.
-
-    `passes` has, for each pass, the columns of each shard, cut to the same length in all passes.
-    """
+def describe_pairs(passes: Sequence[Mapping[str, Joined]], seq_len: int) -> dict[str, Any]:
+    """Count examples, their lengths, padding and random pairs in the columns of each pass, as JSON values."""
     lengths = np.zeros((2, seq_len + 1), np.int64)
-    random = number = rows = 0
-    for shards in passes:
-        number += 1
-        for columns in shards:
+    random = rows = 0
+    for pairs in passes:
+        for shard in range(len(pairs["a_length"].arrays)):
+            columns = {name: joined.arrays[shard] for name, joined in pairs.items()}
             length = columns["a_length"].astype(np.int64) + columns["b_length"] + 3
             label = columns["is_random_next"].astype(np.int64)
             random += int(label.sum())
@@ -165,8 +166,8 @@ def describe_pairs(passes: Iterable[Iterable[Mapping[str, NDArray[Any]]]], seq_l
     tokens = float((lengths.sum(0) * np.arange(seq_len + 1)).sum())
     mean = tokens / max(total, 1)
     return {
-        "examples": total // max(number, 1),
-        "passes": number,
+        "examples": total // len(passes),
+        "passes": len(passes),
         "mean_length": round(mean, 2),
         "full_share": round(float(lengths[:, seq_len].sum() / max(total, 1)), 4),
         "padding_share": round(1 - mean / seq_len, 4),
@@ -192,15 +193,10 @@ def describe_masks(batch: Mapping[str, NDArray[Any]], mask_id: int) -> dict[str,
     }
 
 
-def _pairs(files: DataFiles, manifest: Manifest, seq_len: int) -> dict[str, Any]:
-    def shards_of(one: dict[str, Any]) -> list[ShardColumns]:
-        return [{name: column.arrays[shard] for name, column in one.items()} for shard in range(manifest.shards or 0)]
-
-    passes = map(shards_of, joined_pairs(files, manifest, seq_len))
-    found: dict[str, Any] = {"train": describe_pairs(passes, seq_len)}
-    if manifest.settings["held_out"]:
-        found["evaluation"] = describe_pairs([[read_shard(files.held_out_pairs(seq_len))[0]]], seq_len)
-    tokenizer, seed = load_tokenizer(files.folder), manifest.settings["seed"]
-    train, _ = open_datasets(files.folder, manifest, tokenizer, seq_len, seed)
+def _pairs(folder: Path, manifest: Manifest, tokenizer: Tokenizer, seq_len: int) -> dict[str, Any]:
+    train, held_out = open_datasets(folder, manifest, tokenizer, seq_len, manifest.settings["seed"])
+    found = {"train": describe_pairs(train.pairs, seq_len)}
+    if held_out is not None:
+        found["evaluation"] = describe_pairs(held_out.pairs, seq_len)
     found["masks"] = describe_masks(train[np.arange(min(SAMPLE, len(train)))], train.masking.mask_id)
     return found
