@@ -155,17 +155,13 @@ class BertConfig:
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
             if getattr(self, name) is not None and not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"BertConfig: {name} is out of range; expected 0 to 1, got {getattr(self, name)}.")
-        for name in ("initializer_range", "layer_norm_eps"):
+        for name in ("initializer_range", "layer_norm_eps", "vocab_padding"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"BertConfig: {name} is out of range; expected 0 or more, got {getattr(self, name)}.")
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             raise ValueError(
                 "BertConfig: pad_token_id is out of range; expected 0 to vocab_size - 1 = "
                 f"{self.vocab_size - 1}, or None, got {self.pad_token_id}."
-            )
-        if self.vocab_padding < 0:
-            raise ValueError(
-                f"BertConfig: vocab_padding is out of range; expected 0 or more, got {self.vocab_padding}."
             )
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:

@@ -17,7 +17,7 @@ from funcnet.tasks.pretraining_data.dataset import IGNORE
 Batch = Mapping[str, jax.Array]
 Sums = dict[str, dict[str, jax.Array]]
 
-__all__ = ["counts", "evaluation_counts", "make_evaluation", "make_objective"]
+__all__ = ["counts", "evaluation_counts", "make_evaluation", "make_objective", "run"]
 
 
 def counts(batch: Batch) -> dict[str, jax.Array]:
@@ -38,7 +38,7 @@ def make_objective(net: nn.Module) -> Callable[..., tuple[Sums, dict[str, Any]]]
     """
 
     def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
-        (words, sentence), state = _run(net, params, state, batch, training, rng)
+        (words, sentence), state = run(net, params, state, batch, training, rng)
         return {"mlm": _words(words, batch)[0], "nsp": _sentence(sentence, batch)}, state
 
     return objective
@@ -58,7 +58,7 @@ def make_evaluation(net: nn.Module, unigram: jax.Array) -> Callable[..., tuple[S
     """
 
     def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
-        (words, sentence), state = _run(net, params, state, batch, training, rng)
+        (words, sentence), state = run(net, params, state, batch, training, rng)
         mlm, losses = _words(words, batch)
         unigram_losses = -unigram[batch["masked_ids"]] * batch["masked_weights"]
         shown = batch["shows_mask"]
@@ -69,7 +69,8 @@ def make_evaluation(net: nn.Module, unigram: jax.Array) -> Callable[..., tuple[S
     return objective
 
 
-def _run(net: nn.Module, params: Any, state: Any, batch: Batch, training: bool, rng: Any) -> Any:
+def run(net: nn.Module, params: Any, state: Any, batch: Batch, training: bool = False, rng: Any = None) -> Any:
+    """Return ((logits of the masked words, logits of the next sentence), state) for a batch, packed or not."""
     shown = batch["attention_mask"]
     packed: dict[str, Any] = {}
     if "sequence_ids" in batch:  # packed rows: each example attends only to itself

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from funcnet import nn
+from funcnet.tasks.pretraining.objective import run
 from funcnet.tasks.pretraining_data.dataset import evaluation_batches
 from funcnet.tasks.pretraining_data.reader import PretrainingData
 from funcnet.train import Panel
@@ -45,16 +46,7 @@ def example_guesses(net: nn.Module, params: Any, state: Any, data: PretrainingDa
     if data.evaluation is None:
         return []
     batch = next(iter(evaluation_batches(data.evaluation, min(32, len(data.evaluation)))))
-    logits = jax.jit(
-        lambda params, state, batch: net.apply(
-            params,
-            state,
-            batch["input_ids"],
-            attention_mask=batch["attention_mask"],
-            token_type_ids=batch["token_type_ids"],
-            masked_positions=batch["masked_positions"],
-        )[0][0]
-    )(params, state, batch)
+    logits = jax.jit(lambda *inputs: run(net, *inputs)[0][0])(params, state, batch)
     probabilities, guesses = jax.lax.top_k(jax.nn.softmax(logits), TOP)
     token, mask = data.tokenizer.id_to_token, data.evaluation.masking.mask_id
     out: list[str] = []

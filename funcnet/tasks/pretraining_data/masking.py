@@ -131,14 +131,9 @@ class Masking:
         """Mask whole words in random order, as Google's script does. A word is skipped if it has more pieces than may
         still be masked.
 
-        Args:
-            keys: (B, T) random numbers that determine the order of the words.
-            maskable, pieces: (B, T) whether a position may be masked, and whether its token continues the previous
-                word.
-            most: (B,) maximum number of positions to mask.
-
-        Returns:
-            (B, M) positions, with the masked ones first, and (B,) the number of masked positions.
+        `keys` (B, T) determine the order of the words. `pieces` (B, T) are True where a token continues the previous
+        word. At most `most` (B,) positions are masked. Return (B, M) positions, with the masked ones first, and (B,)
+        the number of masked positions.
         """
         rows, length = keys.shape
         follows = maskable & pieces

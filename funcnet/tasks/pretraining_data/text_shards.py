@@ -5,9 +5,10 @@ documents.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,19 @@ from funcnet.tasks.pretraining_data.build_state import BuildState
 from funcnet.tasks.pretraining_data.held_out import split_documents
 from funcnet.tasks.pretraining_data.manifest import DataFiles
 from funcnet.tasks.pretraining_data.shard import is_whole, read_shard, write_shard
-from funcnet.text import Document, empty_corpus, plain_text, split_sentences
+from funcnet.text import empty_corpus, plain_text, split_sentences
 
-__all__ = ["HELD_OUT", "TRAIN", "DocumentTable", "read_document_table", "read_text_shard", "write_text_shards"]
+__all__ = [
+    "HELD_OUT",
+    "TRAIN",
+    "DocumentTable",
+    "in_groups",
+    "read_document_table",
+    "read_text_shard",
+    "write_text_shards",
+]
+
+Item = TypeVar("Item")
 
 SHARD = 16_000_000  # characters of text, to within one document, that a process has in memory at once
 TRAIN, HELD_OUT = 1, 2  # the role of a document; 0 is a duplicate, which is not used
@@ -65,7 +76,7 @@ def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None
     def tasks() -> Iterator[tuple[object, ...]]:
         nonlocal count
         origin, language = build.manifest.origin("documents"), build.settings.text.language
-        for shard, documents in enumerate(_in_shards(build.corpus.documents(note))):
+        for shard, documents in enumerate(in_groups(build.corpus.documents(note), lambda one: len(one.text), SHARD)):
             count = shard + 1
             build.progress("sentences", position, total)
             if (wanted is None or shard in wanted) and not _has_text(build.folder, shard, origin):
@@ -152,14 +163,14 @@ def _has_text(folder: Path, shard: int, origin: Mapping[str, str]) -> bool:
         return False
 
 
-def _in_shards(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Group documents into lists of about `SHARD` characters."""
-    found: list[Document] = []
+def in_groups(items: Iterable[Item], size_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:
+    """Group items into lists. A list ends with the item with which its size reaches `enough`."""
+    found: list[Item] = []
     size = 0
-    for document in documents:
-        found.append(document)
-        size += len(document.text)
-        if size >= SHARD:
+    for item in items:
+        found.append(item)
+        size += size_of(item)
+        if size >= enough:
             yield found
             found, size = [], 0
     if found:

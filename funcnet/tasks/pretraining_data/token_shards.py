@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from funcnet.tasks.pretraining_data.build_state import BuildState
 from funcnet.tasks.pretraining_data.held_out import HEAD, plain_head, plain_sentences
 from funcnet.tasks.pretraining_data.manifest import DataFiles
 from funcnet.tasks.pretraining_data.shard import is_whole, read_shard, write_shard
-from funcnet.tasks.pretraining_data.text_shards import TRAIN, DocumentTable, read_text_shard
+from funcnet.tasks.pretraining_data.text_shards import TRAIN, DocumentTable, in_groups, read_text_shard
 from funcnet.text import BulkTokenizer, load_tokenizer
 
 __all__ = ["TokenizedDocuments", "missing_tokens", "read_token_shard", "tokenize_documents", "write_token_shards"]
@@ -91,7 +91,8 @@ def _write_tokens(folder: Path, shard: int, origin: Mapping[str, str], roles: ND
     known, heads = _held_out_sentences(folder, made_from)
     parts: list[TokenizedDocuments] = []
     shared: set[int] = set()
-    for documents in _groups(folder, shard, roles):
+    texts = zip(read_text_shard(folder, shard), roles.tolist(), strict=True)
+    for documents in in_groups((text for text, role in texts if role == TRAIN), len, GROUP):
         parts.append(tokenize_documents(documents, tokenizer))
         alike = [sentence for sentences in documents for sentence in sentences if plain_head(sentence) in heads]
         shared.update(known[plain] for plain in plain_sentences(alike) if plain in known)
@@ -103,21 +104,6 @@ def _write_tokens(folder: Path, shard: int, origin: Mapping[str, str], roles: ND
     write_shard(files.shard("tokens", shard), {"token": tokens}, origin)
     columns = {"length": _joined(lengths, np.int32), "document": document_of}
     write_shard(files.shard("sentences", shard), columns, origin, {"documents": number, "shared": sorted(shared)})
-
-
-def _groups(folder: Path, shard: int, roles: NDArray[np.uint8]) -> Iterator[list[list[str]]]:
-    """Yield the training documents of a shard in groups of about `GROUP` sentences."""
-    found: list[list[str]] = []
-    size = 0
-    for sentences, role in zip(read_text_shard(folder, shard), roles.tolist(), strict=True):
-        if role == TRAIN:
-            found.append(sentences)
-            size += len(sentences)
-        if size > GROUP:
-            yield found
-            found, size = [], 0
-    if found:
-        yield found
 
 
 def _joined(arrays: Sequence[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
