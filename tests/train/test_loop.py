@@ -292,7 +292,8 @@ def test_buffers_that_no_one_synchronised_are_found_before_they_are_saved(tmp_pa
     step = parallel.parallelize(train.make_step(toy.make_objective(), toy.counts, optimizer), layout)
     with pytest.raises(
         ValueError,
-        match=r"train.train: the replicas of norm.running_mean differ; expected equal replicas on all devices, got diff",
+        match=r"train.train: the replicas of norm.running_mean differ; "
+        "expected equal replicas on all devices, got diff",
     ):
         train.train(
             step,
