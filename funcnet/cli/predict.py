@@ -34,10 +34,11 @@ class Predict:
     directory: tyro.conf.Positional[Path]
     """Output directory of `funcnet finetune`, or a Hugging Face directory with a fine-tuned BERT."""
     file: tyro.conf.Positional[Path]
-    """File with texts in the format of the training file, with or without labels, or with one text per line (.txt).
-    Empty lines are skipped. A model that tags words splits lines of text at spaces and punctuation."""
+    """File with texts in the same format as the training file, with or without labels, or with one text per line
+    (.txt). Empty lines are skipped. A model that tags words splits lines of text at spaces and punctuation."""
     out: Path | None = None
-    """File to write. It is a table if its suffix is .csv, otherwise JSON lines. The default is standard output."""
+    """File to write. A name that ends in .csv gives a table; other names give JSON lines. The default is standard
+    output."""
     options: PredictionSettings = PredictionSettings()
 
 
@@ -48,7 +49,7 @@ class Evaluate:
     directory: tyro.conf.Positional[Path]
     """Output directory of `funcnet finetune`, or a Hugging Face directory with a fine-tuned BERT."""
     file: tyro.conf.Positional[Path]
-    """File with labelled texts in the format of the training file."""
+    """File with labelled texts in the same format as the training file."""
     out: Path | None = None
     """File to which the metrics are written, in addition to standard output."""
     options: PredictionSettings = PredictionSettings()

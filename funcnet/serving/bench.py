@@ -44,9 +44,9 @@ class BenchServe:
     threads: Annotated[tuple[int, ...], tyro.conf.arg(aliases=["-t"])] = (1, 2, 4)
     """Numbers of threads that send texts at the same time."""
     seconds: float = 2.0
-    """Seconds to measure for each line of the table."""
+    """Duration of the measurement for each line of the table, in seconds."""
     seq_len: int | None = None
-    """Largest number of tokens per row. The default is the row length of fine-tuning if the model is fine-tuned,
+    """Maximum number of tokens per row. The default is the row length of fine-tuning if the model is fine-tuned,
     otherwise the size of its position table."""
     out: Path | None = None
     """File to write the results to, as JSON."""

@@ -53,7 +53,7 @@ class DeviceSettings:
     parallel: Literal["jit", "shard_map", "pmap"] = "jit"
     """JAX transformation that distributes a step over the devices."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Floating-point type of matrix products. Parameters and sums are always float32."""
+    """Floating-point type used for matrix multiplications. Parameters and sums are always float32."""
 
     @property
     def policy(self) -> Precision:
@@ -66,9 +66,9 @@ class CheckpointSettings:
     """When a run evaluates and saves checkpoints."""
 
     evaluate_every: Annotated[int, Range(0, note="0: only at the end")] = 250
-    """Number of steps between two evaluations. 0 evaluates only at the end."""
+    """Number of steps between two evaluations. With 0, the model is evaluated only at the end."""
     save_every: Annotated[int, Range(0, note="0: only at the end")] = 250
-    """Number of steps between two checkpoints. 0 saves one only at the end."""
+    """Number of steps between two checkpoints. With 0, a checkpoint is saved only at the end."""
     keep: Annotated[int, Range(1)] = 2
     """Number of recent checkpoints to keep, in addition to the best one."""
 

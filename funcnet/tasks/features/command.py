@@ -58,8 +58,8 @@ class FeaturesArguments:
     """How to pool the vectors of a text's tokens into one vector. cls takes the vector of [CLS]. none writes the vector
     of every token."""
     seq_len: int | None = None
-    """Largest number of tokens per text. Longer texts are cut. The default is the row length of fine-tuning if the
-    model is fine-tuned, otherwise the size of its position table."""
+    """Maximum number of tokens per text. Longer texts are truncated. The default is the row length of fine-tuning if
+    the model is fine-tuned, otherwise the size of its position table."""
     batch_tokens: int | None = None
     """Number of tokens in a batch, including padding. The default depends on the device."""
 

@@ -28,8 +28,8 @@ class ExampleSettings:
     validation: Path | None = None
     """File of validation examples, on which the best model is chosen. The default for a GLUE folder is its dev file."""
     split: Annotated[float, Range(0, 1, below=True)] = 0.1
-    """Share of the training examples to hold out for validation if there is no --validation file. Copies of a text stay
-    on the same side of the split. With 0, nothing is held out and the last model is kept."""
+    """Fraction of the training examples to hold out for validation if there is no --validation file. Copies of a text
+    stay on the same side of the split. With 0, nothing is held out and the last model is kept."""
     test: Path | None = None
     """File of test examples, on which the kept model is measured at the end."""
     text_column: str | None = None
@@ -39,7 +39,7 @@ class ExampleSettings:
     label_column: str | None = None
     """Name of the column of the labels. The default is label, or tags for the task tokens."""
     label_separator: str | None = None
-    """Separator between the labels of one text (task labels). JSON lines can have lists of labels instead."""
+    """For the task labels: separator between the labels of one text. JSON lines may contain lists of labels instead."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,21 +47,22 @@ class InputSettings:
     """How texts become rows of tokens, and how answers are found."""
 
     seq_len: int = 128
-    """Largest number of tokens per row, including [CLS] and [SEP]. Longer texts are cut, but a long context of a
+    """Maximum number of tokens per row, including [CLS] and [SEP]. Longer texts are truncated, but a long context of a
     question is read in windows."""
     long_texts: Literal["cut", "parts"] = "cut"
-    """How to read a text that is longer than a row: cut its end, or read it in parts of equal length and average their
-    logits (tasks classify, labels and regress)."""
+    """For the tasks classify, labels and regress: truncate a text that is longer than a row (cut), or read it in parts
+    of equal length and average their logits (parts)."""
     doc_stride: Annotated[int, Range(1)] = 128
-    """Number of tokens from the start of one window to the start of the next (task answer)."""
+    """For the task answer: number of tokens from the start of one window to the start of the next."""
     max_answer: Annotated[int, Range(1)] = 30
-    """Largest number of tokens in an answer (task answer)."""
+    """For the task answer: maximum number of tokens in an answer."""
     n_best: Annotated[int, Range(1)] = 20
-    """Number of answers to report per question (task answer)."""
+    """For the task answer: number of answers to report per question."""
     null_threshold: float = 0.0
-    """Margin by which the score of "no answer" must exceed that of the best answer (task answer)."""
+    """For the task answer: "no answer" is predicted if its score exceeds that of the best answer by more than this
+    margin."""
     buckets: Annotated[int, Range(1)] = 4
-    """Largest number of padded lengths. A program is compiled for each length."""
+    """Maximum number of different padded lengths. A program is compiled for each length."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +74,7 @@ class UpdateSettings:
     learning_rate: Annotated[float, Range(0)] | None = None
     """Peak of the learning rate. The default is 5e-5 x 768 / hidden size, and at most 2e-4."""
     warmup: Annotated[float, Range(0, 1, below=True)] = 0.1
-    """Share of the steps in which the learning rate rises from 0 to its peak. It then falls linearly to 0."""
+    """Fraction of the steps over which the learning rate rises from 0 to its peak. It then falls linearly to 0."""
     layer_decay: Annotated[float, Range(0, 1, above=True)] = 1.0
     """Ratio of the learning rate of each layer to that of the layer above it. With 1, all layers have the same rate."""
     freeze: tuple[str, ...] = ()

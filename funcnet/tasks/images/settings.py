@@ -42,7 +42,8 @@ class ImageSettings:
     learning_rate: Annotated[float, Range(0)] = 0.05
     """Peak learning rate of SGD with Nesterov momentum 0.9."""
     warmup: Annotated[float, Range(0, 1, below=True)] = 0.2
-    """Share of the steps in which the learning rate rises. Afterwards, it falls linearly to 0."""
+    """Fraction of the steps over which the learning rate rises from 0 to its peak. Afterwards, it falls linearly to
+    0."""
     weight_decay: Annotated[float, Range(0)] = 5e-4
     """Weight decay, which is applied to the weights of convolutions and of the last layer."""
     loop: LoopSettings = LoopSettings(batch_size=64, log_every=5)

@@ -32,15 +32,15 @@ class ModelSettings:
     """Number of tokens per row in a second phase of training, such as 512 in Google's recipe. By default, there is no
     second phase."""
     long_share: Annotated[float, Range(0, 1, below=True)] = 0.1
-    """Share of the steps in the second phase."""
+    """Fraction of the steps that are in the second phase."""
     long_batch_size: Annotated[int, Range(1), tyro.conf.arg(metavar="N")] | None = None
     """Number of rows per update in the second phase. The default is --batch-size."""
     dropout: Annotated[float, Range(0, 1, below=True)] = 0.0
     """Dropout rate of hidden states and attention weights. In runs of a few minutes, dropout slows learning down."""
     start: Literal["quick", "bert"] | None = None
     """Initialisation of the parameters. With bert, they are drawn from a normal distribution with standard deviation
-    0.02. With quick, which suits runs of a few minutes, four attention heads also start with useful patterns. The
-    parameters of these patterns then have a tenth of the learning rate if the optimizer is adamw. The default is quick
+    0.02. With quick, which suits runs of a few minutes, four attention heads also start with useful patterns. With
+    quick and adamw, the parameters of these heads are trained at one tenth of the learning rate. The default is quick
     with adamw, and bert with lamb."""
     scan_layers: bool = False
     """Run the layers in a lax.scan, which compiles faster and runs slower."""
@@ -58,8 +58,8 @@ class OptimizerSettings:
     learning_rate: Annotated[float, Range(0)] = 1.5e-3
     """Peak learning rate."""
     warmup: Annotated[float, Range(0, 1, below=True)] = 0.1
-    """Share of the steps in which the learning rate rises. Afterwards, it falls to 0: linearly with adamw, as a square
-    root with lamb."""
+    """Fraction of the steps over which the learning rate rises from 0 to its peak. Afterwards, it falls to 0: linearly
+    with adamw, as a square root with lamb."""
     weight_decay: Annotated[float, Range(0)] = 0.01
     """Weight decay, applied to all parameters except biases and LayerNorm."""
 
@@ -78,8 +78,8 @@ class PretrainingSettings:
 
     run: RunSettings
     data: Path | None = None
-    """Folder that `funcnet data build` or `funcnet data import` wrote, to use instead of --corpus. The settings of the
-    text and the pairs were chosen when it was built, and must be omitted."""
+    """Folder that `funcnet data build` or `funcnet data import` wrote, to use instead of --corpus. Its text and pair
+    settings were chosen when it was built, so omit them here."""
     text: TextSettings = TextSettings()
     pairs: PairSettings = PairSettings()
     model: ModelSettings = ModelSettings()

@@ -24,19 +24,19 @@ class TextSettings:
 
     corpus: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="PATH [PATH ...]")] = None
     """Files or folders to read. A file may be text (.txt), JSON lines (.jsonl, .json), a Wikipedia dump (.xml), each of
-    these also compressed (.gz, .bz2, .xz), or Parquet. A folder may be one that `datasets` saved. If a folder has files
+    these also compressed (.gz, .bz2, .xz), or Parquet. A folder saved by `datasets` also works. If a folder has files
     with these suffixes, other files are ignored. The default is the presidential messages, which the extra 'demo'
     installs."""
     documents: Literal["auto", "file", "blank-line"] = "auto"
-    """How plain text is divided into documents. With file, each file is a document. With blank-line, a blank line ends
-    a document. With auto, the choice depends on the number, the size and the content of the files."""
+    """How plain text is divided into documents. file: each file is one document. blank-line: a blank line ends a
+    document. auto: choose by the number, the size and the content of the files."""
     field: str = "text"
     """Name of the field (JSON lines) or column (tables) that contains the text."""
     language: str = "en"
     """Language of the text as an ISO 639 code, such as en or de. It is used to split the text into sentences."""
     held_out: Annotated[float, Range(0, 1, below=True)] = 0.05
-    """Share of the text to hold out for evaluation. Documents are not split. At most four million characters are held
-    out."""
+    """Fraction of the text to hold out for evaluation. Documents are not split. At most four million characters are
+    held out."""
     vocab: Path | None = None
     """Vocabulary to use: a vocab.txt, or a directory that contains one. By default, a vocabulary is trained on the
     text."""
@@ -88,7 +88,7 @@ class DataSettings:
     seq_len: Annotated[tuple[int, ...], Range(5, note="[CLS] a [SEP] b [SEP]")] = (128,)
     """Number of tokens per row, including [CLS] and [SEP]. Several lengths may be given, for runs in two phases."""
     short_share: Annotated[float, Range(0, 1)] = 0.1
-    """Share of the sentence pairs with a random shorter target length."""
+    """Fraction of the sentence pairs whose target length is shorter and drawn at random."""
     max_predictions: Annotated[int, Range(1)] | None = None
     """Maximum number of masked words per row. The default is 15 % of the row length, rounded up."""
     seed: Annotated[int, Range(0, 2**63 - 1)] = 0
