@@ -40,8 +40,8 @@ class ModelSettings:
     start: Literal["quick", "bert"] | None = None
     """Initialisation of the parameters. With bert, they are drawn from a normal distribution with standard deviation
     0.02. With quick, which suits runs of a few minutes, four attention heads also start with useful patterns. With
-    quick and adamw, the parameters of these heads are trained at one tenth of the learning rate. The default is quick
-    with adamw, and bert with lamb."""
+    quick and adamw, the parameters that hold these patterns are trained at one tenth of the learning rate. The default
+    is quick with adamw, and bert with lamb."""
     scan_layers: bool = False
     """Run the layers in a lax.scan, which compiles faster and runs slower."""
 
