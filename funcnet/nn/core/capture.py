@@ -10,7 +10,7 @@ from funcnet import tree
 from funcnet.nn.core import binding
 from funcnet.nn.core.call import Taps, call_name, outermost
 
-__all__ = ["capture", "capture_gradients"]
+__all__ = ["capture", "capture_all", "capture_gradients"]
 
 Run = Callable[..., Any]
 
@@ -107,6 +107,39 @@ def capture_gradients(net: Any, pattern: tree.Patterns, loss: Callable[[Any], ja
         return reached, _by_name(by_call, "nn.capture_gradients")
 
     return gradients
+
+
+def capture_all(net: Any, loss: Callable[[Any], jax.Array]) -> Run:
+    """Return a function that computes the outputs and the gradients of all modules in one forward and backward pass.
+
+    Args:
+        net: a description.
+        loss: as in `capture_gradients`.
+
+    Returns:
+        ``run(params, state, *inputs, **kwargs) -> (gradients of params, state, outputs, gradients of outputs)`` with
+        `apply`'s arguments. The last two are as in `capture` and `capture_gradients`.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Linear(2, 1, bias=False)
+        >>> by_param, _, outputs, by_output = capture_all(net, jnp.sum)({"weight": jnp.ones((1, 2))}, {}, jnp.ones(2))
+        >>> by_param["weight"].tolist(), outputs[""].tolist(), by_output[""].tolist()
+        ([[1.0, 1.0]], [2.0], [1.0])
+    """
+    run = _capturing(net, "**", "capture_all")
+
+    def captured(params: Any, state: Any, *inputs: Any, **kwargs: Any) -> Any:
+        def value(params: Any, taps: Any) -> Any:
+            out, new, outputs = run(taps, params, state, inputs, kwargs)
+            return loss(out), (new, outputs)
+
+        _, _, shapes = jax.eval_shape(lambda: run({}, params, state, inputs, kwargs))
+        gradients, aux = jax.grad(value, (0, 1), has_aux=True)(params, jax.tree.map(_tap, shapes))
+        (by_param, by_call), (new, outputs) = gradients, aux
+        return by_param, new, *(_by_name(values, "capture_all") for values in (outputs, by_call))
+
+    return captured
 
 
 def _tap(output: Any) -> Any:

@@ -1,0 +1,121 @@
+"""`compare`: run a torch module and its port on the same inputs, and find the first module that differs.
+
+The outputs of all modules are compared first, then the gradients with respect to these outputs, then the gradients of
+the parameters, then the buffers.
+"""
+
+import dataclasses
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+
+from funcnet import nn
+from funcnet.comparison.differences import difference, make_rows, mark_rounding
+from funcnet.comparison.report import Comparison
+from funcnet.comparison.runs import Run, array, run_ours, run_torch
+
+__all__ = ["compare"]
+
+
+def compare(
+    torch_module: Any,
+    net: nn.Module,
+    params: Any,
+    state: Any,
+    *inputs: Any,
+    training: bool = False,
+    rng: jax.Array | None = None,
+    tolerance: float = 1e-5,
+    seed: int = 0,
+    dtype: str | None = None,
+    **kwargs: Any,
+) -> Comparison:
+    """Compare a torch module with its port layer by layer, forward and backward, and find the first that differs.
+
+    Args:
+        torch_module: a torch.nn.Module. A copy of it is run, so it is not changed.
+        net, params, state: port of the torch module, with params and state from
+            `net.load_state_dict(torch_module.state_dict())`.
+        *inputs, **kwargs: arguments of both forward methods. Arrays are converted to tensors (integers to int64), and
+            tensors to arrays.
+        training: mode of both modules. Set the rate of dropout to 0, because torch and JAX drop different elements.
+        rng: random key for `net`.
+        tolerance: maximum absolute difference in a tensor, divided by the largest absolute entry of torch's tensor.
+        seed: seed of the random cotangents. The gradients are those of sum(output * cotangent).
+        dtype: "float64" casts both modules and their inputs to float64, so that rounding disappears. With None, each
+            module has its own dtypes.
+
+    Both modules run once, the port as one compiled program. If a difference is over tolerance, both run again in
+    float64. What is within tolerance there is rounding, such as at a kink: where an input of ReLU6 is 6 but for
+    rounding, the two gradients are 0 and 1. The result says so, and does not count it.
+
+    Returns:
+        A `Comparison`, which is shown as a table. It has the attributes `ok`, `first` (name of the first module over
+        tolerance, or None) and `rows`, and the method `to_dataframe()`.
+
+    Raises:
+        TypeError: if `torch_module` is not a torch module, or `params` or `state` is missing.
+        ValueError: if `dtype` is neither None nor "float64", or `net.apply` raises one.
+
+    Example:
+        >>> import torch, funcnet
+        >>> from funcnet import nn
+        >>> theirs = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.GELU(), torch.nn.Linear(4, 2))
+        >>> net = nn.Sequential(nn.Linear(3, 4), nn.GELU("tanh"), nn.Linear(4, 2))  # torch's GELU is the exact one
+        >>> params, state = net.load_state_dict(theirs.state_dict())
+        >>> funcnet.compare(theirs, net, params, state, np.ones((2, 3), np.float32)).first
+        '1'
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(torch_module, torch.nn.Module):
+        raise TypeError(
+            f"funcnet.compare: the first argument is not a torch module; expected torch.nn.Module, got "
+            f"{type(torch_module).__name__}. The order is compare(torch_module, net, params, state, *inputs)."
+        )
+    if not isinstance(params, dict) or not isinstance(state, dict):
+        raise TypeError(
+            "funcnet.compare: params or state has the wrong type; expected two dicts, as returned by `init`, got "
+            f"{type(params).__name__} and {type(state).__name__}. The order is compare(torch_module, net, params, "
+            "state, *inputs)."
+        )
+    if dtype not in (None, "float64"):
+        raise ValueError(f"funcnet.compare: unknown dtype; expected None or 'float64', got {dtype!r}.")
+    weights = _weights(torch_module, net, params, state, tolerance)
+
+    def run(double: bool) -> tuple[Run, Run]:
+        torchs = run_torch(torch, torch_module, inputs, kwargs, training, double, seed)
+        return torchs, run_ours(net, params, state, inputs, kwargs, training, rng, double, torchs.cotangents)
+
+    torchs, ours = run(dtype == "float64")
+    rows, check = list(make_rows(torch_module, torchs, ours)), ""
+    found = Comparison(tuple(rows), weights, tolerance, _precision(torch) if dtype is None else "float64")
+    if found.first is None or dtype == "float64":
+        return found
+    try:
+        exact, ours_exact = run(True)
+    except (TypeError, ValueError, RuntimeError) as error:  # such as a forward that casts to float32
+        check = f"rounding was not checked, because the run in float64 failed: {type(error).__name__}: {error}"
+        return dataclasses.replace(found, check=check)
+    doubled = list(make_rows(torch_module, exact, ours_exact))
+    marked = mark_rounding(torch_module, rows, doubled, (torchs, ours, exact), tolerance)
+    return dataclasses.replace(found, rows=tuple(marked))
+
+
+def _weights(torch_module: Any, net: Any, params: Any, state: Any, tolerance: float) -> dict[str, float]:
+    """Return the weights that differ before the run, with their differences."""
+    expected = {name: array(value) for name, value in torch_module.state_dict().items() if hasattr(value, "shape")}
+    given = net.state_dict(params, state)
+    return {
+        name: found
+        for name, value in expected.items()
+        if (found := difference([np.asarray(given[name])] if name in given else [], [value])) > tolerance
+    }
+
+
+def _precision(torch: Any) -> str:
+    jaxs = jax.config.jax_default_matmul_precision or "default"  # type: ignore[attr-defined]
+    return f"matmul precision: JAX {jaxs} on {jax.default_backend()}, torch {torch.get_float32_matmul_precision()}" + (
+        "" if jaxs != "default" or jax.default_backend() == "cpu" else '; for parity, set it to "highest" in JAX'
+    )

@@ -1,0 +1,191 @@
+"""Run a torch module and its port once each, and keep the outputs and gradients of all modules.
+
+In float64, both sides are cast: parameters, buffers and floating inputs. funcnet's side is one compiled program.
+"""
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from funcnet import tree
+from funcnet.nn.core.call import call_name
+from funcnet.nn.core.capture import capture_all
+
+__all__ = ["Run", "array", "run_ours", "run_torch"]
+
+# The program runs once, so it is compiled quickly rather than well: about 5 times as quickly for a large network.
+_QUICK = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+}
+
+
+@dataclass
+class Run:
+    """What one side computed."""
+
+    modules: dict[str, str]  # {call: name of the module}; empty for funcnet
+    outputs: dict[str, list[np.ndarray]]  # by call
+    gradients: dict[str, list[np.ndarray | None]]  # with respect to the outputs, by call
+    parameters: dict[str, np.ndarray]  # gradients, by dotted name
+    buffers: dict[str, np.ndarray]
+    cotangents: list[np.ndarray]  # empty for funcnet
+
+
+def run_torch(torch: Any, module: Any, inputs: Any, kwargs: Any, training: bool, double: bool, seed: int) -> Run:
+    """Run a copy of the torch module with hooks, and return its outputs and gradients, in float64 if `double`."""
+    module = copy.deepcopy(module).train(training)
+    module = module.double() if double else module
+    run = Run({}, {}, {}, {}, {}, [])
+    calls: dict[str, int] = {}
+
+    def watch(name: str) -> Any:
+        def hook(_: Any, __: Any, output: Any) -> Any:
+            count = calls.get(name, 0)
+            calls[name] = count + 1
+            key = call_name(name, count)
+            run.modules[key] = name
+            # The output is copied, because later modules may change it in place, and because only uses of the output
+            # outside the module count for its gradient.
+            output = _map(lambda x: x.clone() if hasattr(x, "shape") else x, output)
+            tensors = list(_leaves(output))
+            run.outputs[key] = [array(t) for t in tensors]
+            run.gradients[key] = [np.zeros(tuple(t.shape)) if t.requires_grad else None for t in tensors]
+            for i, tensor in enumerate(tensors):
+                if tensor.requires_grad:
+                    tensor.register_hook(lambda g, key=key, i=i: run.gradients[key].__setitem__(i, array(g)))
+            return output
+
+        return hook
+
+    for name, part in module.named_modules():
+        part.register_forward_hook(watch(name))
+    for parameter in module.parameters():
+        parameter.grad = None
+    to_tensor = lambda x: _tensor(torch, x, double)
+    output = module(*_map(to_tensor, inputs), **_map(to_tensor, kwargs))
+    random = np.random.default_rng(seed)
+    floating = [t for t in _leaves(output) if t.is_floating_point()]
+    run.cotangents = [random.normal(size=tuple(t.shape)).astype(np.float32) for t in floating]
+    terms = [
+        (t * torch.tensor(c, dtype=t.dtype, device=t.device)).sum()
+        for t, c in zip(floating, run.cotangents, strict=True)
+        if t.requires_grad
+    ]
+    if terms:
+        sum(terms).backward()
+    run.parameters = {
+        n: np.zeros(tuple(p.shape)) if p.grad is None else array(p.grad) for n, p in module.named_parameters()
+    }
+    run.buffers = {n: array(b) for n, b in module.named_buffers()}
+    return run
+
+
+def run_ours(
+    net: Any, params: Any, state: Any, inputs: Any, kwargs: Any, training: bool, rng: Any, double: bool, cotangents: Any
+) -> Run:
+    """Run the port as one compiled program, and return its outputs and gradients, in float64 if `double`."""
+    given = {"inputs": _map(_from_torch, inputs), "kwargs": _map(_from_torch, kwargs)}
+    with jax.enable_x64(True) if double else contextlib.nullcontext():
+        params, state, given = (_map(lambda x: _to_jax(x, double), value) for value in (params, state, given))
+        run = capture_all(net, lambda output: _loss(output, cotangents))
+        # Floating inputs are arguments of the program. Integers are not: a forward may need their values while it is
+        # traced, such as lengths to pack by.
+        leaves, structure = jax.tree.flatten(given)
+        floating = {i: leaf for i, leaf in enumerate(leaves) if _is_inexact(leaf)}
+
+        def program(params: Any, state: Any, floating: dict[int, Any], rng: Any) -> Any:
+            given = jax.tree.unflatten(structure, [floating.get(i, leaf) for i, leaf in enumerate(leaves)])
+            parameters, new, outputs, gradients = run(
+                params, state, *given["inputs"], **given["kwargs"], training=training, rng=rng
+            )
+            outputs = {name: list(_leaves(output)) for name, output in outputs.items()}
+            gradients = {name: list(_leaves(gradient, none=True)) for name, gradient in gradients.items()}
+            return net.unstack(parameters), net.unstack(new), outputs, gradients
+
+        results = _compiled(program, params, state, floating, rng)(params, state, floating, rng)
+    parameters, new, outputs, gradients = jax.tree.map(np.asarray, results)
+    return Run({}, outputs, gradients, tree.flatten(parameters), tree.flatten(new), [])
+
+
+def _compiled(program: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    lowered = jax.jit(program).lower(*arguments)
+    return lowered.compile(_QUICK if jax.default_backend() == "cpu" else None)
+
+
+def _loss(output: Any, cotangents: list[np.ndarray]) -> jax.Array:
+    floating = [x for x in _leaves(output) if _is_inexact(x)]
+    wide = lambda x: x.astype(jnp.float32) if jnp.finfo(x.dtype).bits < 32 else x
+    return jnp.asarray(
+        sum(jnp.vdot(wide(x), jnp.asarray(c, wide(x).dtype)) for x, c in zip(floating, cotangents, strict=True))
+    )
+
+
+def _is_inexact(value: Any) -> bool:
+    return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.inexact)
+
+
+def _leaves(value: Any, none: bool = False) -> Iterator[Any]:
+    """Yield the arrays or tensors of an output. Plain dicts are sorted by key, as in JAX, but other dicts are not."""
+    if isinstance(value, dict):
+        value = [value[key] for key in (sorted(value) if type(value) is dict else value)]
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item, none)
+    elif hasattr(value, "shape") or (none and value is None):
+        yield value
+
+
+def _map(change: Any, value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _map(change, item) for key, item in value.items()}
+    if isinstance(value, dict):
+        return type(value)(**{key: _map(change, item) for key, item in value.items()})
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_map(change, item) for item in value))
+    if isinstance(value, list | tuple):
+        return type(value)(_map(change, item) for item in value)
+    return change(value)
+
+
+def _tensor(torch: Any, value: Any, double: bool) -> Any:
+    if not hasattr(value, "shape"):
+        return value
+    if not isinstance(value, torch.Tensor):
+        value = _numpy_tensor(torch, value)
+    return value.double() if double and value.is_floating_point() else value
+
+
+def _numpy_tensor(torch: Any, value: Any) -> Any:
+    value = np.array(value)
+    if value.dtype.name == "bfloat16":
+        return torch.tensor(value.astype(np.float32)).bfloat16()
+    return torch.tensor(value.astype(np.int64) if value.dtype.kind in "iu" else value)
+
+
+def _from_torch(value: Any) -> Any:
+    return array(value) if hasattr(value, "detach") else value
+
+
+def _to_jax(value: Any, double: bool) -> Any:
+    if not hasattr(value, "shape"):
+        return value
+    if not double:
+        return jnp.asarray(value)
+    if not _is_inexact(value):  # integers have the width that they have without float64
+        with jax.enable_x64(False):
+            return jnp.asarray(value)
+    return jnp.asarray(value, jnp.complex128 if jnp.issubdtype(value.dtype, jnp.complexfloating) else jnp.float64)
+
+
+def array(tensor: Any) -> np.ndarray:
+    """Return a copy of a tensor as a NumPy array, in float32 if it is in bfloat16."""
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy().copy()
