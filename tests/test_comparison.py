@@ -14,6 +14,7 @@ from funcnet import functional as F
 from funcnet import nn
 from funcnet.models import bert
 from funcnet.models.resnet import resnet18
+from tests import ported_models
 from tests.models.torch_resnet import resnet18 as torch_resnet18
 
 X = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
@@ -234,3 +235,141 @@ def test_what_is_no_torch_module_is_refused():
     net = nn.Linear(3, 2)
     with pytest.raises(TypeError, match=r"expected torch.nn.Module, got Linear. The order is compare\(torch_module"):
         funcnet.compare(net, *net.init(jax.random.key(0)), X)
+
+
+def ported(build, batch):
+    torch.manual_seed(0)
+    theirs, net = ported_models.settled(torch, build(torch.nn), batch), build(nn)
+    return theirs, net, *net.load_state_dict(theirs.state_dict())
+
+
+def test_a_tiny_crepe():
+    """Its BatchNorm makes equal numbers of the zeros of ReLU, so max-pooling has thousands of ties."""
+    theirs, *port = ported(ported_models.tiny_crepe, ported_models.sound(8, seed=1))
+    assert sum(p.numel() for p in theirs.parameters()) == 486552
+    found = funcnet.compare(theirs, *port, ported_models.sound(2), tolerance=3e-5)
+    assert found.ok and not any(row.rounding for row in found.rows), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [None, "float64"])
+def test_an_efficientnet(dtype):
+    """Some of its half a million inputs of ReLU6 are always on another side of 0 or 6 than in torch."""
+    theirs, *port = ported(ported_models.efficientnet_lite0, ported_models.image(8, 224, seed=1))
+    assert sum(p.numel() for p in theirs.parameters()) == 4652008  # 4.7 million, as published
+    found = funcnet.compare(theirs, *port, ported_models.image(1, 224), dtype=dtype)
+    assert found.ok and found.first is None and "all within tolerance" in str(found), found
+    if dtype:
+        values = [v for row in found.rows for v in (row.forward, row.backward, row.parameters) if v is not None]
+        assert max(values) < 1e-11 and found.precision == "float64"
+
+
+def test_a_small_efficientnet_in_float64():
+    blocks = ((1, 16, 1, 1, 3), (6, 24, 2, 2, 5))
+    theirs, *port = ported(lambda lib: ported_models.efficientnet_lite0(lib, blocks, 10), ported_models.image(4, 32))
+    found = funcnet.compare(theirs, *port, ported_models.image(2, 32), dtype="float64", tolerance=1e-12, training=False)
+    assert found.ok and not any(row.rounding for row in found.rows), found
+
+
+def kinked(lib, **wrong):
+    act = wrong.get("act", lib.ReLU6())
+    return lib.Sequential(OrderedDict(fc=lib.Linear(64, 2), act=act, gelu=lib.GELU(wrong.get("gelu", "none"))))
+
+
+def at_the_kink():
+    """A torch module, weights for its port, and inputs whose outputs of `fc` are 6 but for rounding."""
+    torch.manual_seed(0)
+    theirs = kinked(torch.nn)
+    weight = theirs.fc.weight.detach().double().numpy()
+    x = np.random.default_rng(0).normal(size=(2000, 64))
+    missing = 6 - theirs.fc.bias.detach().double().numpy() - x @ weight.T
+    x += missing @ np.linalg.pinv(weight).T
+    return theirs, x.astype(np.float32)
+
+
+def test_rounding_at_a_kink_is_no_culprit():
+    theirs, x = at_the_kink()
+    net = kinked(nn)
+    loaded = net.load_state_dict(theirs.state_dict())
+    found = funcnet.compare(theirs, net, *loaded, x)
+    rows = {row.name: row for row in found.rows}
+    assert rows["fc"].backward > 1e-2 and rows["fc"].rounding.startswith("backward") and rows["act"].kinks > 10
+    assert found.ok and found.first is None
+    assert "rounding at a kink" in str(found) and f"{rows['act'].kinks} in act (ReLU6)" in str(found)
+    assert str(found).endswith("all within tolerance, apart from rounding") and "#fdd" not in found._repr_html_()
+    assert found.to_dataframe()["kinks"].sum() > 10
+    exact = funcnet.compare(theirs, net, *loaded, x, dtype="float64")
+    assert exact.ok and "rounding" not in str(exact) and max(row.backward for row in exact.rows) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("wrong", "first"), [({"gelu": "tanh"}, "gelu"), ({"act": nn.Hardtanh(0.0, 6.01)}, "act")], ids=["gelu", "act"]
+)
+def test_a_mistake_beside_rounding_is_named(wrong, first):
+    theirs, x = at_the_kink()
+    x[::2] += 0.1  # so that some inputs are well above 6
+    net = kinked(nn, **wrong)
+    found = funcnet.compare(theirs, net, *net.load_state_dict(theirs.state_dict()), x)
+    assert not found.ok and found.first == first and f"first over tolerance: {first}" in str(found)
+
+
+def test_a_port_that_loses_digits_is_named():
+    """In float64 it agrees, but its error in float32 is far greater than torch's."""
+
+    class Poor(nn.Linear):
+        def forward(self, input):
+            return (super().forward(input) + 1e4) - 1e4
+
+    theirs = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+    net = nn.Sequential(nn.Linear(3, 3), Poor(3, 3))
+    loaded = net.load_state_dict(theirs.state_dict())
+    assert funcnet.compare(theirs, net, *loaded, X).first == "1"
+    assert funcnet.compare(theirs, net, *loaded, X, dtype="float64").ok
+
+
+def test_a_run_in_float64_that_fails_is_told():
+    class Half(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.fc(x.float())
+
+    class Port(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+
+        def forward(self, x):
+            return 2 * self.fc(x)
+
+    theirs, net = Half(), Port()
+    found = funcnet.compare(theirs, net, *net.load_state_dict(theirs.state_dict()), X)
+    assert found.first == "" and "rounding was not checked, because the run in float64 failed: RuntimeError" in str(
+        found
+    )
+
+
+def test_an_unknown_dtype():
+    theirs, net = torch.nn.Linear(3, 2), nn.Linear(3, 2)
+    with pytest.raises(ValueError, match="unknown dtype; expected None or 'float64', got 'float16'"):
+        funcnet.compare(theirs, net, *net.load_state_dict(theirs.state_dict()), X, dtype="float16")
+
+
+def test_a_forward_that_reads_its_integers():
+    """Lengths to pack by must be known while the port is compiled."""
+
+    class Packed(nn.LSTM):
+        def forward(self, x, lengths):
+            return super().forward(x[:, : int(np.max(np.asarray(lengths)))])[0]
+
+    class Reference(torch.nn.LSTM):
+        def forward(self, x, lengths):
+            return super().forward(x[:, : int(lengths.max())])[0]
+
+    theirs, net = Reference(3, 2, batch_first=True), Packed(3, 2, batch_first=True)
+    loaded = net.load_state_dict(theirs.state_dict())
+    x = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
+    assert funcnet.compare(theirs, net, *loaded, x, np.array([2, 4])).ok
+    assert funcnet.compare(theirs, net, *loaded, x, np.array([2, 4]), dtype="float64").ok
