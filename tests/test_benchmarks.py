@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TOY = {
+    "compare.py": ["--size", "32"],
     "compile_time.py": ["--rounds", "1"],
     "data_build.py": ["--megabytes", "1", "--processes", "1", "--passes", "1"],
     "data_wait.py": ["--steps", "12"],

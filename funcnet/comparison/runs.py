@@ -5,7 +5,7 @@ In float64, both sides are cast: parameters, buffers and floating inputs. funcne
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
