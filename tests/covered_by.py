@@ -12,6 +12,7 @@ COVERED_BY = {
     "cli/commands.py": "tasks/pretraining/test_task.py tasks/finetuning/test_task.py",
     "cli/predict.py": "tasks/finetuning/test_task.py",
     "cli/training.py": "tasks/pretraining/test_task.py tasks/finetuning/test_task.py",
+    "comparison/*.py": "test_comparison.py",
     "data/datasets.py": "data/test_loader.py",
     "data/joined.py": "tasks/pretraining_data/test_build.py tasks/pretraining_data/test_packing.py",
     "functional/absent.py": "functional/test_signatures.py",

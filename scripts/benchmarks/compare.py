@@ -3,10 +3,10 @@
     python scripts/benchmarks/compare.py --size 224
 
 Both models have random weights, and statistics of BatchNorm from a batch. Each comparison includes both libraries,
-forward and backward, and the compilation of the port. Some of the 8 million inputs of ReLU6 and their gradients in
-EfficientNet-lite0 differ by rounding, so its comparison runs in float32 and again in float64. The target is less than
-20 s for EfficientNet-lite0 on two cores, with nothing over tolerance except for rounding. The seconds of CPU time
-depend less on other work on the machine.
+forward and backward, and the compilation of the port. In EfficientNet-lite0, some inputs of ReLU6 are on different
+sides of 0 or 6 in the two libraries because of rounding, so the comparison runs in float32 and again in float64. The
+target is less than 20 s on an idle machine, with nothing over tolerance except for rounding. The CPU time depends less
+on other work on the machine than the wall time. With OMP_NUM_THREADS=1, it does not include torch's threads that wait.
 """
 
 import argparse

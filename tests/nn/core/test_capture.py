@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from funcnet import nn
+from funcnet.nn.core.capture import capture_all
 from tests.nn.nested import IDS, KEY, ours, theirs
 
 RNG = jax.random.key(2)
@@ -153,3 +154,18 @@ def test_what_capture_refuses():
     net = OwnScan()
     with pytest.raises(ValueError, match=r"fc \(Linear\): the output is captured inside a transformation"):
         nn.capture(net, "fc")(*net.init(KEY), jnp.ones(2))
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_all_at_once_is_what_the_two_give_apart(scan):
+    net = ours(scan, rate=0.0)
+    params, state = net.init(KEY)
+    how = {"training": True, "rng": RNG}
+    loss = lambda y: jnp.mean(y**2)
+    by_param, new, outputs, by_output = jax.jit(functools.partial(capture_all(net, loss), **how))(params, state, IDS)
+    _, after, seen = jax.jit(functools.partial(nn.capture(net, "**"), **how))(params, state, IDS)
+    _, gradients = jax.jit(functools.partial(nn.capture_gradients(net, "**", loss), **how))(params, state, IDS)
+    direct = jax.jit(jax.grad(lambda p: loss(net.apply(p, state, IDS, **how)[0])))(params)
+    for mine, other in [(by_param, direct), (new, after), (outputs, seen), (by_output, gradients)]:
+        close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+        jax.tree.map(close, mine, other)
