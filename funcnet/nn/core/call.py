@@ -11,6 +11,7 @@ import jax
 import jax.extend.core
 
 from funcnet import tree
+from funcnet.nn.core.absent import PORTING, porting_note
 from funcnet.nn.core.parameter import Computed
 from funcnet.nn.core.parts import join
 
@@ -104,8 +105,11 @@ class Call:
                 return forward(*args, **kwargs)
             with jax.named_scope(scope):
                 return forward(*args, **kwargs)
-        except (ValueError, TypeError) as error:
-            if frame.name and not any(n.startswith("in module ") for n in getattr(error, "__notes__", ())):
+        except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
+            notes = getattr(error, "__notes__", [])
+            if PORTING not in notes and (note := porting_note(error)):
+                error.add_note(note)
+            if frame.name and not any(n.startswith("in module ") for n in notes):
                 error.add_note(f"in module {frame.where()}")
             raise
         finally:

@@ -1,11 +1,14 @@
 """What one `apply` carries along: named scopes by module; errors that name the module are in test_module.py."""
 
 import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from funcnet import nn
+from funcnet.nn.core.absent import PORTING, porting_note
 
 KEY = jax.random.key(0)
 
@@ -119,3 +122,47 @@ def test_the_persistent_cache_does_not_see_names(tmp_path):
         for name, value in before.items():
             jax.config.update(name, value)
         jax.experimental.compilation_cache.compilation_cache.reset_cache()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x.permute(1, 0, 2)",
+        "x.view(2, -1)",
+        "x.size(0)",
+        "x.transpose(0, 1)",
+        "x.contiguous()",
+        "x.masked_fill_(x > 0, 0)",
+        "x.sum(dim=1)",
+        "x.mean(1, keepdim=True)",
+        "x.sum(1, True)",
+        "x.max(1, True)",
+        "x.flatten(1)",
+        "x.repeat(2, 1, 1)",
+        "x.squeeze(1)",
+        "x.__setitem__(0, 1)",
+        "jnp.cat([x, x])",
+        "jnp.zeros(2, 3)",
+        "jnp.split(x, 2, 1)",
+        "torch.exp(x)",
+        "torch.cat([x, x])",
+    ],
+)
+@pytest.mark.parametrize("jit", [False, True])
+def test_torchs_spelling_on_an_array_names_the_page(code, jit):
+    torch = pytest.importorskip("torch")
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return eval(code, {"x": x, "jnp": jnp, "torch": torch})
+
+    apply = nn.Sequential(Net()).apply
+    with pytest.raises((AttributeError, NotImplementedError, TypeError, ValueError)) as refused:
+        (jax.jit(apply) if jit else apply)({"0": {}}, {"0": {}}, jnp.ones((2, 3, 4)))
+    assert refused.value.__notes__.count(PORTING) == 1 and "in module 0 (Net)" in refused.value.__notes__
+    assert (Path(__file__).parents[3] / PORTING.split()[0]).exists()
+
+
+def test_other_errors_do_not_name_it():
+    for error in (AttributeError("'Net' object has no attribute 'x'", name="x", obj=nn.Module()), ValueError("no")):
+        assert porting_note(error) is None
