@@ -124,14 +124,15 @@ def _position(shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array | None]:
     """Return the flat position as two words. The upper word is None if the lower one suffices.
 
     The position is a sum of one iota per dimension, because XLA's partitioner can split this form along any dimension,
-    unlike a reshaped iota.
+    unlike a reshaped iota. A product with a symbolic size of `jax.export` is taken to fit into one word.
     """
     words = [jnp.full(shape, np.uint32(0x9E3779B9)), jnp.zeros(shape, jnp.uint32)]  # not 0, because `_mix` maps 0 to 0
     which, stride = 0, 1
     for dimension in reversed(range(len(shape))):
-        if stride * shape[dimension] > 2**32:
+        if isinstance(more := stride * shape[dimension], int) and more > 2**32:
             which, stride = 1, 1
-        words[which] += lax.broadcasted_iota(jnp.uint32, shape, dimension) * np.uint32(stride)
+        factor = np.uint32(stride) if isinstance(stride, int) else jnp.asarray(stride).astype(jnp.uint32)
+        words[which] += lax.broadcasted_iota(jnp.uint32, shape, dimension) * factor
         stride *= shape[dimension]
     return words[0], words[1] if which else None
 

@@ -52,7 +52,7 @@ COVERED_BY = {
     "nn/utils/packed.py": "nn/utils/test_rnn.py",
     "nn/utils/absent.py": "nn/utils/test_public_names.py",
     "nn/utils/*.py": "nn/utils/test_parametrize.py nn/utils/test_parametrizations.py",
-    "nn/*.py": "nn/test_layers.py nn/test_layer_init.py nn/test_layer_refusals.py layers",
+    "nn/*.py": "nn/test_layers.py nn/test_layer_axes.py nn/test_layer_init.py nn/test_layer_refusals.py layers",
     "optim/clipping.py": "nn/utils/test_clip_grad.py",
     "parallel/checks.py": "parallel/test_layout.py",
     "parallel/step.py": "parallel/test_layout.py train/test_step.py",

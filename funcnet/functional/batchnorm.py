@@ -133,7 +133,7 @@ def batch_norm_and_count(
     groups = None if axis_index_groups is None else tuple(tuple(int(i) for i in group) for group in axis_index_groups)
     if mask is not None:
         mask = _spread_mask(mask, input)
-    elif not names and math.prod((len(input), *input.shape[2:])) == 1:
+    elif not names and math.prod((input.shape[0], *input.shape[2:])) == 1:
         raise ValueError(
             f"F.batch_norm: one value per channel has no variance; expected more than 1 value per channel in training, "
             f"got {input.shape}. Use a larger batch, or pass training=False."

@@ -149,12 +149,15 @@ def entries(value: Any, length: int) -> tuple[Any, ...]:
 
 
 def as_int(where: str, name: str, value: Any) -> int:
-    """Return `value` as an int, or raise TypeError. NumPy integers are accepted, but floats are not."""
+    """Return `value` as an int, or raise TypeError. NumPy integers and the symbolic sizes of `jax.export` are accepted,
+    but floats are not."""
     if isinstance(value, jax.core.Tracer):
         return operator.index(value)  # JAX's own error explains a traced number best
     try:
         return operator.index(value)
     except TypeError:
+        if jax.export.is_symbolic_dim(value):
+            return value  # type: ignore[return-value]  # it acts as an int wherever a size does
         raise TypeError(
             f"{where}: {name} is not an integer; expected int, got {value!r}. Convert it with int({name})."
         ) from None

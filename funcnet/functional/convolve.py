@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from funcnet.functional.platforms import bilinear
+from funcnet.functional.sharding import placed, reshaped
 
 __all__ = ["TRANSPOSED", "convolve", "convolve_transposed"]
 
@@ -148,11 +149,13 @@ def _pixelwise(x: jax.Array, w: jax.Array) -> jax.Array:
     """Multiply by a matrix: separately for each large image, to avoid transposes, or once for all small images."""
     batch, channels, *sizes = x.shape
     matrix, pixels = w.reshape(w.shape[:2]), math.prod(sizes)
-    images = x.reshape(batch, channels, pixels)
+    images = reshaped(x, (batch, channels, pixels))
     if pixels >= 2 * max(matrix.shape):
-        return jnp.matmul(jnp.broadcast_to(matrix, (batch, *matrix.shape)), images).reshape(batch, -1, *sizes)
-    out = matrix @ images.swapaxes(0, 1).reshape(channels, batch * pixels)
-    return out.reshape(-1, batch, pixels).swapaxes(0, 1).reshape(batch, -1, *sizes)
+        out = jnp.matmul(placed(jnp.broadcast_to(matrix, (batch, *matrix.shape)), x, (0, None, None)), images)
+    else:
+        out = matrix @ reshaped(images.swapaxes(0, 1), (channels, batch * pixels))
+        out = reshaped(out, (len(matrix), batch, pixels)).swapaxes(0, 1)
+    return reshaped(out, (batch, len(matrix), *sizes))
 
 
 def _patches(x: jax.Array, w: jax.Array, strides: Sequence[int]) -> tuple[jax.Array, jax.Array]:
@@ -162,10 +165,10 @@ def _patches(x: jax.Array, w: jax.Array, strides: Sequence[int]) -> tuple[jax.Ar
     """
     sizes = [n // s for n, s in zip(x.shape[2:], strides, strict=True)]
     kept = lax.slice(x, (0,) * x.ndim, (*x.shape[:2], *(n * s for n, s in zip(sizes, strides, strict=True))))
-    split = kept.reshape(*x.shape[:2], *(v for pair in zip(sizes, strides, strict=True) for v in pair))
+    split = reshaped(kept, (*x.shape[:2], *(v for pair in zip(sizes, strides, strict=True) for v in pair)))
     blocks, within = range(2, split.ndim, 2), range(3, split.ndim, 2)
     channels = x.shape[1] * math.prod(strides)
-    pixels = split.transpose(0, 1, *within, *blocks).reshape(x.shape[0], channels, *sizes)
+    pixels = reshaped(split.transpose(0, 1, *within, *blocks), (x.shape[0], channels, *sizes))
     return pixels, w.reshape(w.shape[0], channels, *(1,) * len(sizes))
 
 
@@ -191,12 +194,12 @@ def _depthwise(x: jax.Array, w: jax.Array, strides: Sequence[int], dilations: Se
 def _groupwise(x: jax.Array, w: jax.Array, strides: Sequence[int], dilations: Sequence[int], groups: int) -> jax.Array:
     batch, matrices, total = x.shape[0], w.reshape(groups, -1, w.shape[1], math.prod(w.shape[2:])), None
     for k, tap in enumerate(_taps(x, w.shape[2:], strides, dilations)):
-        matrix = jnp.broadcast_to(matrices[..., k], (batch, *matrices.shape[:3]))
+        matrix = placed(jnp.broadcast_to(matrices[..., k], (batch, *matrices.shape[:3])), x, (0, None, None, None))
         sizes = tap.shape[2:]
-        part = jnp.matmul(matrix, tap.reshape(batch, groups, w.shape[1], math.prod(sizes)))
+        part = jnp.matmul(matrix, reshaped(tap, (batch, groups, w.shape[1], math.prod(sizes))))
         total = part if total is None else total + part
     assert total is not None
-    return total.reshape(batch, w.shape[0], *sizes)
+    return reshaped(total, (batch, w.shape[0], *sizes))
 
 
 def _by_depth(
@@ -230,9 +233,8 @@ def _by_phases(x: jax.Array, grouped: jax.Array, strides: Sequence[int], pads: P
     w = lax.rev(w, tuple(range(2, w.ndim)))
     y = _on_cpu(x, w, (1,) * rank, [(c - 1, c - 1) for c in counts], (1,) * rank, groups)
     sizes = y.shape[2:]
-    y = y.reshape(x.shape[0], groups * outs, *strides, *sizes)
+    y = reshaped(y, (x.shape[0], groups * outs, *strides, *sizes))
     order = [axis for d in range(rank) for axis in (2 + rank + d, 2 + d)]  # (B, O, n, stride, n, stride, …)
-    y = y.transpose(0, 1, *order).reshape(
-        x.shape[0], groups * outs, *(n * s for n, s in zip(sizes, strides, strict=True))
-    )
+    whole = (n * s for n, s in zip(sizes, strides, strict=True))
+    y = reshaped(y.transpose(0, 1, *order), (x.shape[0], groups * outs, *whole))
     return _pad(y, [(low, high - e) for (low, high), (_, e, _) in zip(pads, fill, strict=True)])

@@ -160,7 +160,7 @@ def _two(where: str, x1: jax.Array, x2: jax.Array) -> tuple[jax.Array, jax.Array
     x1, x2 = checks.floating(where, "x1", x1), checks.floating(where, "x2", x2)
     checks.one_dtype(where, x1=x1, x2=x2)
     try:
-        shape = np.broadcast_shapes(x1.shape, x2.shape)
+        shape = jnp.broadcast_shapes(x1.shape, x2.shape)
     except ValueError:
         raise ValueError(
             f"{where}: the shapes do not broadcast; expected sizes that are equal or 1, got {x1.shape} and {x2.shape}."

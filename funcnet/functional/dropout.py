@@ -10,6 +10,7 @@ from jax import lax
 
 from funcnet import random
 from funcnet.functional import checks
+from funcnet.functional.sharding import placed
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 
@@ -215,7 +216,8 @@ def _drop(
             f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
         )
     shape = (*input.shape[:leading], *(1,) * (input.ndim - leading))
-    kept = random.dropout_mask(checks.key(where, rng), shape, p)
+    where_drawn = [axis if axis < leading else None for axis in range(input.ndim)]
+    kept = placed(random.dropout_mask(checks.key(where, rng), shape, p), input, where_drawn)
     nothing = lax.stop_gradient(input) * 0  # as in torch, NaN where the input is not finite
     if floor == 0:
         return jnp.where(kept, input * (1 / (1 - p)), nothing)

@@ -12,6 +12,7 @@ from jax import lax
 
 from funcnet.functional import checks
 from funcnet.functional.checks import Ints
+from funcnet.functional.sharding import reshaped
 
 __all__ = ["fold", "unfold"]
 
@@ -65,7 +66,8 @@ def fold(
             f"{where}: the number of blocks does not match output_size {sizes}; expected {blocks[0]} · {blocks[1]}, "
             f"got {length} in {input.shape}. Pass the same sizes as to unfold."
         )
-    x = input.astype(checks.wide_dtype(input)).reshape(*batch, rows // math.prod(kernels), *kernels, *blocks)
+    shape = (*batch, rows // math.prod(kernels), *kernels, *blocks)
+    x = reshaped(input.astype(checks.wide_dtype(input)), shape)
     for axis in (-1, -2):  # the width first: (…, C, kH, kW, h, w) -> (…, C, kH, h, W) -> (…, C, H, W)
         n, k, d, p, s = sizes[axis], kernels[axis], dilations[axis], pads[axis], strides[axis]
         reach, total = (blocks[axis] - 1) * s + 1, jnp.zeros((), x.dtype)
@@ -124,7 +126,7 @@ def unfold(input: jax.Array, kernel_size: Ints, dilation: Ints = 1, padding: Int
         taps = [lax.slice_in_dim(x, tap * d, tap * d + reach, s, x.ndim + axis) for tap in range(k)]
         x = jnp.stack(taps, rank - 2)
     rows = input.shape[-3] * math.prod(kernels)
-    return x.reshape(*input.shape[:-3], rows, math.prod(blocks))
+    return reshaped(x, (*input.shape[:-3], rows, math.prod(blocks)))
 
 
 def _blocks(size: int, kernel: int, dilation: int, pad: int, stride: int) -> int:

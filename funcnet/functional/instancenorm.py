@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from funcnet.functional import checks
 from funcnet.functional.batchnorm import batch_norm, normalise_batch
+from funcnet.functional.sharding import placed, reshaped
 
 __all__ = ["instance_norm"]
 
@@ -97,18 +98,19 @@ def instance_norm(
             "Use a larger input, or pass use_input_stats=False."
         )
     dtype = checks.wide_dtype(input)
-    weight, bias = (None if v is None else jnp.tile(v.astype(dtype), batch) for v in (weight, bias))
+    flat = reshaped(input, (1, batch * channels, *spatial))
+    tiled = lambda vector: placed(jnp.tile(vector.astype(dtype), batch), flat, (1,))
+    weight, bias = (None if v is None else tiled(v) for v in (weight, bias))
     old_mean, old_var = (jnp.zeros(channels, dtype) if v is None else v for v in (running_mean, running_var))
-    start = (jnp.tile(v.astype(dtype), batch) for v in (old_mean, old_var))
-    flat = input.reshape(1, batch * channels, *spatial)
+    start = (tiled(old_mean), tiled(old_var))
     y, _, mean, _, var = normalise_batch(flat, None, *start, weight, bias, float(eps), (), None)
-    y = y.reshape(input.shape)
+    y = reshaped(y, input.shape)
     if running_mean is None or running_var is None:
         return y, None, None
     rate = jnp.asarray(momentum).astype(dtype)
 
     def moved(old: jax.Array, new: jax.Array) -> jax.Array:
-        average = new.reshape(batch, channels).mean(0)
+        average = reshaped(new, (batch, channels)).mean(0)
         return ((1 - rate) * old.astype(dtype) + rate * average).astype(old.dtype)
 
     return y, moved(running_mean, mean), moved(running_var, var * (count / max(count - 1, 1)))

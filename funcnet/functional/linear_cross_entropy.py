@@ -20,6 +20,7 @@ from funcnet.functional.linear import linear
 from funcnet.functional.loss_classification import cross_entropy
 from funcnet.functional.platforms import bilinear
 from funcnet.functional.reduction import class_weights
+from funcnet.functional.sharding import gathered, partition, placed, replicated, reshaped, shards
 from funcnet.functional.varying import vary_like
 
 __all__ = ["LinearCrossEntropyOptions", "linear_cross_entropy"]
@@ -84,6 +85,13 @@ class LinearCrossEntropyOptions:
     def chunk_size(self, batch: int, in_features: int, classes: int) -> int:
         """Return the number of rows per chunk."""
         method, asked = self.chunking_method, self.batch_chunk_size
+        if not isinstance(batch, int):  # a symbolic size of `jax.export`
+            if asked is None:
+                raise ValueError(
+                    "LinearCrossEntropyOptions: a symbolic batch has no aspect ratio; expected batch_chunk_size, got "
+                    f"None for {batch} rows."
+                )
+            return asked
         if method is None or (method == "auto" and asked is not None):
             return max(1, batch if asked is None else min(asked, batch))
         parts = int(("aspect_ratio:2" if method == "auto" else method).partition(":")[2] or 1)
@@ -221,15 +229,18 @@ def _in_chunks(
     checks.ids_in_range(where, "target", ids, classes, ignore=ignore_index)
     kept = ids != ignore_index
     possible = (ids >= 0) & (ids < classes)
-    share = (kept if weight is None else jnp.where(kept, weight[ids], 0)).astype(checks.wide_dtype(rows))
+    ids = placed(ids, rows, (0,))
+    given = None if weight is None else weight.at[ids].get(out_sharding=gathered(weight, ids))
+    share = (kept if given is None else jnp.where(kept, given, 0)).astype(checks.wide_dtype(rows))
     divisor = share.sum()
     places = jnp.where(kept, jnp.where(possible, ids, 0), -1)
     share = jnp.where(kept & ~possible, jnp.nan, share)  # makes an id out of range visible under jit
-    split = partial(_split, size=options.chunk_size(batch, *table.shape[::-1]))
+    parts = shards(rows)
+    split = partial(_split, parts=parts, size=-(-options.chunk_size(batch, *table.shape[::-1]) // parts))
     if reduction == "none":
         step = jax.checkpoint(lambda _, chunk: (None, _chunk(chunk[0], table, bias, chunk[1])[0]))
         losses = lax.scan(step, None, (split(rows), split(places, fill=-1)))[1]
-        return losses.reshape(-1)[:batch] * share
+        return _joined(losses, batch, parts) * share
     if reduction == "sum":
         return _total(split(rows), table, bias, split(share), split(places, fill=-1))
     # Divide before the sum, because an infinite slope after the sum would turn a gradient of 0 into NaN.
@@ -238,10 +249,24 @@ def _in_chunks(
     return jnp.where(some, total, jnp.nan)
 
 
-def _split(x: jax.Array, size: int, fill: int = 0) -> jax.Array:
-    """Return x as (chunks, size, …), padded with `fill`."""
-    widths = ((0, -len(x) % size), *((0, 0),) * (x.ndim - 1))
-    return jnp.pad(x, widths, constant_values=fill).reshape(-1, size, *x.shape[1:])
+def _split(x: jax.Array, parts: int, size: int, fill: int = 0) -> jax.Array:
+    """Return x as (chunks, parts · size, …), padded with `fill`.
+
+    Every chunk has `size` rows of each of the equal parts, so that rows stay on their device.
+    """
+    rows = x.shape[0] // parts
+    chunks = -(-rows // size)
+    widths = ((0, 0), (0, chunks * size - rows), *((0, 0),) * (x.ndim - 1))
+    x = jnp.pad(reshaped(x, (parts, rows, *x.shape[1:])), widths, constant_values=fill)
+    x = reshaped(x, (parts, chunks, size, *x.shape[2:])).swapaxes(0, 1)
+    return reshaped(x, (chunks, parts * size, *x.shape[3:]))
+
+
+def _joined(x: jax.Array, rows: int, parts: int) -> jax.Array:
+    """Invert `_split` for an array with one number per row."""
+    chunks, size = x.shape
+    x = reshaped(x, (chunks, parts, size // parts)).swapaxes(0, 1)
+    return reshaped(reshaped(x, (parts, chunks * (size // parts)))[:, : rows // parts], (rows,))
 
 
 def _chunk(
@@ -317,7 +342,9 @@ def _product(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -
 
 
 def _dot(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
-    return lax.dot_general(a, b, (((axis_a,), (axis_b,)), ((), ())), preferred_element_type=dtype)
+    summed = replicated(a, 2) if any(partition(a)[axis_a : axis_a + 1]) else None  # over the rows of all devices
+    numbers = (((axis_a,), (axis_b,)), ((), ()))
+    return lax.dot_general(a, b, numbers, preferred_element_type=dtype, out_sharding=summed)
 
 
 def _dot_on_cpu(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:

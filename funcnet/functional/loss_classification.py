@@ -12,6 +12,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from funcnet.functional import checks
 from funcnet.functional.reduction import EPSILON, class_weights, reduced, weights
+from funcnet.functional.sharding import gathered
 
 __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "nll_loss"]
 
@@ -287,7 +288,8 @@ def _pick(
     if weight is None:
         share = kept.astype(x.dtype)
     else:
-        share = jnp.where(kept, jnp.take(weight, target, mode="fill", fill_value=0), 0)
+        shares = weight.at[target].get(mode="fill", fill_value=0, out_sharding=gathered(weight, target))
+        share = jnp.where(kept, shares, 0)
     return kept, picked, share
 
 

@@ -15,6 +15,7 @@ from jax import lax
 
 from funcnet.functional import checks
 from funcnet.functional.reduction import reduced
+from funcnet.functional.sharding import unchanged
 
 __all__ = ["ctc_loss"]
 
@@ -197,8 +198,9 @@ def _alignment(
     blanks, labels = jnp.exp(blanks), jnp.exp(labels)
     through = (blanks.sum(2) + labels.sum(2))[:, :, None]
     through = jnp.where(through == 0, 1, through)
-    aligned = jnp.zeros_like(scores).at[:, :, blank].set((blanks / through).sum(2))
-    aligned = aligned.at[:, jnp.arange(len(ids), dtype=ids.dtype)[:, None], ids].add(labels / through)
+    same, rows = unchanged(scores), jnp.arange(ids.shape[0], dtype=ids.dtype)[:, None]
+    aligned = jnp.zeros_like(scores).at[:, :, blank].set((blanks / through).sum(2), out_sharding=same)
+    aligned = aligned.at[:, rows, ids].add(labels / through, out_sharding=same)
     return _at_end(last, counts) + taken.sum(0), aligned
 
 

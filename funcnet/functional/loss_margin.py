@@ -9,6 +9,7 @@ from jax import lax
 
 from funcnet.functional import checks
 from funcnet.functional.reduction import broadcast, clamp_at_zero, class_weights, labels, reduced, weights
+from funcnet.functional.sharding import unchanged
 
 __all__ = [
     "hinge_embedding_loss",
@@ -311,7 +312,8 @@ def _multilabel(x: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
     read = jnp.cumprod((t >= 0).astype(t.dtype), axis=1) == 1
     ids = lax.broadcasted_iota(t.dtype, x.shape, 1)
     rows = lax.broadcasted_iota(t.dtype, t.shape, 0)
-    named = jnp.zeros_like(x).at[rows, jnp.where(read, t, x.shape[1])].set(1, mode="drop") == 1
+    places = jnp.where(read, t, x.shape[1])
+    named = jnp.zeros_like(x).at[rows, places].set(1, mode="drop", out_sharding=unchanged(x)) == 1
     longest = read.sum(1).max(initial=0)
 
     def step(carry):

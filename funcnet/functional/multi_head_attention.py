@@ -23,6 +23,7 @@ from funcnet.functional.attention import (
 from funcnet.functional.attention_core import attend
 from funcnet.functional.dropout import dropout
 from funcnet.functional.linear import linear
+from funcnet.functional.sharding import placed
 
 __all__ = ["multi_head_attention_forward"]
 
@@ -238,10 +239,11 @@ def _more_keys(
     ks, vs = [k], [v]
     if bias_k is not None and bias_v is not None:
         for rows, row in ((ks, bias_k), (vs, bias_v)):
-            rows.append(jnp.broadcast_to(row.reshape(1, heads, 1, width), (batch, heads, 1, width)))
+            added = jnp.broadcast_to(row.reshape(1, heads, 1, width), (batch, heads, 1, width))
+            rows.append(placed(added, k, (0, 1, None, 3)))
     if add_zero_attn:
         for rows in (ks, vs):
-            rows.append(jnp.zeros((batch, heads, 1, width), k.dtype))
+            rows.append(placed(jnp.zeros((batch, heads, 1, width), k.dtype), k, (0, 1, None, 3)))
     return jnp.concatenate(ks, axis=-2), jnp.concatenate(vs, axis=-2)
 
 

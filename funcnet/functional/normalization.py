@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from funcnet.functional import checks
+from funcnet.functional.sharding import reshaped
 from funcnet.functional.vector_norm import vector_norm
 
 __all__ = ["cross_map_lrn", "group_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
@@ -144,9 +145,9 @@ def group_norm(
         return input
     # Not flattened further, so that XLA fuses weight and bias into the same loop. This halves the time on CPU.
     grouped = (batch, num_groups, channels // num_groups, math.prod(spatial))
-    normal = _standardise(input.astype(checks.wide_dtype(input)).reshape(grouped), (2, 3), eps)
+    normal = _standardise(reshaped(input.astype(checks.wide_dtype(input)), grouped), (2, 3), eps)
     vectors = (None if v is None else v.reshape(*grouped[1:3], 1) for v in (weight, bias))
-    return _scale_and_shift(normal, *vectors).reshape(input.shape).astype(input.dtype)
+    return reshaped(_scale_and_shift(normal, *vectors), input.shape).astype(input.dtype)
 
 
 def local_response_norm(

@@ -8,9 +8,9 @@ from jax import lax
 
 from funcnet.functional import checks
 
-__all__ = ["pad"]
+__all__ = ["pad", "repeat_edges"]
 
-_NUMPY_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_MODES = ("constant", "reflect", "replicate", "circular")
 
 
 def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> jax.Array:
@@ -45,7 +45,7 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
             f"F.pad: pad does not fit input; expected two numbers per dimension, for at most {input.ndim} dimensions, "
             f"got {tuple(amounts)}. List the last dimension first: (left, right, top, bottom, …)."
         )
-    if mode != "constant" and mode not in _NUMPY_MODES:
+    if mode not in _MODES:
         raise ValueError(
             f"F.pad: mode is unknown; expected 'constant', 'reflect', 'replicate' or 'circular', got {mode!r}."
         )
@@ -59,9 +59,11 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
     # Negative constant pads are applied first. Entries added on one side cannot compensate for those removed.
     changes = cut if mode == "constant" else widths
     sizes = [size + low + high for size, (low, high) in zip(input.shape, changes, strict=True)]
+    known = [size for size in sizes if isinstance(size, int)]  # `jax.export` allows others
     # As in torch, the modes that copy require that at least one padded dimension is not empty afterwards.
-    empty = mode in ("reflect", "replicate") and max(sizes[input.ndim - len(pairs) :]) < 1
-    if empty or min(sizes, default=0) < 0:
+    last = sizes[input.ndim - len(pairs) :]
+    empty = mode in ("reflect", "replicate") and all(isinstance(size, int) and size < 1 for size in last)
+    if empty or min(known, default=0) < 0:
         raise ValueError(
             f"F.pad: pad removes more entries than exist; expected sizes of at least {int(empty)}, got {tuple(sizes)} "
             f"from {input.shape}. Use smaller negative pads."
@@ -74,14 +76,42 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
     if mode == "circular":  # torch wraps after removing entries, but reflects and replicates before
         kept = _cut(input, cut)
         _check_room(kept.shape, grown, mode)
-        return jnp.pad(kept, grown, mode="wrap")
-    return _cut(jnp.pad(input, grown, mode=_NUMPY_MODES[mode]), cut)
+        return _wrapped(kept, grown)
+    padded = repeat_edges(input, grown) if mode == "replicate" else jnp.pad(input, grown, mode="reflect")
+    return _cut(padded, cut)
+
+
+def repeat_edges(x: jax.Array, widths: Sequence[tuple[int, int]]) -> jax.Array:
+    """Return `jnp.pad(x, widths, mode="edge")`. Unlike jnp.pad, it does not slice dimensions without padding, because
+    JAX refuses a slice of a sharded batch.
+
+    Example:
+        >>> repeat_edges(jnp.arange(3), [(2, 0)])
+        Array([0, 0, 0, 1, 2], dtype=int32)
+    """
+    for axis, (low, high) in enumerate(widths):
+        if low or high:
+            first, last = (lax.slice_in_dim(x, n, n + 1, axis=axis) for n in (0, x.shape[axis] - 1))
+            x = jnp.concatenate([jnp.repeat(first, low, axis), x, jnp.repeat(last, high, axis)], axis)
+    return x
+
+
+def _wrapped(x: jax.Array, widths: list[tuple[int, int]]) -> jax.Array:
+    """Return `jnp.pad(x, widths, mode="wrap")` for widths up to the sizes, which may be symbolic here."""
+    for axis, (low, high) in enumerate(widths):
+        if low or high:
+            n = x.shape[axis]
+            before, after = lax.slice_in_dim(x, n - low, n, axis=axis), lax.slice_in_dim(x, 0, high, axis=axis)
+            x = jnp.concatenate([before, x, after], axis)
+    return x
 
 
 def _cut(x: jax.Array, amounts: list[tuple[int, int]]) -> jax.Array:
-    low = [min(-before, n) for (before, _), n in zip(amounts, x.shape, strict=True)]
-    high = [max(n + after, start) for (_, after), n, start in zip(amounts, x.shape, low, strict=True)]
-    return lax.slice(x, low, high)
+    for axis, (before, after) in enumerate(amounts):
+        if before or after:
+            low = min(-before, x.shape[axis])
+            x = lax.slice_in_dim(x, low, max(x.shape[axis] + after, low), axis=axis)
+    return x
 
 
 def _check_copying(shape: tuple[int, ...], pairs: list[tuple[int, int]], mode: str) -> None:
@@ -107,7 +137,7 @@ def _check_copying(shape: tuple[int, ...], pairs: list[tuple[int, int]], mode: s
 def _check_room(sizes: tuple[int, ...], pairs: list[tuple[int, int]], mode: str) -> None:
     for size, pair in zip(sizes, pairs, strict=True):
         most = size - 1 if mode == "reflect" else size
-        if max(pair) > max(most, 0):
+        if isinstance(size, int) and max(pair) > max(most, 0):
             raise ValueError(
                 f"F.pad: pad is too large for mode={mode!r}; expected at most {most} for a dimension of size {size}, "
                 f"got {pair}."

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from funcnet.functional import checks
+from funcnet.functional.sharding import reshaped
 
 __all__ = ["pixel_shuffle", "pixel_unshuffle"]
 
@@ -37,9 +38,9 @@ def pixel_shuffle(input: jax.Array, upscale_factor: int) -> jax.Array:
             f"{where}: the channels are not divisible by the square of upscale_factor; expected a multiple of {r * r}, "
             f"got {channels} in {input.shape}."
         )
-    parts = input.reshape(*batch, channels // (r * r), r, r, height, width)
+    parts = reshaped(input, (*batch, channels // (r * r), r, r, height, width))
     turned = jnp.moveaxis(parts, (-2, -4, -1, -3), (-4, -3, -2, -1))  # (…, C, H, r, W, r)
-    return turned.reshape(*batch, channels // (r * r), height * r, width * r)
+    return reshaped(turned, (*batch, channels // (r * r), height * r, width * r))
 
 
 def pixel_unshuffle(input: jax.Array, downscale_factor: int) -> jax.Array:
@@ -71,9 +72,9 @@ def pixel_unshuffle(input: jax.Array, downscale_factor: int) -> jax.Array:
             f"{where}: height and width are not divisible by downscale_factor; expected multiples of {r}, "
             f"got {(height, width)}. Choose another factor, or pad."
         )
-    parts = input.reshape(*batch, channels, height // r, r, width // r, r)
+    parts = reshaped(input, (*batch, channels, height // r, r, width // r, r))
     turned = jnp.moveaxis(parts, (-3, -1, -4, -2), (-4, -3, -2, -1))  # (…, C, r, r, H, W)
-    return turned.reshape(*batch, channels * r * r, height // r, width // r)
+    return reshaped(turned, (*batch, channels * r * r, height // r, width // r))
 
 
 def _checked(where: str, input: jax.Array, name: str, factor: int) -> tuple[jax.Array, int]:

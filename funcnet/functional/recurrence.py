@@ -16,6 +16,7 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from funcnet.functional.hyperbolic import tanh_slope
+from funcnet.functional.sharding import placed
 from funcnet.functional.varying import vary_like
 
 __all__ = ["MODES", "recur"]
@@ -45,9 +46,8 @@ def recur(
         >>> h.ravel(), last.ravel()
         (Array([1., 2., 3.], dtype=float32), Array([3.], dtype=float32))
     """
-    return _recur(
-        mode, reverse, gates, tuple(vary_like(s, gates, *state, *weights, mask) for s in state), weights, mask
-    )
+    start = tuple(placed(vary_like(s, gates, *state, *weights, mask), gates, (1, None)) for s in state)
+    return _recur(mode, reverse, gates, start, weights, mask)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from funcnet.functional import checks
+from funcnet.functional.sharding import placed
 
 __all__ = ["celu", "elu", "leaky_relu", "prelu", "relu", "rrelu", "selu", "threshold"]
 
@@ -151,7 +152,8 @@ def prelu(input: jax.Array, weight: jax.Array) -> jax.Array:
         )
     slope = weight.reshape(-1, *(1,) * (input.ndim - 2)) if input.ndim > 1 else weight.reshape(())
     wide = checks.wide_dtype(input)
-    return _prelu(input.astype(wide), jnp.broadcast_to(slope.astype(wide), input.shape)).astype(input.dtype)
+    slopes = placed(jnp.broadcast_to(slope.astype(wide), input.shape), input, range(input.ndim))
+    return _prelu(input.astype(wide), slopes).astype(input.dtype)
 
 
 @jax.custom_jvp

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet.functional import checks
+from funcnet.functional.sharding import gathered, replicated, whole
 from funcnet.functional.vector_norm import vector_norm
 
 __all__ = ["embedding", "embedding_bag", "embedding_renorm", "one_hot"]
@@ -121,6 +122,9 @@ def embedding_bag(
     weight = checks.floating(where, "weight", weight)
     ids = _row_numbers(where, input, weight)
     _check_mode(where, mode, scale_grad_by_freq or sparse, ids, weight, per_sample_weights)
+    if offsets is not None:  # bags of different lengths do not divide among devices
+        ids, offsets = whole(ids), whole(offsets)
+        per_sample_weights = None if per_sample_weights is None else whole(per_sample_weights)
     bags = _bags(where, ids, offsets, include_last_offset)
     padding_idx = _padding_row(where, padding_idx, weight)
     counted = jnp.ones(ids.shape, bool) if padding_idx is None else ids != padding_idx
@@ -232,7 +236,7 @@ def _rows(
 ) -> jax.Array:
     """Return the renormalised rows. The derivative is that of the lookup without `max_norm`, with torch's scaling by
     frequency and its zero for padding."""
-    rows = weight.at[ids].get(mode="fill")
+    rows = weight.at[ids].get(mode="fill", out_sharding=gathered(weight, ids))
     return rows if max_norm is None else _renormalise(rows, max_norm, norm_type)
 
 
@@ -242,10 +246,11 @@ def _rows_jvp(
 ) -> tuple[jax.Array, jax.Array]:
     weight, ids = primals
     table = tangents[0].astype(checks.wide_dtype(weight))
-    change = table.at[ids].get(mode="fill", fill_value=0)
+    change = table.at[ids].get(mode="fill", fill_value=0, out_sharding=gathered(table, ids))
     if by_frequency:
-        counts = jnp.zeros(len(table), jnp.int32).at[ids].add(1, mode="drop")
-        change = change / counts.at[ids].get(mode="fill", fill_value=1)[..., None].astype(table.dtype)
+        counts = jnp.zeros(len(table), jnp.int32).at[ids].add(1, mode="drop", out_sharding=replicated(ids, 1))
+        shared = counts.at[ids].get(mode="fill", fill_value=1, out_sharding=gathered(counts, ids))
+        change = change / shared[..., None].astype(table.dtype)
     if padding_idx is not None:
         change = jnp.where((ids == padding_idx)[..., None], 0, change)
     return _rows(weight, ids, max_norm, norm_type, padding_idx, by_frequency), change.astype(weight.dtype)
@@ -294,7 +299,7 @@ class _Ragged:
 
     def spread(self, x: jax.Array) -> jax.Array:
         if not self.count:
-            return jnp.zeros((len(self.bag), *x.shape[1:]), x.dtype)
+            return jnp.zeros((*self.bag.shape, *x.shape[1:]), x.dtype)
         return x.at[self.bag].get(mode="fill")
 
 
@@ -320,8 +325,8 @@ def _bags(where: str, ids: jax.Array, offsets: jax.Array | None, include_last_of
                 f"{where}: offsets are out of range or not in increasing order; expected numbers from 0 to {len(ids)}, "
                 f"beginning with 0, got {looked_at}. Offsets are the positions in input at which bags start."
             )
-    count = len(offsets) - include_last_offset
-    bag = jnp.searchsorted(offsets, jnp.arange(len(ids), dtype=offsets.dtype), side="right") - 1
+    count = offsets.shape[0] - include_last_offset
+    bag = jnp.searchsorted(offsets, jnp.arange(ids.shape[0], dtype=offsets.dtype), side="right") - 1
     return _Ragged(jnp.where(bag < 0, count, bag), count)
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from funcnet.functional import checks, windows
 from funcnet.functional.checks import Ints
+from funcnet.functional.sharding import placed, reshaped, unchanged
 
 __all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
@@ -109,8 +110,8 @@ def _max_unpool(
     sizes = _sizes(where, input.shape[-ndim:], kernels, strides, pads, output_size)
     checks.ids_in_range(where, "indices", indices, math.prod(sizes))
     planes, entries = math.prod(input.shape[:-ndim]), math.prod(input.shape[-ndim:])
-    flat = _put(input.reshape(planes, entries), indices.reshape(planes, entries), math.prod(sizes))
-    return flat.reshape(*input.shape[:-ndim], *sizes)
+    flat = _put(reshaped(input, (planes, entries)), reshaped(indices, (planes, entries)), math.prod(sizes))
+    return reshaped(flat, (*input.shape[:-ndim], *sizes))
 
 
 def _sizes(
@@ -142,8 +143,7 @@ def _sizes(
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _put(x: jax.Array, places: jax.Array, size: int) -> jax.Array:
     """Return zeros (P, size) with the entries of x (P, N) at the indices `places` (P, N)."""
-    planes = jnp.arange(x.shape[0], dtype=places.dtype)[:, None]
-    return jnp.zeros((x.shape[0], size), x.dtype).at[planes, places].set(x, mode="drop", wrap_negative_indices=False)
+    return _zeros(x, places, size).set(x, mode="drop", wrap_negative_indices=False, out_sharding=unchanged(x))
 
 
 @_put.defjvp
@@ -151,6 +151,11 @@ def _put_jvp(size: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Arr
     """As in torch's backward pass, overwritten entries get a gradient too, as if the entries were added."""
     x, places = primals
     dx = tangents[0]
+    added = _zeros(x, places, size).add(dx, mode="drop", wrap_negative_indices=False, out_sharding=unchanged(x))
+    return _put(x, places, size), added
+
+
+def _zeros(x: jax.Array, places: jax.Array, size: int) -> Any:
+    """Return zeros (P, size), indexed at `places`, and sharded over their planes as x."""
     planes = jnp.arange(x.shape[0], dtype=places.dtype)[:, None]
-    zeros = jnp.zeros((x.shape[0], size), x.dtype)
-    return _put(x, places, size), zeros.at[planes, places].add(dx, mode="drop", wrap_negative_indices=False)
+    return placed(jnp.zeros((x.shape[0], size), x.dtype), x, (0, None)).at[planes, places]

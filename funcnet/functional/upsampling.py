@@ -16,6 +16,8 @@ from jax import lax
 
 from funcnet.functional import checks
 from funcnet.functional.adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from funcnet.functional.padding import repeat_edges
+from funcnet.functional.sharding import reshaped
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
@@ -317,7 +319,7 @@ def _by_phases(
     n, taps, count = x.shape[axis], 1 if weights is None else weights.shape[1], len(first) // phases
     edges = [(0, 0)] * x.ndim
     edges[axis] = (max(-int(first.min()), 0), max(int(first.max()) + taps - n, 0))
-    padded = jnp.pad(x, edges, mode="edge")
+    padded = repeat_edges(x, edges)
     outs = []
     for phase in range(phases):
         start = int(first[phase]) + edges[axis][0]
@@ -327,7 +329,7 @@ def _by_phases(
             parts = [part * _along(weights[phase::phases, tap], x, axis) for tap, part in enumerate(parts)]
         outs.append(sum(parts[1:], parts[0]))
     out = jnp.stack(outs, axis + 1)
-    return out.reshape(*x.shape[:axis], phases * count, *x.shape[axis + 1 :])
+    return reshaped(out, (*x.shape[:axis], phases * count, *x.shape[axis + 1 :]))
 
 
 def _along(weights: np.ndarray, x: jax.Array, axis: int) -> jax.Array:

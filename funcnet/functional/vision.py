@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from funcnet.functional import checks
+from funcnet.functional.sharding import gathered
 
 __all__ = ["affine_grid", "grid_sample"]
 
@@ -78,7 +79,9 @@ def grid_sample(
             seen = seen & (i >= 0) & (i <= n - 1)
             index = index * n + jnp.clip(jnp.nan_to_num(i), 0, n - 1).astype(jnp.int32)
             weight = w if weight is None or w is None else weight * w
-        values = rows.at[index + images].get(mode="promise_in_bounds").astype(points.dtype)  # (B, P, C)
+        index = index + images
+        values = rows.at[index].get(mode="promise_in_bounds", out_sharding=gathered(rows, index))  # (B, P, C)
+        values = values.astype(points.dtype)
         values = jnp.where(seen[..., None], values, jnp.zeros((), points.dtype))
         total = total + (values if weight is None else values * weight[..., None])
     return jnp.moveaxis(total, 1, 2).reshape(batch, channels, *grid.shape[1:-1]).astype(input.dtype)
@@ -113,7 +116,7 @@ def affine_grid(theta: jax.Array, size: Sequence[int], align_corners: bool | Non
     theta = checks.floating(where, "theta", theta)
     sizes = tuple(checks.as_int(where, "size", n) for n in size)
     rank = len(sizes) - 2
-    if rank not in (2, 3) or min(sizes) < 1:
+    if rank not in (2, 3) or any(n < 1 for n in sizes):
         raise ValueError(
             f"{where}: size does not fit; expected (batch, channel, height, width) or (batch, channel, depth, height, "
             f"width), all at least 1, got {sizes}. Pass the desired shape of grid_sample's result."

@@ -21,6 +21,7 @@ from jax import lax
 
 from funcnet.functional import checks
 from funcnet.functional.checks import Ints
+from funcnet.functional.sharding import reshaped
 
 __all__ = ["Bins", "Starts", "Windows", "as_index", "as_lax", "first_maxima", "maximum", "pick", "planes", "regular"]
 
@@ -243,9 +244,9 @@ def pick(x: jax.Array, places: jax.Array, ndim: int) -> jax.Array:
     """Return the entries of every plane (the last `ndim` dimensions) at the flat indices `places`, which must be in
     range."""
     count = math.prod(x.shape[:-ndim])  # one dimension for all planes, which on CPU is faster than two
-    flat = x.reshape(count, math.prod(x.shape[-ndim:]))
-    wanted = places.reshape(count, math.prod(places.shape[-ndim:]))
-    return jnp.take_along_axis(flat, wanted, 1, mode="promise_in_bounds").reshape(places.shape)
+    flat = reshaped(x, (count, math.prod(x.shape[-ndim:])))
+    wanted = reshaped(places, (count, math.prod(places.shape[-ndim:])))
+    return reshaped(jnp.take_along_axis(flat, wanted, 1, mode="promise_in_bounds"), places.shape)
 
 
 def _first_of_taps(
@@ -314,7 +315,7 @@ def _pad(x: jax.Array, axis: int, along: Windows) -> jax.Array:
 def _split(x: jax.Array, axis: int, size: int, kernel: int) -> jax.Array:
     """Split the axis into two, (size, kernel). The second is at `axis`."""
     at = x.ndim + axis
-    return x.reshape(*x.shape[:at], size, kernel, *x.shape[at + 1 :])
+    return reshaped(x, (*x.shape[:at], size, kernel, *x.shape[at + 1 :]))
 
 
 def _along(vector: Any, axis: int) -> Any:

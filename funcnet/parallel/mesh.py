@@ -111,9 +111,8 @@ def make_mesh(sizes: Mapping[str, int] | None = None) -> Mesh:
 
     The axes have the type Auto. Under `jit`, the compiler then chooses the shardings of intermediate values, so a model
     written for one device runs unchanged. By default, `jax.make_mesh` makes axes of type Explicit, for which the
-    sharding is part of the type of every array. If a batch is sharded along an Explicit axis, JAX refuses operations
-    with an ambiguous result sharding under `jit`. In this package, these are `F.embedding`, `group_norm`,
-    `instance_norm`, `unfold`, `interpolate` and, on CPU, convolutions with one-pixel kernels.
+    sharding is part of the type of every array, and JAX refuses operations with an ambiguous result sharding. The
+    layers of this package also work with a batch that is sharded along an Explicit axis, inside `jax.set_mesh(mesh)`.
 
     Args:
         sizes: {axis: size}. One size may be -1, which stands for all remaining devices. None puts all devices on

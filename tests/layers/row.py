@@ -32,6 +32,7 @@ class Row:
     oracle: torch.dtype = torch.float64
     note: str = ""
     batch_axis: int | tuple[int, ...] = 0  # of every input that has a batch, or of each
+    most: int | None = None  # examples in a batch, if the arguments of the layer limit them
     roundings: int = 1  # in half precision, one after the other: torch's own result is as many away, or half of them
 
     def __str__(self) -> str:

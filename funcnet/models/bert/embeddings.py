@@ -41,7 +41,8 @@ class BertEmbeddings(nn.Module):
                 "Add the batch dimension."
             )
         length = input_ids.shape[1]
-        if length > self.longest and (position_ids is None or not self.absolute):
+        known = isinstance(length, int)  # `jax.export` allows a symbolic length; then positions past the table give NaN
+        if known and length > self.longest and (position_ids is None or not self.absolute):
             raise ValueError(
                 f"BertEmbeddings: the sequence is longer than the position table; expected at most {self.longest} "
                 f"tokens, got {length}. Truncate the sequence, or raise max_position_embeddings and train the new rows."

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from funcnet import functional as F
 from funcnet import nn
+from funcnet.functional.sharding import placed
 from funcnet.models.bert.activation import activate, activation, shown
 from funcnet.models.bert.attention import BertAttention, BertSelfOutput
 from funcnet.models.bert.configuration import BertConfig
@@ -108,11 +109,15 @@ class BertEncoder(nn.Module):
         if not output_attentions and not output_hidden_states:
             return (self.layer(hidden_states, bias),)
         batch, length, _ = hidden_states.shape
-        rows = lambda *shape: jnp.zeros((self.layer.n, batch, *shape), hidden_states.dtype)
+
+        def rows(*shape: int, axes: tuple[int | None, ...]) -> jax.Array:
+            zeros = jnp.zeros((self.layer.n, batch, *shape), hidden_states.dtype)
+            return placed(zeros, hidden_states, (None, *axes))
+
         trail = Trail(
             jnp.int32(0),
-            rows(*hidden_states.shape[1:]) if output_hidden_states else None,
-            rows(self.heads, length, length) if output_attentions else None,
+            rows(*hidden_states.shape[1:], axes=(0, 1, 2)) if output_hidden_states else None,
+            rows(self.heads, length, length, axes=(0, None, None, None)) if output_attentions else None,
         )
         last, trail = self.layer((hidden_states, trail), bias)
         states = ((hidden_states, *trail.hidden_states),) if output_hidden_states else ()

@@ -138,7 +138,7 @@ def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Any, stacks: t
     value = given[name]
     if isinstance(value, np.ndarray):
         value = jnp.asarray(value)
-    if leaf.shape is not None and jnp.shape(value) != (*stacks, *leaf.shape):
+    if leaf.shape is not None and not _fits(jnp.shape(value), (*stacks, *leaf.shape)):
         raise ValueError(
             f"{frame.where()}: {what} {name!r} has the wrong shape; expected {(*stacks, *leaf.shape)}, got "
             f"{jnp.shape(value)}."
@@ -146,6 +146,15 @@ def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Any, stacks: t
     if kind is Parameter and not leaf.requires_grad:
         value = jax.lax.stop_gradient(value)
     return value
+
+
+def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+    """Return whether a leaf has its shape. A symbolic size of `jax.export`, which is not an int, fits any size."""
+    if shape == expected:
+        return True
+    return len(shape) == len(expected) and all(
+        n == m or not isinstance(n, int) for n, m in zip(shape, expected, strict=True)
+    )
 
 
 def _no_others(frame: Frame, given: Tree, kind: type, borrowed: set[str]) -> None:
