@@ -8,7 +8,7 @@ their names must be unique within a command.
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -164,12 +164,13 @@ def compose(kind: type[Settings], **values: Any) -> Settings:
     return kind(**chosen)
 
 
-def check_ranges(settings: Any, where: str) -> None:
+def check_ranges(settings: Any, where: str, shown: Callable[[str], str] = flag) -> None:
     """Check that every number is in its `Range`. None is accepted.
 
     Args:
         settings: the settings of a command.
         where: the name of the command, for the error message.
+        shown: function that returns the text for the name of a setting in the message. The default shows flags.
 
     Raises:
         ValueError: if a number is out of range. The message names the flag, the range and the value.
@@ -188,7 +189,7 @@ def check_ranges(settings: Any, where: str) -> None:
         for limits in (one for one in _metadata(hint) if isinstance(one, Range)):
             for number in value if isinstance(value, tuple) else (value,):
                 if number is not None and number not in limits:
-                    raise ValueError(f"{where}: {flag(name)}; expected {limits}, got {number}.")
+                    raise ValueError(f"{where}: {shown(name)}; expected {limits}, got {number}.")
 
 
 def recorded(settings: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Optimizers that optax lacks: BERT's AdamW, NVIDIA's LAMB, their schedules, and torch's clipping and optimizer states.
+"""Optimizers that optax lacks: BERT's AdamW, NVIDIA's LAMB, their schedules, and torch's clipping, parameter groups and
+optimizer states.
 
 For all other optimizers, use optax.
 """
@@ -6,6 +7,7 @@ For all other optimizers, use optax.
 from funcnet.optim import swa_utils
 from funcnet.optim.adamw import NO_DECAY, bert_adamw, scale_by_bert_adam
 from funcnet.optim.clipping import clip_by_global_norm
+from funcnet.optim.groups import param_groups
 from funcnet.optim.lamb import lamb, scale_by_layer_norms
 from funcnet.optim.schedules import bert_schedule, lamb_schedule, warmup_linear_decay
 from funcnet.optim.torch_state import from_torch, to_torch
@@ -18,6 +20,7 @@ __all__ = [
     "from_torch",
     "lamb",
     "lamb_schedule",
+    "param_groups",
     "scale_by_bert_adam",
     "scale_by_layer_norms",
     "swa_utils",

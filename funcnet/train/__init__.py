@@ -4,8 +4,10 @@ any model.
 
 from funcnet.train.checkpoints import Checkpoints, Restored, resume
 from funcnet.train.errors import RunError
+from funcnet.train.fit import Fitted, fit
 from funcnet.train.interruption import Interruption, Stopped
 from funcnet.train.loop import Cadence, Outcome, train
+from funcnet.train.means import RunningMeans
 from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
 from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 from funcnet.train.progress import TrainingProgress
@@ -37,6 +39,7 @@ __all__ = [
     "Context",
     "DeviceSettings",
     "Ended",
+    "Fitted",
     "Interruption",
     "JsonLines",
     "LoopSettings",
@@ -47,6 +50,7 @@ __all__ = [
     "Restored",
     "RunError",
     "RunSettings",
+    "RunningMeans",
     "Stopped",
     "Task",
     "TensorBoard",
@@ -59,6 +63,7 @@ __all__ = [
     "draw_report",
     "evaluate",
     "finish",
+    "fit",
     "is_finished",
     "lock_run",
     "make_eval_step",

@@ -2,6 +2,9 @@
 
 While a step runs, a thread makes and places the next batch. The metrics of a step are read while the next step runs.
 Therefore the device never waits for Python. Before an evaluation, a checkpoint or the end, the loop waits for the step.
+
+A line of the log contains the means of the metrics since the last line; see `RunningMeans`. A checkpoint between two
+lines stores the sums so far. A resumed run therefore writes the same line as a run that was not killed.
 """
 
 import contextlib
@@ -19,6 +22,7 @@ from funcnet.parallel import check_replicated
 from funcnet.train.checkpoints import Checkpoints
 from funcnet.train.errors import RunError
 from funcnet.train.interruption import Interruption
+from funcnet.train.means import RunningMeans
 from funcnet.train.state import TrainState
 
 __all__ = ["Cadence", "Logger", "Outcome", "train"]
@@ -95,7 +99,7 @@ class Outcome:
 
 
 def train(
-    step: Callable[[TrainState, Any, jax.Array], tuple[TrainState, dict[str, jax.Array]]],
+    step: Callable[[TrainState, Any, jax.Array], tuple[TrainState, dict[str, Any]]],
     train_state: TrainState,
     batches: Callable[[int], Iterable[Any]],
     *,
@@ -111,12 +115,14 @@ def train(
     about: Mapping[str, Any] | None = None,
     after_step: Callable[[int], None] = lambda step: None,
     owed: Mapping[str, float] | None = None,
+    unlogged: Mapping[str, Any] | None = None,
     should_stop: Callable[[Mapping[str, float]], bool] = lambda evaluation: False,
 ) -> Outcome:
     """Train from `train_state` to `cadence.total_steps`, or until a signal arrives.
 
     Args:
-        step: the compiled step, `parallelize(make_step(…), layout, donate=True)`. It consumes `train_state`.
+        step: the compiled step, `parallelize(make_step(…, metrics_as="sums"), layout, donate=True)`. It consumes
+            `train_state`. If its metrics are means, a line of the log weights all steps equally.
         train_state: the first state, placed by `layout.place`. Training continues from its `step`.
         batches: `batches(start_step)` returns the host batches from that step on (`DataLoader.batches`).
         key: the random key of the run, placed.
@@ -133,6 +139,8 @@ def train(
         owed: the entry "owed" in the `about` of the restored checkpoint. It exists if a signal interrupted the
             evaluation of the checkpoint's step, and contains the other metrics of that step. The evaluation is then
             repeated first, and logged with these metrics.
+        unlogged: the entry "unlogged" in the `about` of the restored checkpoint. It exists if the checkpoint was saved
+            between two lines of the log, and contains the sums of the metrics since the last line.
         should_stop: function that is called with the logged values of each evaluation. If it returns True, the run
             saves a checkpoint and ends at that step.
 
@@ -154,7 +162,7 @@ def train(
             return Outcome(train_state, done, 0.0, 0, 0.0)
 
     with Prefetcher(batches(done), transfer=lambda batch: (int(size(batch)), place(batch))) as ahead:
-        pending = _PendingMetrics(cadence, loggers, after_step, ahead, unit)
+        pending = _PendingMetrics(cadence, loggers, after_step, ahead, unit, RunningMeans(unlogged))
         for number in remaining:
             tokens, batch = _next(ahead, number)
             train_state, metrics = step(train_state, batch, key)  # returns while the device works
@@ -175,6 +183,7 @@ def train(
                 details["owed"] = pending.take()
             else:
                 pending.log(evaluation)
+                details |= pending.unlogged()
             stopping = stop.requested or bool(evaluation and should_stop(evaluation))
             if checkpoints is not None and (stopping or cadence.saves(number)):
                 with pending.clock.paused():
@@ -225,12 +234,19 @@ class _PendingMetrics:
     """Reads and logs the metrics of the step that the device is computing, and measures the throughput."""
 
     def __init__(
-        self, cadence: Cadence, loggers: Sequence[Logger], after_step: Callable[[int], None], ahead: Any, unit: str
+        self,
+        cadence: Cadence,
+        loggers: Sequence[Logger],
+        after_step: Callable[[int], None],
+        ahead: Any,
+        unit: str,
+        means: RunningMeans,
     ):
         self.cadence, self.loggers, self.after_step, self.ahead, self.unit = cadence, loggers, after_step, ahead, unit
+        self.means = means
         self.clock = _Clock()
         self.done: int | None = None
-        self._pending: tuple[int, dict[str, jax.Array], int] | None = None
+        self._pending: tuple[int, dict[str, Any], int] | None = None
         self._waited = 0.0
 
     @property
@@ -238,7 +254,7 @@ class _PendingMetrics:
         """The share of the time after the first step that the loop spent waiting for a batch."""
         return self.ahead.waited / self.clock.seconds if self.clock.seconds > 0 else 0.0
 
-    def add(self, number: int, metrics: dict[str, jax.Array], tokens: int) -> None:
+    def add(self, number: int, metrics: dict[str, Any], tokens: int) -> None:
         """Keep the metrics of a step that was given to the device."""
         self._pending = (number, metrics, tokens)
 
@@ -247,22 +263,29 @@ class _PendingMetrics:
         jax.block_until_ready(self._pending and self._pending[1])
 
     def log(self, evaluation: Mapping[str, float] | None = None) -> None:
-        """Wait for the step, read its metrics, and log them if the step is logged or evaluated."""
+        """Wait for the step and read its metrics. If the step is logged or evaluated, log the means since the last
+        line.
+        """
         if self._pending is None:
             return
-        number, values = self._read()
+        number = self._read()
         if evaluation or self.cadence.logs(number):
-            _log(self.loggers, number, {**values, **self._speed(), **(evaluation or {})})
+            _log(self.loggers, number, {**self.means.take(), **self._speed(), **(evaluation or {})})
 
     def take(self) -> dict[str, float]:
-        """Wait for the step, and return its metrics without logging them."""
-        _, values = self._read()
-        return {**values, **self._speed()}
+        """Wait for the step, and return the means since the last line without logging them."""
+        self._read()
+        return {**self.means.take(), **self._speed()}
 
-    def _read(self) -> tuple[int, dict[str, float]]:
+    def unlogged(self) -> dict[str, Any]:
+        """Return what a checkpoint stores of the metrics since the last line."""
+        record = self.means.record()
+        return {} if record is None else {"unlogged": record}
+
+    def _read(self) -> int:
         assert self._pending is not None
         number, metrics, tokens = self._pending
-        values = {name: float(value) for name, value in jax.device_get(metrics).items()}
+        values = self.means.add(metrics)
         self._pending, self.done = None, number
         self.clock.add(tokens)
         self.after_step(number)
@@ -272,7 +295,7 @@ class _PendingMetrics:
                     f"train.train: {name} at step {number}; expected a finite number, got {values[name]}. "
                     "Lower the learning rate or lengthen the warm-up. The last checkpoint is from an earlier step."
                 )
-        return number, values
+        return number
 
     def _speed(self) -> dict[str, float]:
         seconds, tokens = self.clock.lap()

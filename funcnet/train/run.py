@@ -25,19 +25,21 @@ from funcnet.train.checkpoints import Checkpoints, Restored, resume
 from funcnet.train.interruption import Interruption, Stopped
 from funcnet.train.loop import Outcome, train
 from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
+from funcnet.train.objective_checks import check_returns_sums
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.report import draw_report
 from funcnet.train.run_directory import cancel_run, finish, is_finished, lock_run, open_run, record_facts
 from funcnet.train.seeds import summarise
 from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings, open_layout
 from funcnet.train.state import TrainState, create
-from funcnet.train.step import make_step
+from funcnet.train.step import make_eval_step, make_step
 from funcnet.train.task import Best, Context, Ended, Task
 
-__all__ = ["NOT_RECORDED", "TrainingSettings", "run_task"]
+__all__ = ["EMA", "MODEL", "NOT_RECORDED", "TrainingSettings", "run_task"]
 
 MODEL = "model.safetensors"
-WRITES = (MODEL, "metrics.jsonl", "checkpoints", "eval.json", "config.json", "tokenizer.json")
+EMA = "ema"  # folder of the averaged model
+WRITES = (MODEL, EMA, "metrics.jsonl", "checkpoints", "eval.json", "config.json", "tokenizer.json")
 FREE = ("save_every", "keep", "devices", "mesh", "parallel")  # settings that a resumed run may change
 NOT_RECORDED = ("out", "resume")  # settings that are not part of the run record
 
@@ -130,6 +132,8 @@ def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings,
         try:
             task = open_task(settings, context)
             trials = _Trials(task, settings, config, context)
+            if task.checks_objective and not settings.run.resume:
+                trials.check_objective(where)
         except Stopped:
             print("Stopped before the first step. Continue with --resume.")
             return stop.exit_code
@@ -154,12 +158,28 @@ class _Trials:
         self.layout, self.stop = context.layout, context.stop
         self.evaluate = task.evaluator()
         self._step: Callable[..., Any] | None = None
+        self._seeds = list(task.seeds) or [settings.run.seed]
+        self._started: dict[int, TrainState] = {}
+
+    def check_objective(self, where: str) -> None:
+        """Check with the first batch that the objective returns sums; see `check_returns_sums`."""
+        seed = self._seeds[0]
+        first = self._started[seed] = self._start(seed)
+        batch = next(iter(self.task.batches(seed)(0)))
+        step = make_eval_step(self.task.objective, self.task.counts, precision=self.context.precision)
+        model = (first.params, first.state) if first.extra is None else (first.params, first.state, first.extra)
+        check_returns_sums(step, self.layout.place(model), batch, jax.random.key(seed), self.layout, where=where)
+
+    def _start(self, seed: int) -> TrainState:
+        task = self.task
+        params, state = task.init(seed)
+        return create(params, state, task.optimizer, trainable=task.trainable, ema=task.ema, extra=task.extra(seed))
 
     def all(self, folder: Path) -> bool:
         """Train with every seed, and summarise the results if there are several. Return False if a signal stopped the
         run.
         """
-        seeds = list(self.task.seeds) or [self.settings.run.seed]
+        seeds = self._seeds
         outs = {seed: folder if len(seeds) == 1 else folder / f"seed-{seed}" for seed in seeds}
         for seed, out in outs.items():
             is_concluded = (out / "eval.json").exists() and (out / MODEL).exists()
@@ -179,7 +199,7 @@ class _Trials:
         with Checkpoints(
             out / "checkpoints", keep=task.keep, best_metric=None if task.best else "eval_loss"
         ) as checkpoints:
-            first = create(*task.init(seed), task.optimizer, trainable=task.trainable)
+            first = self._started.pop(seed) if seed in self._started else self._start(seed)
             if not is_resumed:
                 begin = Restored(self.layout.place(first), 0, {})
             else:
@@ -226,6 +246,7 @@ class _Trials:
                 about={"seed": seed, "config": dict(self.config)},
                 after_step=loggers[-1].after_step,
                 owed=begin.about.get("owed"),
+                unlogged=begin.about.get("unlogged"),
                 should_stop=lambda evaluation: best is not None and best.should_stop(),
             )
 
@@ -240,6 +261,8 @@ class _Trials:
                 precision=self.context.precision,
                 trainable=self.task.trainable,
                 buffers=self.task.buffers,
+                update_extra=self.task.update_extra,
+                metrics_as="sums",
             )
             self._step = parallelize(step, self.layout, state=state, donate=True)
         return self._step
@@ -265,6 +288,9 @@ class _Trials:
 
     def _save(self, out: Path, state: TrainState) -> None:
         self.task.save(out, *self.layout.gather((state.params, state.state)))
+        if state.ema is not None:
+            (out / EMA).mkdir(exist_ok=True)
+            self.task.save(out / EMA, *self.layout.gather((state.ema.params, state.ema.state)))
 
     def _conclude(self, seed: int, out: Path, outcome: Outcome | None) -> bool:
         rows = read_metrics(out / "metrics.jsonl")

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from funcnet import tree
+from funcnet.optim import swa_utils
 
 __all__ = ["TrainState", "create"]
 
@@ -21,16 +22,26 @@ class TrainState:
         state: nested dict of the model's buffers.
         opt_state: state of the optimizer, for the trainable parameters only.
         step: int32 scalar, the number of updates made.
+        ema: `swa_utils.AveragedModel` with the exponential moving average of the weights, or None.
+        extra: the user's own values, any pytree of arrays, or None. See `make_step`.
     """
 
     params: Any
     state: Any
     opt_state: Any
     step: jax.Array
+    ema: Any = None
+    extra: Any = None
 
 
 def create(
-    params: tree.Tree, state: tree.Tree, optimizer: optax.GradientTransformation, *, trainable: tree.Patterns = "**"
+    params: tree.Tree,
+    state: tree.Tree,
+    optimizer: optax.GradientTransformation,
+    *,
+    trainable: tree.Patterns = "**",
+    ema: float | None = None,
+    extra: Any = None,
 ) -> TrainState:
     """Return the train state before the first step.
 
@@ -40,12 +51,14 @@ def create(
         optimizer: any optax transformation.
         trainable: patterns for the names of the trainable parameters. Pass the same patterns to `make_step`. The
             optimizer has no state for other parameters.
+        ema: decay rate of the moving average of the weights, such as 0.999. None keeps no average.
+        extra: initial values of `TrainState.extra`.
 
     Returns:
         A `TrainState` with `step` 0.
 
     Raises:
-        ValueError: if a pattern matches no parameter.
+        ValueError: if a pattern matches no parameter, or `ema` is not in [0, 1].
 
     Example:
         >>> made = create({"fc": {"weight": jnp.ones(2)}}, {}, optax.sgd(0.1))
@@ -53,4 +66,6 @@ def create(
         Array(0, dtype=int32)
     """
     chosen, _ = tree.partition(params, trainable, where="train.create: trainable")
-    return TrainState(params, state, optimizer.init(chosen), jnp.zeros((), jnp.int32))
+    average = None if ema is None else swa_utils.AveragedModel.create(params, state, swa_utils.get_ema_avg_fn(ema))
+    own = None if extra is None else jax.tree.map(jnp.asarray, extra)
+    return TrainState(params, state, optimizer.init(chosen), jnp.zeros((), jnp.int32), average, own)

@@ -10,6 +10,10 @@ The loss is Σ_term loss_sum / count, where both are summed over all devices and
 tokens, not a mean of means, even if devices or micro-batches differ in their number of tokens. A term with a count of 0
 contributes 0.
 
+A parameter on which the loss does not depend keeps its value, even if the optimizer has weight decay. In torch, the
+`grad` of such a parameter is None. The loss does not depend on a parameter that the objective does not use, or uses
+only behind `lax.stop_gradient`, as a module does after `requires_grad_(False)`.
+
 Letters: A micro-batches, N devices.
 """
 
@@ -25,14 +29,18 @@ from jax import lax
 
 from funcnet import tree
 from funcnet.parallel import average_over, check_batch_size, fold_in_device, sum_over
-from funcnet.train.precision import FLOAT32, Precision, at_least_float32
+from funcnet.train.means import means, share
+from funcnet.train.objective_checks import check_optimizer_state, checked_counts, checked_output, checked_sums
+from funcnet.train.precision import FLOAT32, Precision
 from funcnet.train.state import TrainState
+from funcnet.train.unused import restore_unused, watch
 
-__all__ = ["Counts", "Objective", "evaluate", "make_eval_step", "make_step"]
+__all__ = ["Counts", "Objective", "UpdateExtra", "evaluate", "make_eval_step", "make_step"]
 
 Batch = Mapping[str, jax.Array]
 Counts = Callable[[Batch], dict[str, jax.Array]]
 Objective = Callable[..., tuple[dict[str, dict[str, jax.Array]], tree.Tree]]
+UpdateExtra = Callable[[TrainState, Mapping[str, jax.Array]], Any]
 
 
 def make_step(
@@ -45,11 +53,14 @@ def make_step(
     precision: Precision = FLOAT32,
     trainable: tree.Patterns = "**",
     buffers: Literal["synced", "averaged"] = "synced",
-) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
+    update_extra: UpdateExtra | None = None,
+    metrics_as: Literal["means", "sums"] = "means",
+) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
     """Make a training step for `parallelize`: `step(train_state, batch, key, *, axis_name=None)`.
 
     Args:
-        objective: function that returns the loss and the metrics of the task, as sums; see above.
+        objective: function that returns the loss and the metrics of the task, as sums; see above. If the train state
+            has `extra`, the objective receives it as the keyword argument `extra`.
         counts: function that returns the counts by which the sums are divided; see above.
         optimizer: an optax transformation, which includes gradient clipping, if any.
         schedule: learning rate schedule of the optimizer, to report the metric `learning_rate`. It does not change the
@@ -62,15 +73,20 @@ def make_step(
         buffers: "synced" if the model keeps its buffers equal on all devices (SyncBatchNorm). "averaged" if each device
             has its own statistics (under pmap and shard_map). The step then averages floating buffers over the devices,
             and takes the maximum of other buffers.
+        update_extra: function `update_extra(train_state, metrics)` that returns the new `extra`, from the train state
+            after the update and the metrics as means. None leaves `extra` unchanged.
+        metrics_as: "means" returns `loss` and `{term}_{metric}`. "sums" returns `sums` and `counts` instead, as the
+            evaluation step does, so that `RunningMeans` can compute means over several steps.
 
     Returns:
         The step, which returns (train state, metrics). The metrics are scalars: `loss`, `{term}_{metric}`, `grad_norm`
         (before clipping) and, with a schedule, `learning_rate`. `key` is the key of the run. The step folds its number
-        into the key.
+        into the key. If the train state has an `ema`, the step adds the updated parameters to it.
 
     Raises:
         ValueError: if `accumulate` is below 1. At the first call of the step, if the batch cannot be divided into
-            micro-batches, or a term has no loss or no count.
+            micro-batches, the objective does not return sums, a term has no loss or no count, or `create` had another
+            `trainable`.
 
     Example:
         >>> from funcnet.train import create
@@ -92,13 +108,15 @@ def make_step(
     ) -> tuple[TrainState, dict[str, jax.Array]]:
         rng = fold_in_device(jax.random.fold_in(key, train_state.step), axis_name)
         chosen, frozen = tree.partition(train_state.params, trainable, where="train.make_step: trainable")
-        totals = sum_over(counts(batch), axis_name)
+        totals = sum_over(checked_counts(counts(batch)), axis_name)
+        unused = set(tree.flatten(chosen))  # until the backward pass is traced
 
         def loss_of_sums(chosen, state, micro_batch, rng):
-            params = precision.cast(tree.merge(chosen, frozen))
-            sums, state = objective(params, state, micro_batch, training=True, rng=rng)
-            sums = _checked(sums, totals)
-            return sum(_share(terms["loss"], totals[term]) for term, terms in sums.items()), (sums, state)
+            params = precision.cast(tree.merge(watch(chosen, unused), frozen))
+            output = objective(params, state, micro_batch, training=True, rng=rng, **_keyword(train_state.extra))
+            sums, state = checked_output(output)
+            sums = checked_sums(sums, totals)
+            return sum(share(terms["loss"], totals[term]) for term, terms in sums.items()), (sums, state)
 
         gradient = jax.grad(loss_of_sums, has_aux=True)
         grads, sums, state = _accumulated(gradient, chosen, train_state.state, batch, rng, accumulate)
@@ -106,12 +124,25 @@ def make_step(
         if buffers == "averaged":
             state = average_over(state, axis_name)
 
-        metrics = _means(sums, totals) | {"grad_norm": optax.tree.norm(grads)}
+        scalars = {"grad_norm": optax.tree.norm(grads)}
         if schedule is not None:
-            metrics["learning_rate"] = jnp.asarray(schedule(train_state.step))
-        updates, opt_state = optimizer.update(grads, train_state.opt_state, chosen)
-        moved = optax.apply_updates(chosen, updates)
-        return TrainState(tree.merge(moved, frozen), state, opt_state, train_state.step + 1), metrics
+            scalars["learning_rate"] = jnp.asarray(schedule(train_state.step))
+        try:
+            updates, opt_state = optimizer.update(grads, train_state.opt_state, chosen)
+        except Exception:
+            check_optimizer_state(optimizer, train_state.opt_state, chosen)  # the usual reason
+            raise
+        moved = restore_unused(optax.apply_updates(chosen, updates), chosen, unused)
+        ema = _averaged(train_state.ema, moved, state)
+        params, extra = tree.merge(moved, frozen), train_state.extra
+        after = TrainState(params, state, opt_state, train_state.step + 1, ema, extra)
+        if update_extra is not None:
+            new = update_extra(after, means(sums, totals) | scalars)
+            own = jax.tree.map(lambda before, value: jnp.asarray(value, before.dtype), extra, new)
+            after = after.replace(extra=own)  # type: ignore[attr-defined]
+        if metrics_as == "sums":
+            return after, {"sums": sums, "counts": jax.tree.map(jnp.asarray, totals)} | scalars
+        return after, means(sums, totals) | scalars
 
     return step
 
@@ -120,6 +151,8 @@ def make_eval_step(
     objective: Objective, counts: Counts, *, precision: Precision = FLOAT32
 ) -> Callable[..., dict[str, dict[str, jax.Array]]]:
     """Make an evaluation step for `parallelize`: `step((params, state), batch, key=None, *, axis_name=None)`.
+
+    The model may also be (params, state, extra), with the `extra` of a train state for the objective.
 
     Args:
         objective: as for `make_step`. It is called with `training=False`.
@@ -135,19 +168,20 @@ def make_eval_step(
     """
 
     def step(
-        model: tuple[tree.Tree, tree.Tree], batch: Batch, key: None = None, *, axis_name: str | None = None
+        model: tuple[Any, ...], batch: Batch, key: jax.Array | None = None, *, axis_name: str | None = None
     ) -> dict[str, dict[str, jax.Array]]:
-        params, state = model
-        sums, _ = objective(precision.cast(params), state, batch, training=False, rng=key)
-        totals = counts(batch)
-        return sum_over({"sums": _checked(sums, totals), "counts": totals}, axis_name)
+        params, state, *extra = model
+        keyword = _keyword(extra[0] if extra else None)
+        sums, _ = checked_output(objective(precision.cast(params), state, batch, training=False, rng=key, **keyword))
+        totals = checked_counts(counts(batch))
+        return sum_over({"sums": checked_sums(sums, totals), "counts": totals}, axis_name)
 
     return step
 
 
 def evaluate(
     step: Callable[[Any, Any, Any], dict[str, dict[str, jax.Array]]],
-    model: tuple[tree.Tree, tree.Tree],
+    model: tuple[Any, ...],
     batches: Iterable[Any],
     *,
     should_stop: Callable[[], bool] = lambda: False,
@@ -156,7 +190,7 @@ def evaluate(
 
     Args:
         step: the compiled step, `parallelize(make_eval_step(…), layout)`.
-        model: (params, state), placed on the devices.
+        model: (params, state) or (params, state, extra), placed on the devices.
         batches: batches placed by `layout.shard`.
         should_stop: function that is called after each batch. If it returns True, the evaluation ends, and the result
             covers only the batches so far.
@@ -178,7 +212,7 @@ def evaluate(
             "train.evaluate: there are no batches; expected at least one, got none. Hold out more data, or use a "
             "smaller batch size."
         )
-    return {name: float(value) for name, value in _means(added["sums"], added["counts"], np.maximum).items()}
+    return {name: float(value) for name, value in means(added["sums"], added["counts"], np.maximum).items()}
 
 
 def _accumulated(
@@ -211,25 +245,14 @@ def _split(x: jax.Array, accumulate: int) -> jax.Array:
     return jnp.swapaxes(x.reshape(-1, accumulate, *x.shape[1:]), 0, 1)
 
 
-def _share(total, count, maximum=jnp.maximum):
-    return total / maximum(count, 1).astype(total.dtype)
+def _averaged(ema: Any, moved: tree.Tree, state: tree.Tree) -> Any:
+    """Add the updated parameters to the moving average. The other parameters are constant, and not averaged."""
+    if ema is None:
+        return None
+    own, constant = tree.divide(ema.params, tree.flatten(moved))
+    average = ema.replace(params=own).update_parameters(moved, state)
+    return average.replace(params=tree.merge(average.params, constant))
 
 
-def _means(sums: Any, totals: Any, maximum: Callable[..., Any] = jnp.maximum) -> dict[str, Any]:
-    means = {
-        f"{term}_{metric}": _share(value, totals[term], maximum)
-        for term, terms in sums.items()
-        for metric, value in terms.items()
-    }
-    return {"loss": sum(means[f"{term}_loss"] for term in sums), **means}
-
-
-def _checked(sums, totals):
-    """Check that every term has a count and a loss. Return the sums in at least float32."""
-    for term, terms in sums.items():
-        if term not in totals or "loss" not in terms:
-            raise ValueError(
-                f"train.make_step: the objective's term {term!r}; expected a 'loss' in it and a count of the same "
-                f"name, got {sorted(terms)} and counts for {sorted(totals)}."
-            )
-    return jax.tree.map(at_least_float32, sums)
+def _keyword(extra: Any) -> dict[str, Any]:
+    return {} if extra is None else {"extra": extra}

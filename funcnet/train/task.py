@@ -20,6 +20,7 @@ from funcnet.train.loop import Cadence, Outcome
 from funcnet.train.precision import Precision
 from funcnet.train.report import Matrix, Panel
 from funcnet.train.state import TrainState
+from funcnet.train.step import UpdateExtra
 
 __all__ = ["Best", "Conclusion", "Context", "Ended", "Task"]
 
@@ -109,6 +110,11 @@ class Task:
         schedule: the learning rate of the optimizer, for the metrics.
         trainable: patterns for the names of the trainable parameters.
         buffers: see `make_step`.
+        ema: decay rate of the moving average of the weights, `TrainState.ema`. The average is saved in the folder `ema`
+            of the run, by `save`. None keeps no average.
+        update_extra: see `make_step`.
+        checks_objective: whether a new run first checks that the objective returns sums. The check compiles the
+            objective for two small batches.
         unit: the unit that `size` counts, such as "tokens" or "images".
         shown: {label: name of the metric} for the progress bar.
         facts: facts that a resumed run must find again, such as digests of the data. The mappings are checked one after
@@ -127,6 +133,9 @@ class Task:
     schedule: optax.Schedule | None = None
     trainable: tree.Patterns = "**"
     buffers: Literal["synced", "averaged"] = "synced"
+    ema: float | None = None
+    update_extra: UpdateExtra | None = None
+    checks_objective: bool = True
     unit: str = "examples"
     shown: Mapping[str, str] = {"loss": "loss"}
     facts: Sequence[Mapping[str, Any]] = ()
@@ -143,6 +152,12 @@ class Task:
             seed: the seed of the training.
         """
         raise NotImplementedError
+
+    def extra(self, seed: int) -> Any:
+        """Return the initial `TrainState.extra`: a pytree of the task's own values, which each step may change and the
+        checkpoints contain. If it is not None, the objective receives the keyword argument `extra`.
+        """
+        return None
 
     def objective(self, params: Any, state: Any, batch: Any, *, training: bool, rng: Any) -> tuple[Sums, Any]:
         """Return the loss and the metrics of a batch, as sums, and the new buffers; see `funcnet.train.step`."""

@@ -11,7 +11,11 @@ import time
 import pytest
 
 from funcnet.files import read_json
-from tests.tasks.command import SMALL, metrics, start, write_corpus
+from funcnet.tasks.finetuning.task import FinetuningTask
+from funcnet.tasks.images.task import ImageTask
+from funcnet.tasks.pretraining.task import PretrainingTask
+from funcnet.train import run
+from tests.tasks.command import SMALL, metrics, run_here, start, write_corpus
 from tests.tasks.small_bert import sentence, write_model, write_task
 
 TASKS = ["pretrain", "train-images", "classify", "labels", "regress", "pairs", "tokens", "choice", "answer"]
@@ -38,6 +42,25 @@ def arguments(task, data, out, *more):
     train = write_task(folder / task, task)
     small = ["--seq-len", "32", "--batch-size", "8", "--epochs", "6", "--split", "0.2", "--dropout", "0.1"]
     return ["finetune", task, "--model", folder / "model", "--train", train, "--out", out, *small, *more]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_objectives_return_sums(data, tmp_path, monkeypatch, task):
+    """What `run_task` checks once for other tasks, which cost these two compilations in every run."""
+    checked = []
+
+    def check(*args, **kwargs):
+        checked.append(task)
+        check_returns_sums(*args, **kwargs)
+
+    check_returns_sums = run.check_returns_sums
+    monkeypatch.setattr(run, "check_returns_sums", check)
+    monkeypatch.setattr(run._Trials, "all", lambda self, folder: False)  # the check alone
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for kind in (PretrainingTask, FinetuningTask, ImageTask):
+        monkeypatch.setattr(kind, "checks_objective", True)
+    assert run_here(*arguments(task, data, tmp_path / "out")) == 0
+    assert checked == [task]
 
 
 def ended(task, data, out, cache, *more):

@@ -154,8 +154,8 @@ class Description(Node):
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Mark every parameter of the module and its submodules as trainable (True) or frozen (False).
 
-        Frozen parameters get zero gradients at no cost. An optimizer with weight decay still changes them, so give it
-        only the trainable part, `net.partition(params)[0]`.
+        Frozen parameters get zero gradients at no cost. `train.make_step` does not change them. In a step of your own,
+        an optimizer with weight decay would, so give it only the trainable part, `net.partition(params)[0]`.
         """
         for parameter in self.parameters():
             parameter.requires_grad = requires_grad

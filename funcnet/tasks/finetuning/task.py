@@ -36,6 +36,7 @@ class FinetuningTask(Task):
     """Trains a head on labelled examples. Errors are those of `read_data` and `bert.from_pretrained`."""
 
     unit = "tokens"
+    checks_objective = False  # costs two compilations; tests/tasks/test_lifecycle.py checks it
     keep = 1
     keeps_checkpoints = False  # they are three times as large as the model, and of no use after the run
 

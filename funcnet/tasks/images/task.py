@@ -46,6 +46,7 @@ class ImageTask(Task):
     """
 
     unit = "images"
+    checks_objective = False  # costs two compilations; tests/tasks/test_lifecycle.py checks it
     shown = {"loss": "loss", "accuracy": "image_accuracy"}  # noqa: RUF012
 
     def __init__(self, settings: ImageSettings, context: Context, net: nn.Module | None = None):

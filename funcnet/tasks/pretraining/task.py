@@ -44,6 +44,7 @@ class PretrainingTask(Task):
     """Pretrains BERT on masked words and next sentences. The settings are already checked."""
 
     unit = "tokens"
+    checks_objective = False  # costs two compilations; tests/tasks/test_lifecycle.py checks it
     shown = {"loss": "loss", "words": "mlm_accuracy", "next sentence": "nsp_accuracy"}  # noqa: RUF012
 
     def __init__(self, settings: PretrainingSettings, context: Context):

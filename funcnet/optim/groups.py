@@ -1,0 +1,48 @@
+"""Parameter groups with different hyperparameters, as in torch's optimizers."""
+
+from collections.abc import Mapping
+
+import optax
+
+from funcnet import tree
+
+__all__ = ["param_groups"]
+
+
+def param_groups(groups: Mapping[str, optax.GradientTransformation]) -> optax.GradientTransformation:
+    """Return an optimizer that updates each group of parameters with a transformation of its own.
+
+    Args:
+        groups: {name pattern: optax transformation}; see `funcnet.tree` for patterns. If several patterns match a
+            parameter, the last one is used. The pattern "**" matches all parameters.
+
+    Returns:
+        An `optax.GradientTransformation`. To clip the norm of all gradients together, put the clipping before it with
+        `optax.chain`.
+
+    Raises:
+        ValueError: if a pattern matches no parameter, or no pattern matches some parameter.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> optimizer = param_groups({"**": optax.sgd(0.1), "head": optax.sgd(1.0)})
+        >>> params = {"body": {"weight": jnp.ones(1)}, "head": {"weight": jnp.ones(1)}}
+        >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
+        >>> updates["body"]["weight"].item(), updates["head"]["weight"].item()
+        (-0.10000000149011612, -1.0)
+
+    Reference: https://docs.pytorch.org/docs/stable/optim.html#per-parameter-options
+    """
+    labels = {pattern: str(number) for number, pattern in enumerate(groups)}  # short names in checkpoints
+
+    def labelled(params: tree.Tree) -> tree.Tree:
+        chosen = tree.assign(labels, tree.flatten(params), None, where="optim.param_groups")
+        left = [name for name, label in chosen.items() if label is None]
+        if left:
+            raise ValueError(
+                f"optim.param_groups: {left[0]!r} is in no group; expected a pattern for every parameter, got "
+                f"{', '.join(map(repr, groups))}. Put the pattern '**' first for the remaining parameters."
+            )
+        return tree.map_with_name(lambda name, _: chosen[name], params)
+
+    return optax.multi_transform({labels[pattern]: group for pattern, group in groups.items()}, labelled)

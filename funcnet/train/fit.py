@@ -1,0 +1,164 @@
+"""Train a model of your own in one call. `fit` builds a `Task` from its arguments, and `run_task` runs it."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from funcnet import nn, tree, weights
+from funcnet.data import DataLoader
+from funcnet.settings import check_ranges
+from funcnet.train.errors import RunError
+from funcnet.train.fit_task import FitSettings, FitTask, Plan
+from funcnet.train.metrics import read_metrics
+from funcnet.train.run import EMA, MODEL, run_task
+from funcnet.train.run_directory import RUN_FILE
+from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
+from funcnet.train.step import UpdateExtra
+from funcnet.train.task import Best
+
+__all__ = ["Fitted", "fit"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """The result of `fit`.
+
+    Attributes:
+        params: trained parameters, or those of the best evaluation.
+        state: the buffers.
+        ema: averaged parameters, or None.
+        rows: the rows of metrics.jsonl: one dict per logged step.
+    """
+
+    params: tree.Tree
+    state: tree.Tree
+    ema: tree.Tree | None
+    rows: list[dict[str, Any]]
+
+
+def fit(
+    net: nn.Module,
+    loss: Callable[..., Any],
+    data: Any,
+    optimizer: optax.GradientTransformation,
+    *,
+    out: str | Path,
+    steps: int,
+    batch_size: int = 32,
+    validation: Any = None,
+    weight: Callable[[Any], Any] | None = None,
+    schedule: optax.Schedule | None = None,
+    start: tuple[tree.Tree, tree.Tree] | None = None,
+    ema: float | None = None,
+    evaluate_ema: bool = False,
+    extra: Any = None,
+    update_extra: UpdateExtra | None = None,
+    best: Best | None = None,
+    resume: bool = False,
+    seed: int = 0,
+    accumulate: int = 1,
+    log_every: int = 20,
+    evaluate_every: int = 250,
+    save_every: int = 250,
+    keep: int = 2,
+    devices: int | None = None,
+    mesh: str | None = None,
+    parallel: Literal["jit", "shard_map", "pmap"] = "jit",
+    precision: Literal["float32", "bfloat16"] = "float32",
+) -> Fitted:
+    """Train a net, with checkpoints, evaluation, logs and a report.
+
+    Args:
+        net: the description. Parameters with `requires_grad=False` are frozen.
+        loss: function `loss(model, batch)`, where `model` is the net as inside a forward: call it, or its parts. It
+            returns an array with one loss per element (`reduction="none"`), or a dict with this array as "loss" and
+            other metrics as arrays of the same shape. The mean over all elements is minimised. In evaluation,
+            `model.training` is False.
+        data: training data: a dict of arrays with equal first dimensions, a dataset or a `DataLoader` of
+            `funcnet.data`, or a function `data(start_step)` that returns the batches from that step on.
+        optimizer: an optax transformation, which includes gradient clipping, if any. `optim.param_groups` gives groups
+            of parameters different learning rates.
+        out: run directory. It gets `model.safetensors`, `metrics.jsonl`, `eval.json`, `report.png`, `checkpoints/`,
+            TensorBoard events and, with `ema`, `ema/model.safetensors`.
+        steps: number of updates.
+        batch_size: number of rows per update, over all devices and micro-batches. A `DataLoader` has its own.
+        validation: data for the evaluation: a dict of arrays, a dataset or a `DataLoader`.
+        weight: function `weight(batch)` that returns the weights of the elements, which broadcast to the losses. For
+            example, `lambda batch: batch["labels"] >= 0` does not count padding.
+        schedule: learning rate schedule of the optimizer, for the log.
+        start: initial (params, state), such as those of a checkpoint. The default is `net.init(key)`. A net with lazy
+            modules needs `net.init(key, example)` here.
+        ema: decay rate of a moving average of the weights, such as 0.999.
+        evaluate_ema: whether to evaluate the averaged weights.
+        extra: the user's own values, a pytree of arrays, which are part of the checkpoints. The loss is then called as
+            `loss(model, batch, extra)`.
+        update_extra: function `update_extra(train_state, metrics)` that returns the new `extra` after each update.
+        best: keep the model of the best evaluation, and stop early.
+        resume: whether to continue the run in `out`. If there is none, the run starts.
+        seed: seed of initialisation, order of the data and dropout.
+        accumulate: number of micro-batches per update.
+        log_every: number of steps between two lines of the log. A line has the means since the last line.
+        evaluate_every: number of steps between two evaluations. 0 evaluates only at the end.
+        save_every: number of steps between two checkpoints. 0 saves one only at the end.
+        keep: number of checkpoints to keep.
+        devices, mesh, parallel, precision: see `DeviceSettings`.
+
+    Returns:
+        A `Fitted`.
+
+    Raises:
+        ValueError: if an argument is wrong, or `loss` does not return one value per element.
+        RunError: if the run directory cannot be used, or the loss is not finite.
+        SystemExit: if SIGINT or SIGTERM stopped the run, which has saved a checkpoint. Call `fit` again with
+            `resume=True`. The result has the same bits as that of a run without interruption.
+
+    Example:
+        >>> import contextlib, io, tempfile
+        >>> import numpy as np
+        >>> from funcnet import functional as F
+        >>> x = np.linspace(-1, 1, 64, dtype=np.float32)[:, None]
+        >>> def loss(model, batch):
+        ...     return F.mse_loss(model(batch["x"]), batch["y"], reduction="none")
+        >>> with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()):
+        ...     fitted = fit(nn.Linear(1, 1), loss, {"x": x, "y": 2 * x}, optax.sgd(0.5), out=out, steps=150)
+        >>> print(f"{fitted.params['weight'].item():.2f}")
+        2.00
+    """
+    folder = Path(out)
+    is_begun = (folder / RUN_FILE).exists()
+    if is_begun and not resume:
+        raise RunError(
+            f"train.fit: {folder} already contains a run; expected a new or empty folder, got one with {RUN_FILE}. "
+            "Pass resume=True to continue the run, or another out."
+        )
+    if validation is None and (best is not None or evaluate_ema):
+        raise ValueError("train.fit: there are no validation data; expected them with best and evaluate_ema, got None.")
+    if evaluate_ema and ema is None:
+        raise ValueError("train.fit: evaluate_ema needs averaged weights; expected a decay rate as ema, got None.")
+    settings = FitSettings(
+        RunSettings(folder, resume and is_begun, seed),
+        steps,
+        LoopSettings(data.batch_size if isinstance(data, DataLoader) else batch_size, accumulate, log_every),
+        CheckpointSettings(evaluate_every, save_every, keep),
+        DeviceSettings(devices, mesh, parallel, precision),
+        ema,
+    )
+    check_ranges(settings, "train.fit", str)
+    plan = Plan(
+        net, loss, data, optimizer, validation, weight, schedule, start, evaluate_ema, extra, update_extra, best
+    )
+    code = run_task(lambda settings, context: FitTask(plan, settings, context), settings, where="train.fit")
+    if code:
+        raise SystemExit(code)
+    into = jax.jit(net.init)(jax.random.key(seed)) if start is None else start
+    params, state = net.load_state_dict(weights.load(folder / MODEL), into=into)
+    average = None
+    if ema is not None:
+        average, _ = net.load_state_dict(weights.load(folder / EMA / MODEL), into=into)
+    params, state, average = jax.tree.map(jnp.array, (params, state, average))
+    return Fitted(params, state, average, read_metrics(folder / "metrics.jsonl"))
