@@ -116,7 +116,7 @@ def require_folder(path: str | Path, where: str) -> None:
 
     Args:
         path: the file to write.
-        where: the beginning of the message.
+        where: prefix for error messages, such as the name of the caller.
 
     Raises:
         OSError: if the folder of `path` does not exist, or `path` is a folder.
@@ -139,7 +139,7 @@ def require_other(path: str | Path, inputs: Iterable[str | Path], where: str) ->
     Args:
         path: the file to write.
         inputs: the files to read. They need not exist.
-        where: the beginning of the message.
+        where: prefix for error messages, such as the name of the caller.
 
     Raises:
         ValueError: if `path` is one of `inputs`, except for a device.
@@ -147,13 +147,13 @@ def require_other(path: str | Path, inputs: Iterable[str | Path], where: str) ->
     Example:
         >>> require_other(__file__, [__file__], "predict: --out")
         Traceback (most recent call last):
-        ValueError: predict: --out ... is the input; expected another file, got the one that is read.
+        ValueError: predict: --out ... is also an input file; expected a different file, got the same one.
     """
     if not Path(path).is_file():
         return
     for name in inputs:
         if os.path.exists(name) and os.path.samefile(path, name):
-            raise ValueError(f"{where} {path} is the input; expected another file, got the one that is read.")
+            raise ValueError(f"{where} {path} is also an input file; expected a different file, got the same one.")
 
 
 def write_json(path: str | Path, value: Any) -> None:
@@ -179,7 +179,7 @@ def parse_json(path: str | Path, where: str) -> Any:
 
     Args:
         path: the file.
-        where: the beginning of the message.
+        where: prefix for error messages, such as the name of the caller.
 
     Raises:
         OSError: if the file cannot be read.
@@ -188,7 +188,7 @@ def parse_json(path: str | Path, where: str) -> Any:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: {path} is not JSON; expected an object, got '{error}'.") from None
+        raise ValueError(f"{where}: {path} is not valid JSON; expected a JSON object, got '{error}'.") from None
 
 
 def wrong_json(error: ValueError | RecursionError, line: int = 1) -> tuple[str, str]:
@@ -221,7 +221,7 @@ def write_digests(folder: str | Path, names: Iterable[str]) -> None:
         names: names of the files; those that do not exist are left out.
 
     Raises:
-        OSError: a file cannot be read, or the folder cannot be written.
+        OSError: if a file cannot be read, or the folder cannot be written.
     """
     folder = Path(folder)
     write_json(folder / DIGESTS, {name: file_digest(folder / name) for name in names if (folder / name).exists()})
@@ -232,12 +232,12 @@ def check_digests(folder: str | Path, where: str, names: Iterable[str] | None = 
 
     Args:
         folder: a folder. Without `digests.json`, nothing is checked.
-        where: the beginning of the message.
+        where: prefix for error messages, such as the name of the caller.
         names: the files to check. The default is all files in `digests.json`.
 
     Raises:
-        ValueError: a file is missing or has changed.
-        OSError: a file cannot be read.
+        ValueError: if a file is missing or has changed.
+        OSError: if a file cannot be read.
     """
     folder = Path(folder)
     written = read_json(folder / DIGESTS) if (folder / DIGESTS).exists() else {}
@@ -247,7 +247,7 @@ def check_digests(folder: str | Path, where: str, names: Iterable[str] | None = 
         found = file_digest(folder / name) if (folder / name).exists() else "no file"
         if found != digest:
             raise ValueError(
-                f"{where}: {folder / name} is not the file that was written; expected SHA-256 {digest}, as in "
+                f"{where}: {folder / name} has changed since it was written; expected SHA-256 {digest}, as in "
                 f"{DIGESTS}, got {found}. Restore the file. If you changed it yourself, delete {folder / DIGESTS}."
             )
 

@@ -62,7 +62,7 @@ def cross_entropy(logits: jax.Array, labels: jax.Array, mask: jax.Array | None =
     """
     _require("cross_entropy", "labels", labels, logits.shape[:-1])
     if not jnp.issubdtype(labels.dtype, jnp.integer):
-        raise TypeError(f"losses.cross_entropy: labels are classes; expected integers, got {labels.dtype}.")
+        raise TypeError(f"losses.cross_entropy: labels must be class indices; expected integers, got {labels.dtype}.")
     if mask is not None:
         labels = jnp.where(mask, labels, IGNORE)
     rows, ids = _at_least_float32(logits).reshape(-1, logits.shape[-1]), labels.reshape(-1)

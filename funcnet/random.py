@@ -18,7 +18,7 @@ __all__ = ["MissingKey", "dropout_mask", "key_for_name", "keys_for_names"]
 
 
 class MissingKey:
-    """A key that is not there: it raises ValueError when something draws from it, and not before.
+    """A placeholder for a missing key. It raises ValueError only when something draws from it.
 
     Args:
         message: the text of the error.
@@ -97,7 +97,7 @@ def dropout_mask(key: jax.Array, shape: Sequence[int], rate: float) -> jax.Array
     """
     if not isinstance(key, jax.Array) or not jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.shape:
         got = f"{type(key).__name__} of dtype {getattr(key, 'dtype', None)} and shape {getattr(key, 'shape', None)}"
-        raise TypeError(f"random.dropout_mask: expected one typed key, got {got}. Make it with jax.random.key(seed).")
+        raise TypeError(f"random.dropout_mask: expected one typed key, got {got}. Make one with jax.random.key(seed).")
     if not 0.0 <= rate <= 1.0:
         raise ValueError(f"random.dropout_mask: rate is out of range; expected 0 <= rate <= 1, got {rate}.")
     shape = tuple(shape)

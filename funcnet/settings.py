@@ -169,7 +169,7 @@ def check_ranges(settings: Any, where: str, shown: Callable[[str], str] = flag) 
 
     Args:
         settings: the settings of a command.
-        where: the name of the command, for the error message.
+        where: prefix for error messages, such as the name of the command.
         shown: function that returns the text for the name of a setting in the message. The default shows flags.
 
     Raises:
@@ -181,7 +181,7 @@ def check_ranges(settings: Any, where: str, shown: Callable[[str], str] = flag) 
         ...     steps: Annotated[int, Range(1)] = 10
         >>> check_ranges(Command(steps=0), "pretrain")
         Traceback (most recent call last):
-        ValueError: pretrain: --steps; expected at least 1, got 0.
+        ValueError: pretrain: --steps is out of range; expected at least 1, got 0.
     """
     values = flat(settings)
     for name, (_, hint) in _fields(type(settings)).items():
@@ -189,7 +189,7 @@ def check_ranges(settings: Any, where: str, shown: Callable[[str], str] = flag) 
         for limits in (one for one in _metadata(hint) if isinstance(one, Range)):
             for number in value if isinstance(value, tuple) else (value,):
                 if number is not None and number not in limits:
-                    raise ValueError(f"{where}: {shown(name)}; expected {limits}, got {number}.")
+                    raise ValueError(f"{where}: {shown(name)} is out of range; expected {limits}, got {number}.")
 
 
 def recorded(settings: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:

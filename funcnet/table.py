@@ -43,5 +43,5 @@ def dataframe(rows: Sequence[Any], where: str) -> Any:
     try:
         import pandas
     except ImportError:
-        raise ImportError(f"{where}: needs pandas, which is not installed. Run: pip install pandas") from None
+        raise ImportError(f"{where}: pandas is not installed. Install it with `pip install pandas`.") from None
     return pandas.DataFrame([vars(row) for row in rows])

@@ -100,7 +100,10 @@ def _as_list(patterns: Patterns) -> list[str]:
 def _regex(pattern: str, covers: bool) -> re.Pattern[str]:
     """Return an expression that matches names with a dot after every segment."""
     if not isinstance(pattern, str):
-        raise TypeError(f"tree.select: expected a pattern such as 'encoder.*.weight', got {type(pattern).__name__}.")
+        raise TypeError(
+            "tree.select: a pattern is not a string; expected a string such as 'encoder.*.weight', got "
+            f"{type(pattern).__name__}."
+        )
     many = r"(?:[^.]+\.)*"
     segments = pattern.split(".") if pattern else []
     body = "".join(many if s == "**" else re.escape(s).replace(r"\*", "[^.]*") + r"\." for s in segments)
@@ -121,8 +124,8 @@ def _refuse_single_layers(pattern: str, regex: re.Pattern[str], names: list[str]
         for single in itertools.product(*([*numbers, s] if s == STACKED else [s] for s in segments)):
             if regex.fullmatch(_dotted(".".join(single))):
                 raise ValueError(
-                    f"{where}: pattern {pattern!r} selects single layers of the stack {name!r}. Use '*' for the layer, "
-                    "or unstack the layers with net.unstack(params) and scan=False."
+                    f"{where}: pattern {pattern!r} selects single layers of the stack {name!r}. Use '*' as the layer "
+                    "index, or build the model with scan=False and convert the parameters with net.unstack(params)."
                 )
 
 
@@ -144,7 +147,7 @@ def select(patterns: Patterns, names: Iterable[str], *, covers: bool = True, whe
         patterns: one pattern or several.
         names: dotted names; "" is the root.
         covers: whether a pattern also matches everything below the names that it matches.
-        where: the caller, for error messages.
+        where: prefix for error messages, such as the name of the caller.
 
     Raises:
         ValueError: if a pattern matches nothing (the message shows the nearest names), or single layers of a stack.
@@ -249,7 +252,7 @@ def merge(first: Tree, second: Tree) -> Tree:
             elif isinstance(value, dict) and isinstance(out[key], dict):
                 out[key] = join(out[key], value, f"{prefix}{key}.")
             else:
-                raise ValueError(f"tree.merge: both trees have {prefix + key!r}. Partition them by the same patterns.")
+                raise ValueError(f"tree.merge: both trees have {prefix + key!r}. Partition both by the same patterns.")
         return out
 
     return join(first, second, "")

@@ -58,7 +58,9 @@ def test_no_file_is_written_over_what_is_read(tmp_path):
     os.link(file, hard)
     soft.symlink_to(file)
     for other in (file, hard, soft, tmp_path / "." / "a.csv"):
-        with pytest.raises(ValueError, match=r"predict: --out .* is the input; expected another file, got the one th"):
+        with pytest.raises(
+            ValueError, match=r"predict: --out .* is also an input file; expected a different file, got the same"
+        ):
             require_other(other, [tmp_path / "none.csv", file], "predict: --out")
     require_other(tmp_path / "none.csv", [file], "predict: --out")
     require_other(os.devnull, [os.devnull], "predict: --out")
@@ -69,7 +71,7 @@ def test_brackets_within_brackets_are_no_json(tmp_path):
     file = tmp_path / "config.json"
     file.write_text("[" * 200_000)
     assert read_json(file) is None
-    with pytest.raises(ValueError, match=r"config.json is not JSON; expected an object, got"):
+    with pytest.raises(ValueError, match=r"config.json is not valid JSON; expected a JSON object, got"):
         BertConfig.load(tmp_path)
 
 
@@ -141,7 +143,7 @@ def test_a_file_that_has_changed_since_its_digest_was_written(tmp_path):
     (tmp_path / "a.bin").write_bytes(b"abd")
     check_digests(tmp_path, "here", ["other"])
     with pytest.raises(
-        ValueError, match=r"^here: .*a.bin is not the file that was written; expected SHA-256 .* delete"
+        ValueError, match=r"^here: .*a.bin has changed since it was written; expected SHA-256 .* delete"
     ):
         check_digests(tmp_path, "here")
     (tmp_path / "digests.json").unlink()

@@ -83,5 +83,5 @@ def test_labels_that_do_not_fit():
     ):
         with pytest.raises(ValueError, match=message):
             call()
-    with pytest.raises(TypeError, match="labels are classes; expected integers, got float32"):
+    with pytest.raises(TypeError, match="labels must be class indices; expected integers, got float32"):
         losses.cross_entropy(LOGITS, ONE.astype(jnp.float32))

@@ -58,9 +58,9 @@ def test_unknown_and_doubled_names_are_refused():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"share": 1.0}, "data build: --share; expected from 0 to below 1, got 1.0."),
-        ({"rate": -1.0}, "data build: --rate; expected at least 0, got -1.0."),
-        ({"lengths": (128, 4)}, "data build: --lengths; expected at least 5, got 4."),
+        ({"share": 1.0}, "data build: --share is out of range; expected from 0 to below 1, got 1.0."),
+        ({"rate": -1.0}, "data build: --rate is out of range; expected at least 0, got -1.0."),
+        ({"lengths": (128, 4)}, "data build: --lengths is out of range; expected at least 5, got 4."),
     ],
 )
 def test_numbers_outside_their_range_are_refused(values, message):

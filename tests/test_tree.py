@@ -83,7 +83,9 @@ def test_nothing_matches_shows_the_nearest_names():
         tree.select("encodr.0", NAMES, where="freeze")
     with pytest.raises(ValueError, match="none, because there are no names"):
         tree.select("a", [])
-    with pytest.raises(TypeError, match=r"expected a pattern such as 'encoder\.\*\.weight', got int"):
+    with pytest.raises(
+        TypeError, match=r"a pattern is not a string; expected a string such as 'encoder\.\*\.weight', got int"
+    ):
         tree.select([3], NAMES)
 
 

@@ -54,7 +54,7 @@ def training_arguments(
 
 
 def _with_the_others(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """Initialise a leaf with zeros. `Whole.begin` replaces them, unless the user sets another init function."""
+    """Initialise a leaf with zeros. `Whole.begin` replaces the zeros, unless the user sets another init function."""
     return jnp.zeros(shape, dtype)
 
 
@@ -74,8 +74,8 @@ class Whole(Computed):
             if isinstance(leaf, Computed):
                 raise ValueError(
                     f"{type(foreign).__name__}: {name!r} is computed, but its original has no init function, because "
-                    "the module initialises all leaves together; expected an init function. Set one first, for "
-                    f"example with nn.init.normal_(module.{name})."
+                    "the module initialises all its leaves together; expected an init function. Set one first, for "
+                    f"example with `nn.init.normal_(module.{name})`."
                 )
         values = foreign.start_together(frame_of(bound).call.rng) if leaves else {}
         for name, leaf in leaves.items():
@@ -128,7 +128,7 @@ class Foreign(Module):
         Args:
             leaves: {dotted name: (Parameter or Buffer, an array or its shape and dtype)}.
             kinds: {dotted name of an inner module: text that `repr` shows for it}.
-            where: beginning of error messages.
+            where: prefix for error messages, such as the name of the caller.
         """
         for path, kind in kinds.items():
             self._place(path, kind)

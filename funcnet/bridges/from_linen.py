@@ -127,9 +127,9 @@ class FromLinen(Foreign):
             leaves, structure = jax.tree.flatten(values)
             if structure != self._structures.get(collection):
                 raise ValueError(
-                    f"{where}: the collection {collection!r} of {type(self._module).__name__} has other variables than "
-                    f"after init; expected {self._structures.get(collection)}, got {structure}. Create all variables "
-                    "at init, and let `sow` write to 'intermediates'."
+                    f"{where}: the variables in the collection {collection!r} of {type(self._module).__name__} differ "
+                    f"from those after init; expected {self._structures.get(collection)}, got {structure}. Create all "
+                    "variables in init, and call `sow` only with the collection 'intermediates'."
                 )
             named.update(zip(self._names[collection], leaves, strict=True))
         return named
@@ -140,8 +140,8 @@ class FromLinen(Foreign):
         method = getattr(self._module, name or "__call__", None)
         if not callable(method):
             raise ValueError(
-                f"FromLinen: {type(self._module).__name__} has no method {name or '__call__'!r}; expected a method of "
-                "the module. Pass the name of a method that the module has as linen_method."
+                f"FromLinen: {type(self._module).__name__} has no method {name or '__call__'!r}; expected linen_method "
+                "to be the name of a method of the module."
             )
         return method
 
@@ -185,7 +185,7 @@ class FromLinen(Foreign):
         if hasattr(self, UNKNOWN):
             raise ValueError(
                 f"FromLinen.trees: the leaves of {type(self._module).__name__} are not known yet; expected an example "
-                "input before this call. Pass one to FromLinen, or to init of the net."
+                "input before this call. Pass an example input to FromLinen, or to the init method of the net."
             )
         variables = linen.unbox(core.unfreeze(dict(variables)))
         named = self._by_name({name: variables.get(name) for name in self._names}, "FromLinen.trees")

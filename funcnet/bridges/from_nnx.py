@@ -69,7 +69,8 @@ class FromNNX(Foreign):
         elif callable(module) and not isinstance(module, (Module, linen.Module)):
             if "rngs" in kwargs:
                 raise TypeError(
-                    "FromNNX: rngs are made from the key of init; expected no argument rngs, got one. Omit rngs."
+                    "FromNNX: rngs is not allowed, because init makes it from its key; expected no argument rngs, got "
+                    "one. Omit rngs."
                 )
             self._make = functools.partial(_make, module, args, kwargs)
             noted: list[Any] = []
@@ -123,8 +124,8 @@ class FromNNX(Foreign):
         method = getattr(module, nnx_method or "__call__", None)
         if not callable(method):
             raise ValueError(
-                f"FromNNX: {type(module).__name__} has no method {nnx_method or '__call__'!r}; expected a method of "
-                "the module. Pass the name of a method that the module has as nnx_method."
+                f"FromNNX: {type(module).__name__} has no method {nnx_method or '__call__'!r}; expected nnx_method "
+                "to be the name of a method of the module."
             )
         key = self.drawn_key()
         _reseed(module, lambda tag: random.key_for_name(jax.random.key(0) if key is None else key, tag))
@@ -213,7 +214,7 @@ def _reseed(module: nnx.Module, key_of: Callable[[str], jax.Array]) -> None:
 
 
 def _drawn(before: list[Any], module: nnx.Module) -> bool:
-    """Return whether the call drew a key from a stream. While tracing, the answer may be a false True."""
+    """Return whether the call drew a key from a stream. While tracing, it may return True although no key was drawn."""
     after = jax.tree.leaves(nnx.state(module, nnx.RngCount))
     moved = [new for old, new in zip(before, after, strict=True) if new is not old]
     return any(isinstance(count, jax.core.Tracer) or bool((count != 0).any()) for count in moved)

@@ -68,13 +68,14 @@ class ToLinen(linen.Module):
             out, new = self.net.apply(params, state, *inputs, training=training, rng=rng, method=net_method, **kwargs)
         except ValueError as error:
             if rng is None and "needs randomness" in str(error):
-                error.add_note("ToLinen: pass a key to linen's apply, rngs={'dropout': jax.random.key(0)}.")
+                error.add_note("ToLinen: pass a key to linen's apply: `rngs={'dropout': jax.random.key(0)}`.")
             raise
         if new is not state and not self.is_initializing():
             if not self.is_mutable_collection(STATE):
                 raise ValueError(
                     f"ToLinen: the call changes buffers of {type(self.net).__name__}; expected {STATE!r} among the "
-                    f"mutable collections. Use model.apply(…, mutable=[{STATE!r}]), which returns (output, updated)."
+                    f"mutable collections. Use `model.apply(…, mutable=[{STATE!r}])`, which returns `(output, "
+                    "updated)`."
                 )
             self._put({STATE: new})
         return out

@@ -147,9 +147,9 @@ class ToNNX(Branch):
         except ValueError as error:
             if key is None and "needs randomness" in str(error):
                 error.add_note(
-                    "ToNNX: only training calls draw keys from the model's own stream, which requires ToNNX(net, "
-                    "rngs=nnx.Rngs(0)). Pass rngs there, or pass a key to this call: model(x, "
-                    "rngs=jax.random.key(0))."
+                    "ToNNX: only training calls draw keys from the model's own stream, which requires `ToNNX(net, "
+                    "rngs=nnx.Rngs(0))`. Pass rngs to ToNNX, or pass a key to this call: `model(x, "
+                    "rngs=jax.random.key(0))`."
                 )
             raise
         if new is not state:
@@ -199,8 +199,8 @@ class ToNNX(Branch):
 def _attach(branch: Branch, name: str, value: Any, path: str) -> None:
     if hasattr(branch, name) or hasattr(type(branch), name):
         raise ValueError(
-            f"ToNNX: the part {path!r} has the name of an attribute of {type(branch).__name__}; expected another name, "
-            f"got {name!r}. Rename the part" + (", or wrap the net: nn.Sequential(net)." if "." not in path else ".")
+            f"ToNNX: {path!r} has the same name as an attribute of {type(branch).__name__}; expected a different name, "
+            f"got {name!r}. Rename {path!r}" + (", or wrap the net: `nn.Sequential(net)`." if "." not in path else ".")
         )
     setattr(branch, name, value)
 

@@ -33,7 +33,7 @@ def whole(net: Module, params: Mapping[str, Any], state: Mapping[str, Any], wher
     beyond = [*given[0], *given[1]]
     if lacking or beyond:
         raise ValueError(
-            f"{where}: the leaves are not those of {type(net).__name__}; missing: {', '.join(lacking) or 'none'}; "
+            f"{where}: the leaves do not match those of {type(net).__name__}; missing: {', '.join(lacking) or 'none'}; "
             f"unexpected: {', '.join(beyond) or 'none'}. Pass values that were made for this net."
         )
     return trees

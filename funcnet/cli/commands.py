@@ -25,9 +25,9 @@ class Command(NamedTuple):
     """A command.
 
     Attributes:
-        settings: the class of its settings.
-        run: runs it, and returns the exit code.
-        module: what `run` imports. It is imported before `run` is called: see `cli.main` for why.
+        settings: class of the command's settings.
+        run: function that runs the command and returns the exit code.
+        module: module that `run` imports. It is imported before `run` is called; see `cli.main` for the reason.
     """
 
     settings: type
@@ -39,9 +39,9 @@ class Parsed(NamedTuple):
     """A command line.
 
     Attributes:
-        run: the function of its command.
-        settings: its arguments.
-        resumed: the recorded settings of the run that it resumes, or None.
+        run: function of the command.
+        settings: arguments of the command.
+        resumed: recorded settings of the run that is resumed, or None.
     """
 
     run: Callable[[Any], int]
@@ -63,14 +63,14 @@ COMMANDS = {
 
 
 def parse(arguments: list[str]) -> Parsed:
-    """Parse a command line, and import what its command needs.
+    """Parse a command line, and import the module of its command.
 
     Args:
         arguments: the arguments; the first one is the command.
 
     Raises:
-        SystemExit: wrong arguments, or --help.
-        ValueError, OSError: the record of the run to resume cannot be read.
+        SystemExit: if the arguments are wrong, or `--help` is given.
+        ValueError, OSError: if the record of the run to resume cannot be read.
     """
     resumed = resumed_settings(arguments)
     kinds = [Annotated[command.settings, tyro.conf.subcommand(name)] for name, command in COMMANDS.items()]

@@ -62,9 +62,9 @@ def _leave(number: int, frame: types.FrameType | None) -> None:
 class _Interrupt:
     """Handle SIGINT while a command runs: raise KeyboardInterrupt, so that the command removes its incomplete files.
 
-    It is raised in a function of funcnet only. Raised in a callback of a library, such as JAX's for garbage collection,
-    it would be printed and ignored. So a timer tries again until such a function runs, and in the end the process is
-    left without it. A second SIGINT leaves the process at once.
+    KeyboardInterrupt is raised only while a function of funcnet runs. In a callback of a library, such as JAX's for
+    garbage collection, it would be printed and ignored. A timer therefore tries again until a function of funcnet
+    runs. If none runs within three seconds, the process ends without the exception. A second SIGINT ends it at once.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ def _exit(number: int, frame: types.FrameType | None) -> None:
 
 @contextlib.contextmanager
 def _signals(*, leave_installed: bool) -> Iterator[None]:
-    """Handle SIGINT by `_leave`. With `leave_installed`, the handler stays until the end of the process."""
+    """Handle SIGINT by `_leave`. If `leave_installed` is True, the handler stays until the process ends."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

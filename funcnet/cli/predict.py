@@ -80,8 +80,8 @@ def _check(arguments: Predict | Evaluate, command: str, suffixes: tuple[str, ...
     if arguments.out is not None:
         if arguments.out.suffix.lower() not in ("", *suffixes):
             raise ValueError(
-                f"{command}: --out {arguments.out}; expected a name that ends in {' or '.join(suffixes)}, got "
-                f"{arguments.out.suffix!r}."
+                f"{command}: --out {arguments.out} has the wrong suffix; expected a name that ends in "
+                f"{' or '.join(suffixes)}, got {arguments.out.suffix!r}."
             )
         require_folder(arguments.out, f"{command}: --out")
         require_other(arguments.out, [arguments.file], f"{command}: --out")

@@ -47,7 +47,7 @@ def write_columns(
     """
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"write_columns: columns differ in length; expected one length, got {lengths}.")
+        raise ValueError(f"write_columns: columns differ in length; expected equal lengths, got {lengths}.")
     arrays = {name: _to_arrow(name, np.asarray(column)) for name, column in columns.items()}
     schema = pa.schema(
         {name: array.type for name, array in arrays.items()}, metadata={KEY: json.dumps(dict(metadata or {}))}
@@ -77,7 +77,7 @@ def read_columns(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, A
         return columns, json.loads((table.schema.metadata or {})[KEY])
     except (pa.ArrowException, KeyError, OSError) as error:
         raise ValueError(
-            f"read_columns: {path} cannot be read; expected an Arrow file of write_columns, got '{error}'."
+            f"read_columns: {path} cannot be read; expected an Arrow file from write_columns, got '{error}'."
         ) from error
 
 
@@ -89,7 +89,8 @@ def _to_arrow(name: str, column: NDArray[Any]) -> pa.Array:
     if column.ndim == 2:
         return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(column).reshape(-1)), column.shape[1])
     raise ValueError(
-        f"write_columns: column '{name}' has {column.ndim} dimensions; expected 1 or 2, got {column.shape}."
+        f"write_columns: column '{name}' has {column.ndim} dimensions; expected 1 or 2 dimensions, got an array of "
+        f"shape {column.shape}."
     )
 
 

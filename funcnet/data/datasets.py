@@ -45,7 +45,7 @@ class ArrayDataset:
     def __init__(self, columns: Mapping[str, NDArray[Any]]):
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
-            raise ValueError(f"ArrayDataset: arrays differ in length; expected one length, got {lengths}.")
+            raise ValueError(f"ArrayDataset: arrays differ in length; expected equal lengths, got {lengths}.")
         self.columns = dict(columns)
 
     def __len__(self) -> int:

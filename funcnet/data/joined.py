@@ -34,7 +34,9 @@ class Joined:
         types = sorted({str(array.dtype) for array in arrays})
         if len(types) != 1:
             got = ", ".join(types) or "no array"
-            raise ValueError(f"Joined: the arrays do not have one common dtype; expected one dtype, got {got}.")
+            raise ValueError(
+                f"Joined: the arrays have different dtypes; expected the same dtype for all arrays, got {got}."
+            )
         self.arrays = tuple(arrays)
         self.dtype = arrays[0].dtype
         self._ends = np.cumsum([len(array) for array in arrays])

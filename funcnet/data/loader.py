@@ -52,7 +52,8 @@ class DataLoader:
         if isinstance(dataset, list | tuple):
             raise TypeError(
                 "DataLoader: the dataset does not accept an array of indices; expected an array, an ArrayDataset or "
-                f"your own Dataset, got {type(dataset).__name__}. Wrap it: ArrayDataset({{'x': np.asarray(data)}})."
+                f"your own Dataset, got {type(dataset).__name__}. Wrap the data: `ArrayDataset({{'x': "
+                "np.asarray(data)})`."
             )
         size = len(dataset)
         if batch_size < 1:
@@ -97,6 +98,6 @@ class DataLoader:
 
     def __iter__(self) -> NoReturn:
         raise TypeError(
-            "DataLoader: a loader has no position, so it cannot be iterated over; expected loader.epoch(number) or "
-            "loader.batches(start, stop), got iter(loader). Write `for batch in loader.epoch(epoch)`."
+            "DataLoader: a loader cannot be iterated over, because it has no position; expected loader.epoch(number) "
+            "or loader.batches(start, stop), got iter(loader). Write `for batch in loader.epoch(epoch)`."
         )

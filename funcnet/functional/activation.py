@@ -332,7 +332,7 @@ def glu(input: jax.Array, dim: int = -1) -> jax.Array:
     input = checks.floating("F.glu", "input", input)
     if not -input.ndim <= dim < input.ndim or input.shape[dim] % 2:
         raise ValueError(
-            f"F.glu: the input cannot be split in half; expected a dimension of even size, got dim={dim} "
+            f"F.glu: the input cannot be split in half; expected a dimension of even size, got dim={dim} of an input "
             f"of shape {input.shape}."
         )
     first, second = jnp.split(_widened(input), 2, axis=dim)

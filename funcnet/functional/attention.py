@@ -102,8 +102,8 @@ def scaled_dot_product_attention(
             checks.one_dtype(where, query=query, attn_mask=bias)
         if bias.ndim < 2 or not _broadcasts(bias.shape, shape):
             raise ValueError(
-                f"{where}: attn_mask has the wrong shape; expected at least two dimensions that broadcast to {shape}, "
-                f"got {bias.shape}. The last two dimensions are queries and keys."
+                f"{where}: attn_mask has the wrong shape; expected at least two dimensions and a shape that broadcasts "
+                f"to {shape}, got {bias.shape}. The last two dimensions are queries and keys."
             )
     drop = functools.partial(dropout, p=dropout_p, rng=rng)
     return attend(query, key, value, bias, scale=scale, hidden_row=0.0, dropout=drop)[0]
@@ -141,8 +141,8 @@ def _scores_shape(where: str, query: jax.Array, key: jax.Array, value: jax.Array
         )
     if key.shape[-2] != value.shape[-2]:
         raise ValueError(
-            f"{where}: key and value differ in length; expected (*, {key.shape[-2]}, V), got value {value.shape}. "
-            "Each key needs one value."
+            f"{where}: key and value differ in length; expected (*, {key.shape[-2]}, V), got value {value.shape}. Each "
+            "key requires one value."
         )
     try:
         leading = jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])

@@ -135,8 +135,8 @@ def batch_norm_and_count(
         mask = _spread_mask(mask, input)
     elif not names and math.prod((input.shape[0], *input.shape[2:])) == 1:
         raise ValueError(
-            f"F.batch_norm: one value per channel has no variance; expected more than 1 value per channel in training, "
-            f"got {input.shape}. Use a larger batch, or pass training=False."
+            "F.batch_norm: one value per channel has no variance; expected more than 1 value per channel in training, "
+            f"got an input of shape {input.shape}. Use a larger batch, or pass training=False."
         )
     channels = input.shape[1]
     old_mean = jnp.zeros(channels, dtype) if running_mean is None else running_mean.astype(dtype)
@@ -194,8 +194,8 @@ def _check_statistics(
         )
     if eps < 0 or (training and eps == 0):
         raise ValueError(
-            f"F.batch_norm: eps is too small to keep the variance above 0; expected a positive number in training or "
-            f"at least 0 otherwise, got {eps}."
+            "F.batch_norm: eps is too small to keep the variance above 0; expected a positive number in training, or "
+            f"at least 0 outside training, got {eps}."
         )
     if not training and running_mean is None:
         raise ValueError(
@@ -209,7 +209,8 @@ def _spread_mask(mask: jax.Array, input: jax.Array) -> jax.Array:
     mask = jnp.asarray(mask)
     if mask.dtype != jnp.bool_:
         raise TypeError(
-            f"F.batch_norm: mask has the wrong dtype; expected bool, got {mask.dtype}. Convert numbers with mask != 0."
+            f"F.batch_norm: mask has the wrong dtype; expected bool, got {mask.dtype}. Convert a numeric mask with "
+            "mask != 0."
         )
     shape = (input.shape[0], *input.shape[2:])
     try:

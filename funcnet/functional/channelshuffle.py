@@ -47,12 +47,13 @@ def _shuffle(where: str, input: jax.Array, groups: int) -> jax.Array:
     input, groups = jnp.asarray(input), checks.as_int(where, "groups", groups)
     if input.ndim < 3:
         raise ValueError(
-            f"{where}: input has the wrong rank; expected at least 3 dimensions (batch, channel, *spatial), "
-            f"got {input.shape}."
+            f"{where}: input has the wrong rank; expected at least 3 dimensions (batch, channel, *spatial), got shape "
+            f"{input.shape}."
         )
     batch, channels, *sizes = input.shape
     if groups < 1 or channels % groups:
         raise ValueError(
-            f"{where}: the channels do not divide into groups; expected a positive divisor of {channels}, got {groups}."
+            f"{where}: the channels cannot be divided into groups; expected groups to be a positive divisor of "
+            f"{channels}, got {groups}."
         )
     return jnp.swapaxes(input.reshape(batch, groups, channels // groups, *sizes), 1, 2).reshape(input.shape)

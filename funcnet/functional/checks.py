@@ -48,8 +48,8 @@ def floating(where: str, name: str, array: Any) -> jax.Array:
     array = jnp.asarray(array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(
-            f"{where}: {name} must hold floating-point numbers; expected float32, bfloat16 or the like, "
-            f"got {array.dtype}. Convert it with {name}.astype(jnp.float32)."
+            f"{where}: {name} must hold floating-point numbers; expected a dtype such as float32 or bfloat16, got "
+            f"{array.dtype}. Convert it with {name}.astype(jnp.float32)."
         )
     return array
 
@@ -59,8 +59,8 @@ def numbers(where: str, name: str, array: Any) -> jax.Array:
     array = jnp.asarray(array)
     if array.dtype == bool:
         raise TypeError(
-            f"{where}: {name} must hold numbers; expected float32, int32 or the like, got bool. "
-            f"Convert it with {name}.astype(jnp.float32)."
+            f"{where}: {name} must hold numbers; expected a dtype such as float32 or int32, got bool. Convert it with "
+            f"{name}.astype(jnp.float32)."
         )
     return array
 
@@ -70,7 +70,7 @@ def real(where: str, name: str, array: Any) -> jax.Array:
     array = numbers(where, name, array)
     if jnp.iscomplexobj(array):
         raise TypeError(
-            f"{where}: {name} must hold real numbers; expected float32, int32 or the like, got {array.dtype}. "
+            f"{where}: {name} must hold real numbers; expected a dtype such as float32 or int32, got {array.dtype}. "
             f"Take the real or the imaginary part, as in {name}.real."
         )
     return array
@@ -85,8 +85,8 @@ def integers(where: str, name: str, array: Any) -> jax.Array:
     array = jnp.asarray(array)
     if not jnp.issubdtype(array.dtype, jnp.integer):
         raise TypeError(
-            f"{where}: {name} must hold integers; expected int32 or the like, got {array.dtype}. "
-            f"Convert it with {name}.astype(jnp.int32)."
+            f"{where}: {name} must hold integers; expected a dtype such as int32, got {array.dtype}. Convert it with "
+            f"{name}.astype(jnp.int32)."
         )
     if array.dtype in (jnp.int32, jnp.int64):
         return array
@@ -97,9 +97,9 @@ def key(where: str, rng: jax.Array | None) -> jax.Array:
     """Return `rng`, or raise ValueError if it is None, because the caller is about to draw random numbers."""
     if rng is None:
         raise ValueError(
-            f"{where}: needs randomness; expected a key, got rng=None. Pass a new key in every "
-            "call, as rng=key, or as rng=self.make_rng() inside a module's forward. If the function is random only in "
-            "training, call self.make_rng() only if self.training."
+            f"{where}: the function needs randomness; expected a key, got rng=None. Pass a new key in every call: "
+            "rng=key, or rng=self.make_rng() inside a module's forward. If the function is random only in training, "
+            "call self.make_rng() only if self.training is True."
         )
     if isinstance(rng, MissingKey):
         raise ValueError(rng.message)
@@ -137,8 +137,8 @@ def spatial(where: str, input: Any, ndim: int, *, empty: bool = True) -> jax.Arr
     if input.ndim not in (ndim + 1, ndim + 2) or (not empty and 0 in input.shape[-ndim:]):
         raise ValueError(
             f"{where}: input has the wrong {'rank' if empty else 'shape'}; expected {ndim + 2} dimensions (batch, "
-            f"channel, *spatial) or {ndim + 1} without the batch{'' if empty else ', with no spatial size of 0'}, "
-            f"got {input.shape}."
+            f"channel, *spatial) or {ndim + 1} without the batch{'' if empty else ', with no spatial size of 0'}, got "
+            f"shape {input.shape}."
         )
     return input
 
@@ -189,8 +189,8 @@ def padding_pairs(
         raise ValueError(f"{where}: padding is unknown; expected 'same', 'valid' or numbers, got {padding!r}.")
     if max(strides) > 1:
         raise ValueError(
-            f"{where}: padding='same' does not support a stride; expected stride 1, got {tuple(strides)}. "
-            "Pass the padding as numbers."
+            f"{where}: padding='same' does not support a stride; expected stride 1, got {tuple(strides)}. Pass padding "
+            "as numbers."
         )
     spans = [d * (k - 1) for d, k in zip(dilations, kernels, strict=True)]
     return [(span // 2, span - span // 2) for span in spans]  # an odd total pads more on the right
@@ -209,7 +209,7 @@ def fits(where: str, name: str, value: Any, dtype: Any) -> None:
     if limits is not None and not float(limits.min) <= number <= float(limits.max):
         raise ValueError(
             f"{where}: {name} does not fit the input's dtype; expected {limits.min} to {limits.max} for {dtype}, got "
-            f"{value}. Convert the input, or pass another number."
+            f"{value}. Convert the input to another dtype, or pass another number."
         )
 
 
@@ -249,8 +249,8 @@ def in_unit_interval(where: str, name: str, array: jax.Array) -> None:
     looked_at = np.asarray(array)
     if not np.all((looked_at >= 0) & (looked_at <= 1)):
         raise ValueError(
-            f"{where}: {name} does not hold probabilities; expected all between 0 and 1, got {looked_at.min()} to "
-            f"{looked_at.max()}. Pass probabilities, such as the output of a sigmoid."
+            f"{where}: {name} does not hold probabilities; expected values between 0 and 1, got values from "
+            f"{looked_at.min()} to {looked_at.max()}. Pass probabilities, such as the output of a sigmoid."
         )
 
 
@@ -263,6 +263,7 @@ def ids_in_range(where: str, name: str, ids: jax.Array, size: int, ignore: int |
         looked_at = looked_at[looked_at != ignore]
     if looked_at.size and (looked_at.min() < 0 or looked_at.max() >= size):
         raise ValueError(
-            f"{where}: {name} is out of range; expected 0 to {size - 1}, got {looked_at.min()} to {looked_at.max()}. "
-            "Check the vocabulary size or the number of classes; negative ids do not count from the end."
+            f"{where}: {name} is out of range; expected values from 0 to {size - 1}, got values from {looked_at.min()} "
+            f"to {looked_at.max()}. Check the vocabulary size or the number of classes. Negative ids do not count from "
+            "the end."
         )

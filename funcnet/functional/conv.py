@@ -154,8 +154,8 @@ def conv_tbc(input: jax.Array, weight: jax.Array, bias: jax.Array, pad: int = 0)
     pad = checks.as_int(where, "pad", pad)
     if input.shape[0] + 2 * pad < weight.shape[0] - 1:
         raise ValueError(
-            f"{where}: the kernel is larger than the padded input; expected at least {weight.shape[0]} time steps, "
-            f"got {input.shape[0] + 2 * pad} from input {input.shape}. Pad more, or use a smaller kernel."
+            f"{where}: the kernel is larger than the padded input; expected at least {weight.shape[0]} time steps, got "
+            f"{input.shape[0] + 2 * pad} with an input of shape {input.shape}. Pad more, or use a smaller kernel."
         )
     return lax.conv_general_dilated(input, weight, (1,), [(pad, pad)], dimension_numbers=("WNC", "WIO", "WNC")) + bias
 
@@ -182,8 +182,9 @@ def _conv(
     for size, (low, high), span in zip(batched.shape[2:], pads, spans, strict=True):
         if size + low + high < span + 1:
             raise ValueError(
-                f"{where}: the kernel is larger than the padded input; expected a size of at least {span + 1}, "
-                f"got {size + low + high} from input {input.shape}. Pad more, or use a smaller kernel or dilation."
+                f"{where}: the kernel is larger than the padded input; expected a size of at least {span + 1}, got "
+                f"{size + low + high} with an input of shape {input.shape}. Pad more, or use a smaller kernel or "
+                "dilation."
             )
     out = convolve(batched, weight, strides, pads, dilations, groups)
     if bias is not None:
@@ -196,13 +197,13 @@ def _check_shapes(
 ) -> None:
     if weight.ndim != ndim + 2 or 0 in (weight.shape[0], *weight.shape[2:]):
         raise ValueError(
-            f"{where}: weight has the wrong shape; expected {ndim + 2} dimensions (out, in / groups, *kernel), with "
-            f"no output or kernel size of 0, got {weight.shape}."
+            f"{where}: weight has the wrong shape; expected {ndim + 2} dimensions (out, in / groups, *kernel), with no "
+            f"output or kernel size of 0, got shape {weight.shape}."
         )
     if groups < 1 or weight.shape[0] % groups:
         raise ValueError(
-            f"{where}: the output channels do not divide into groups; expected a multiple of groups={groups}, "
-            f"got {weight.shape[0]}."
+            f"{where}: the number of output channels is not divisible by groups; expected a multiple of "
+            f"groups={groups}, got {weight.shape[0]}."
         )
     channels = input.shape[-ndim - 1]
     if channels != weight.shape[1] * groups:

@@ -158,8 +158,8 @@ def _conv_transpose(
     ]
     if min(sizes) < 1:
         raise ValueError(
-            f"{where}: the output would be empty; expected sizes of at least 1, got {tuple(sizes)} from input "
-            f"{input.shape}. Use less padding or a larger kernel."
+            f"{where}: the output would be empty; expected sizes of at least 1, got {tuple(sizes)} for an input of "
+            f"shape {input.shape}. Use less padding or a larger kernel."
         )
     widths = [(-p, e - p) for p, e in zip(pads, extras, strict=True)]
     batched = input if input.ndim == ndim + 2 else input[None]
@@ -175,12 +175,12 @@ def _check_shapes(
     if weight.ndim != ndim + 2 or 0 in weight.shape:
         raise ValueError(
             f"{where}: weight has the wrong shape; expected {ndim + 2} dimensions (in, out / groups, *kernel), with no "
-            f"size of 0, got {weight.shape}."
+            f"size of 0, got shape {weight.shape}."
         )
     if groups < 1 or weight.shape[0] % groups:
         raise ValueError(
-            f"{where}: the input channels do not divide into groups; expected a multiple of groups={groups}, "
-            f"got {weight.shape[0]}."
+            f"{where}: the number of input channels is not divisible by groups; expected a multiple of "
+            f"groups={groups}, got {weight.shape[0]}."
         )
     channels = input.shape[-ndim - 1]
     if channels != weight.shape[0]:

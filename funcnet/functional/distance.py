@@ -44,7 +44,7 @@ def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1
     x1, x2 = _two(where, x1, x2)
     ndim = max(x1.ndim, 1)  # a scalar is a vector of one entry
     if not -ndim <= dim < ndim:
-        raise ValueError(f"{where}: there is no such dimension; expected {-ndim} to {ndim - 1}, got {dim}.")
+        raise ValueError(f"{where}: dim is out of range; expected {-ndim} to {ndim - 1}, got {dim}.")
     wide, shape = checks.wide_dtype(x1), x1.shape or (1,)
     first, second = (_unit(x.astype(wide).reshape(shape), dim, eps) for x in (x1, x2))
     return (first * second).sum(dim).astype(x1.dtype)

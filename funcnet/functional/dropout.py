@@ -187,7 +187,7 @@ def _rank(where: str, input: jax.Array, spatial: int) -> bool:
     if jnp.ndim(input) not in (spatial + 1, spatial + 2):
         raise ValueError(
             f"{where}: input has the wrong rank; expected {spatial + 2} dimensions (batch, channel, *spatial) or "
-            f"{spatial + 1} without the batch, got {jnp.shape(input)}."
+            f"{spatial + 1} without the batch, got shape {jnp.shape(input)}."
         )
     return jnp.ndim(input) == spatial + 2
 
@@ -203,7 +203,7 @@ def _drop(
 ) -> jax.Array:
     """Replace entries by `floor` at random. The mask is drawn for the `leading` dimensions; None means all."""
     if not 0 <= p <= 1:
-        raise ValueError(f"{where}: p is not a probability; expected 0 to 1, got {p}.")
+        raise ValueError(f"{where}: p is not a probability; expected a number from 0 to 1, got {p}.")
     input = jnp.asarray(input)
     if not training or p == 0:
         return input  # of any dtype and rank, as in torch

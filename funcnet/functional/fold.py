@@ -59,12 +59,14 @@ def fold(
     if rows % math.prod(kernels):
         raise ValueError(
             f"{where}: the number of rows does not fit the kernel; expected a multiple of {math.prod(kernels)}, the "
-            f"product of kernel_size {kernels}, got {rows} in {input.shape}. Pass the same kernel_size as to unfold."
+            f"product of kernel_size {kernels}, got {rows} in an input of shape {input.shape}. Pass the kernel_size "
+            "that was passed to unfold."
         )
     if min(blocks) < 1 or length != math.prod(blocks):
         raise ValueError(
             f"{where}: the number of blocks does not match output_size {sizes}; expected {blocks[0]} · {blocks[1]}, "
-            f"got {length} in {input.shape}. Pass the same sizes as to unfold."
+            f"got {length} in an input of shape {input.shape}. Pass the kernel_size, dilation, padding and stride that "
+            "were passed to unfold."
         )
     shape = (*batch, rows // math.prod(kernels), *kernels, *blocks)
     x = reshaped(input.astype(checks.wide_dtype(input)), shape)
@@ -116,7 +118,7 @@ def unfold(input: jax.Array, kernel_size: Ints, dilation: Ints = 1, padding: Int
     if min(blocks) < 1 or input.shape[-3] == 0:
         raise ValueError(
             f"{where}: there is nothing to extract; expected at least one block and one channel, got {tuple(blocks)} "
-            f"blocks of {kernels} from {input.shape}. Use a smaller kernel or dilation, or pad more."
+            f"blocks of {kernels} from an input of shape {input.shape}. Use a smaller kernel or dilation, or pad more."
         )
     rank = input.ndim
     x = jnp.pad(input, [(0, 0)] * (rank - 2) + [(p, p) for p in pads])

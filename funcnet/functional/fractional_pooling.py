@@ -117,8 +117,8 @@ def _fractional_max_pool(
         samples = checks.floating(where, "_random_samples", samples)
         if samples.ndim != 3 or samples.shape[0] < asked[0] or samples.shape[1:] != asked[1:]:
             raise ValueError(
-                f"{where}: _random_samples has the wrong shape; expected {asked}, or a larger batch, got "
-                f"{samples.shape}. Pass an array of (batch, channel, number of spatial dimensions)."
+                f"{where}: _random_samples has the wrong shape; expected {asked}, or a larger first dimension, got "
+                f"{samples.shape}. Pass an array of shape (batch, channel, number of spatial dimensions)."
             )
         samples = samples[: asked[0]]
     order = (1, 0) if ndim == 2 else (0, 1, 2)  # torch's order: in two dimensions, the width comes first
@@ -161,7 +161,7 @@ def _output_sizes(
         sizes = tuple(int(size * ratio) for size, ratio in zip(spatial, ratios, strict=True))
     if any(n < 1 or n + k - 1 > size for n, k, size in zip(sizes, kernels, spatial, strict=True)):
         raise ValueError(
-            f"{where}: the output does not fit; expected sizes from 1 to input - kernel + 1, for input "
+            f"{where}: the output size does not fit the input; expected sizes from 1 to input - kernel + 1, for input "
             f"{tuple(spatial)} and kernel {tuple(kernels)}, got {sizes}."
         )
     return sizes

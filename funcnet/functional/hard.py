@@ -46,8 +46,8 @@ def hardtanh(input: jax.Array, min_val: float = -1.0, max_val: float = 1.0, inpl
         )
     if jnp.issubdtype(input.dtype, jnp.unsignedinteger) and min_val < 0:
         raise ValueError(
-            f"F.hardtanh: unsigned integers need a bound of at least 0; expected min_val >= 0, got {min_val}. "
-            "Convert the input with input.astype(jnp.int32)."
+            f"F.hardtanh: an unsigned input cannot be less than 0; expected min_val >= 0, got {min_val}. Convert the "
+            "input with input.astype(jnp.int32)."
         )
     return _hardtanh(input, min_val, max_val)
 
@@ -210,7 +210,9 @@ def softshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
     """
     input = checks.floating("F.softshrink", "input", input)
     if not 0 <= lambd <= float(jnp.finfo(input.dtype).max):
-        raise ValueError(f"F.softshrink: lambd is out of range; expected 0 to the largest {input.dtype}, got {lambd}.")
+        raise ValueError(
+            f"F.softshrink: lambd is out of range; expected 0 to the largest finite {input.dtype} number, got {lambd}."
+        )
     return _softshrink(input, lambd)
 
 

@@ -81,8 +81,8 @@ def instance_norm(
         )
     if batch == 0 and not (weight is None and bias is None):
         raise ValueError(
-            f"{where}: the batch is empty; expected a batch of at least 1 with weight or bias, got {input.shape}. "
-            "Skip the call for an empty batch, which torch also rejects."
+            f"{where}: the batch is empty; expected a batch size of at least 1 if weight or bias is given, got shape "
+            f"{input.shape}. Skip the call for an empty batch, which torch also rejects."
         )
     if not use_input_stats:
         if running_mean is None:
@@ -94,8 +94,8 @@ def instance_norm(
     count = math.prod(spatial)
     if count == 1:
         raise ValueError(
-            f"{where}: one value has no variance; expected more than 1 spatial element, got {input.shape}. "
-            "Use a larger input, or pass use_input_stats=False."
+            f"{where}: one value per channel has no variance; expected more than 1 spatial element, got an input of "
+            f"shape {input.shape}. Use a larger input, or pass use_input_stats=False."
         )
     dtype = checks.wide_dtype(input)
     flat = reshaped(input, (1, batch * channels, *spatial))

@@ -82,8 +82,8 @@ def bilinear(input1: jax.Array, input2: jax.Array, weight: jax.Array, bias: jax.
     shapes = (*input1.shape[:-1], weight.shape[1]), (*input1.shape[:-1], weight.shape[2])
     if (input1.shape, input2.shape) != shapes:
         raise ValueError(
-            f"F.bilinear: the inputs do not fit weight or each other; expected {shapes[0]} and {shapes[1]}, "
-            f"got {input1.shape} and {input2.shape}. The weight is (out_features, in1_features, in2_features)."
+            f"F.bilinear: the inputs do not fit weight or each other; expected {shapes[0]} and {shapes[1]}, got "
+            f"{input1.shape} and {input2.shape}. The shape of weight is (out_features, in1_features, in2_features)."
         )
     checks.shape_of("F.bilinear", "bias", bias, weight.shape[:1], "Pass one number per output.")
     out = jnp.einsum("...i,oij,...j->...o", input1, weight, input2)

@@ -99,8 +99,8 @@ class LinearCrossEntropyOptions:
         size = max(1, min((1 << max(rows - 1, 0).bit_length()) // parts, batch))
         if asked not in (None, size):
             raise ValueError(
-                f"LinearCrossEntropyOptions: batch_chunk_size and chunking_method disagree; expected {size} rows, "
-                f"the size that {method!r} gives, got {asked}."
+                f"LinearCrossEntropyOptions: batch_chunk_size and chunking_method disagree; expected {size} rows, the "
+                f"chunk size that {method!r} gives, got {asked}."
             )
         return size
 
@@ -170,9 +170,9 @@ def linear_cross_entropy(
         return (losses.reshape(input.shape[:-1]) if reduction == "none" else losses).astype(input.dtype)
     if options is not None:
         warnings.warn(
-            f"{where}: the options are ignored; chunks require class ids, a linear_weight of two dimensions and no "
-            f"label smoothing, got target {target.dtype}, linear_weight {linear_weight.shape}, label_smoothing "
-            f"{label_smoothing}.",
+            f"{where}: the options are ignored; computing in chunks requires class ids, a linear_weight of two "
+            f"dimensions and no label smoothing, got target {target.dtype}, linear_weight {linear_weight.shape}, "
+            f"label_smoothing {label_smoothing}.",
             stacklevel=2,
         )
     flat_bias = None if linear_bias is None else linear_bias.reshape(-1)
@@ -188,7 +188,7 @@ def _logits_shape(
     if input.ndim not in (1, 2):
         raise ValueError(
             f"{where}: input has the wrong rank; expected (batch, in_features) or (in_features,), got {input.shape}. "
-            "Flatten further dimensions into the batch."
+            "Flatten all leading dimensions into the batch dimension."
         )
     if linear_weight.ndim < 2 or linear_weight.shape[-1] != input.shape[-1]:
         raise ValueError(
@@ -198,7 +198,7 @@ def _logits_shape(
     checks.shape_of(where, "linear_bias", linear_bias, linear_weight.shape[:-1], "Pass one number per logit.")
     if linear_weight.ndim > 2 and input.ndim == 1:
         raise ValueError(
-            f"{where}: input has no batch dimension; expected (batch, {input.shape[-1]}) with a linear_weight of "
+            f"{where}: input has no batch dimension; expected (batch, {input.shape[-1]}) for a linear_weight of shape "
             f"{linear_weight.shape}, got {input.shape}."
         )
     return (*input.shape[:-1], *linear_weight.shape[:-1])
@@ -208,8 +208,8 @@ def _check_accumulator(where: str, options: LinearCrossEntropyOptions, input: ja
     given = options.acc_dtype
     if given not in (None, input.dtype) and not (given == jnp.float32 and input.dtype.itemsize == 2):
         raise ValueError(
-            f"{where}: acc_dtype does not fit the input; expected None, {input.dtype}, or float32 with an input of 16 "
-            f"bits, got {jnp.dtype(given)} with {input.dtype}."
+            f"{where}: acc_dtype does not fit the input; expected None, {input.dtype}, or float32 if the input has a "
+            f"16-bit dtype, got {jnp.dtype(given)} for an input of {input.dtype}."
         )
 
 

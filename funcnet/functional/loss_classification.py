@@ -69,8 +69,8 @@ def cross_entropy(
         checks.shape_of(where, "target", target, input.shape, advice)
         if ignore_index >= 0:
             raise ValueError(
-                f"{where}: ignore_index has no meaning for probabilities; expected the default, got {ignore_index}. "
-                "Omit ignore_index. To ignore a target, set all its probabilities to 0."
+                f"{where}: ignore_index has no meaning for probabilities; expected the default value, got "
+                f"{ignore_index}. Omit ignore_index. To ignore a target, set all its probabilities to 0."
             )
         shares = target.astype(x.dtype)
         if label_smoothing:
@@ -278,7 +278,9 @@ def _pick(
     """Return three arrays of the target's shape: whether it is kept, x at the target class, and its weight or 0."""
     target = checks.integers(where, "target", target)
     expected = x.shape[:axis] + x.shape[axis + 1 :]
-    checks.shape_of(where, "target", target, expected, f"The input is {x.shape}, with classes in dimension {axis}.")
+    checks.shape_of(
+        where, "target", target, expected, f"The shape of input is {x.shape}, with the classes in dimension {axis}."
+    )
     classes = x.shape[axis]
     checks.ids_in_range(where, "target", target, classes, ignore=ignore_index)
     kept = target != ignore_index

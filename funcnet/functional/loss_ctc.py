@@ -78,7 +78,8 @@ def ctc_loss(
     length, batch, classes = scores.shape
     if not 0 <= checks.as_int(where, "blank", blank) < classes:
         raise ValueError(
-            f"{where}: blank is out of range; expected 0 to {classes - 1}, got {blank}. The blank is a class too."
+            f"{where}: blank is out of range; expected 0 to {classes - 1}, got {blank}. The blank is one of the "
+            "classes."
         )
     frames = _lengths(where, "input_lengths", input_lengths, batch, length)
     ids, counts, fits = _padded(where, checks.integers(where, "targets", targets), target_lengths, batch, blank)
@@ -96,7 +97,7 @@ def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.
     lengths = checks.integers(where, name, lengths).astype(jnp.int32)
     if lengths.shape != (batch,) and (batch != 1 or lengths.shape != ()):
         raise ValueError(
-            f"{where}: {name} has the wrong shape; expected ({batch},), got {lengths.shape}. It holds one length per "
+            f"{where}: {name} has the wrong shape; expected ({batch},), got {lengths.shape}. Pass one length per "
             "example."
         )
     if not checks.known(lengths):
@@ -105,8 +106,8 @@ def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.
     low, high = looked_at.min(), looked_at.max()
     if low < 0 or high > most:
         raise ValueError(
-            f"{where}: {name} is out of range; expected 0 to {most}, got {low} to {high}. Give the lengths "
-            "without padding."
+            f"{where}: {name} is out of range; expected lengths from 0 to {most}, got lengths from {low} to {high}. "
+            "Pass the lengths without padding."
         )
     return jnp.asarray(looked_at, jnp.int32)
 

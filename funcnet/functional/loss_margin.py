@@ -232,7 +232,7 @@ def multi_margin_loss(
     x = _rows(where, input)
     alone = [()] if input.ndim == 2 else [(), (1,)]
     if input.ndim == 2 or target.shape not in alone:
-        checks.shape_of(where, "target", target, x.shape[:1], "It holds one class id per row.")
+        checks.shape_of(where, "target", target, x.shape[:1], "Pass one class id per row.")
     classes = x.shape[1]
     weight = class_weights(where, weight, input, classes)
     checks.ids_in_range(where, "target", target, classes)
@@ -282,7 +282,7 @@ def multilabel_margin_loss(
     input, target = checks.floating(where, "input", input), checks.integers(where, "target", target)
     x = _rows(where, input)
     if input.ndim == 2 or target.size != x.size or target.ndim > 1:
-        checks.shape_of(where, "target", target, input.shape, "Fill each row with -1 after its ids.")
+        checks.shape_of(where, "target", target, input.shape, "Fill each row with -1 after its class ids.")
     checks.ids_in_range(where, "target", target + 1, x.shape[1] + 1)
     t = target.reshape(x.shape)
     losses = _multilabel(x, t)[0] / x.shape[1]
@@ -295,8 +295,8 @@ def _rows(where: str, input: jax.Array) -> jax.Array:
     class."""
     if input.ndim > 2 or (input.ndim and input.shape[-1] == 0):
         raise ValueError(
-            f"{where}: input has the wrong shape; expected (batch, classes) or (classes,) with at least one class, "
-            f"got {input.shape}. Move further dimensions into the batch."
+            f"{where}: input has the wrong shape; expected (batch, classes) or (classes,) with at least one class, got "
+            f"{input.shape}. Flatten all leading dimensions into the batch dimension."
         )
     x = input.astype(checks.wide_dtype(input))
     return x if x.ndim == 2 else x.reshape(1, -1)

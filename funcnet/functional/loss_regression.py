@@ -160,7 +160,10 @@ def huber_loss(
     reduction = checks.reduction_name(where, reduction)
     x, t = matched(where, input, target)
     if delta <= 0:
-        raise ValueError(f"{where}: delta is not positive; expected more than 0, got {delta}. Use l1_loss for |x - t|.")
+        raise ValueError(
+            f"{where}: delta is not positive; expected more than 0, got {delta}. For the absolute error |x - t|, use "
+            "F.l1_loss."
+        )
     losses, _ = _weighted(where, _bowl(magnitude(x - t), delta), weight, x)
     return reduced(losses, reduction).astype(jnp.asarray(input).dtype)
 
@@ -331,7 +334,7 @@ def _weighted(
     """Return the terms times their weights and the sum of the weights, or the terms and None without weights."""
     if weight is None:
         return losses, None
-    checks.shape_of(where, "weight", weight, input.shape, "It holds one weight per input entry.")
+    checks.shape_of(where, "weight", weight, input.shape, "Pass one weight per entry of the input.")
     weight = weight.astype(losses.dtype)
     return losses * weight, weight.sum()
 
@@ -354,7 +357,8 @@ def _aligned(where: str, var: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     odd = [v for v, s in zip(var.shape, shape, strict=False) if v != s]
     if var.ndim != len(shape) or odd != [1]:
         raise ValueError(
-            f"{where}: var has the wrong shape; expected {shape}, {shape[:-1]}, or {shape} with one dimension of size "
-            f"1, got {var.shape}. It holds one variance per entry, or one for all entries along a dimension."
+            f"{where}: var has the wrong shape; expected {shape}, {shape[:-1]}, or {shape} with one of its sizes "
+            f"replaced by 1, got {var.shape}. Pass one variance per entry, or one variance for all entries along a "
+            "dimension."
         )
     return var

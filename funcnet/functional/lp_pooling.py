@@ -76,7 +76,10 @@ def _lp_pool(
 ) -> jax.Array:
     input = windows.planes(where, input, ndim)
     if norm_type == 0:
-        raise ValueError(f"{where}: norm_type is zero; expected another number, because 1/p must exist, got 0.")
+        raise ValueError(
+            f"{where}: norm_type is zero; expected a nonzero number, because the result is a power with exponent "
+            "1/norm_type, got 0."
+        )
     if math.isinf(norm_type):
         sign = 1 if norm_type > 0 else -1
         size = input * jnp.sign(input)  # |x|, with torch's derivative at 0: 0

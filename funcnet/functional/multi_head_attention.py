@@ -171,8 +171,8 @@ def _check(
     batched = given[0] == 3
     if key_padding_mask is not None and jnp.ndim(key_padding_mask) != given[0] - 1:
         raise ValueError(
-            f"{_WHERE}: key_padding_mask has the wrong rank; expected {'(batch, keys)' if batched else '(keys,)'}, got "
-            f"{jnp.shape(key_padding_mask)}. It marks each key as hidden or visible."
+            f"{_WHERE}: key_padding_mask has the wrong rank; expected {'(batch, keys)' if batched else '(keys,)'}, "
+            f"got {jnp.shape(key_padding_mask)}. The mask marks each key as hidden or visible."
         )
     if attn_mask is not None and jnp.ndim(attn_mask) not in (2, 3):
         raise ValueError(
@@ -181,8 +181,8 @@ def _check(
         )
     if query.shape[-1] != width or num_heads < 1 or width % num_heads:
         raise ValueError(
-            f"{_WHERE}: the width does not match; expected {width}, a multiple of {num_heads} heads, got query "
-            f"{query.shape}. Correct the query, embed_dim or num_heads."
+            f"{_WHERE}: the width of query does not match; expected {width}, a multiple of num_heads={num_heads}, got "
+            f"a query of shape {query.shape}. Correct the query, embed_dim or num_heads."
         )
     if key.shape[:-1] != value.shape[:-1] or key.shape[1:-1] != query.shape[1:-1]:
         raise ValueError(
@@ -192,8 +192,8 @@ def _check(
         )
     if is_causal and attn_mask is None:
         raise ValueError(
-            f"{_WHERE}: is_causal=True requires attn_mask; expected the causal mask, got None. "
-            "Make one with nn.Transformer.generate_square_subsequent_mask(L)."
+            f"{_WHERE}: is_causal=True requires attn_mask; expected the causal mask, got None. Create the mask with "
+            "nn.Transformer.generate_square_subsequent_mask(L)."
         )
     return batched
 
@@ -201,8 +201,8 @@ def _check(
 def _given(name: str, weight: jax.Array | None) -> jax.Array:
     if weight is None:
         raise ValueError(
-            f"{_WHERE}: {name} is missing; expected an array, got None. Pass in_proj_weight with all three "
-            "matrices, or with use_separate_proj_weight=True pass q_proj_weight, k_proj_weight and v_proj_weight."
+            f"{_WHERE}: {name} is missing; expected an array, got None. Pass in_proj_weight, which holds all three "
+            "matrices, or set use_separate_proj_weight=True and pass q_proj_weight, k_proj_weight and v_proj_weight."
         )
     return weight
 
@@ -214,8 +214,8 @@ def _static(name: str, static: jax.Array | None, projected: jax.Array, query: ja
     batch, heads, _, width = query.shape
     if static.ndim != 3 or static.shape[0] != batch * heads or static.shape[2] != width:
         raise ValueError(
-            f"{_WHERE}: {name} has the wrong shape; expected {(batch * heads, 'S', width)}, got {static.shape}. "
-            "Its shape is (batch · heads, keys, width of a head)."
+            f"{_WHERE}: {name} has the wrong shape; expected {(batch * heads, 'S', width)}, got {static.shape}. The "
+            "expected shape is (batch · heads, keys, width of a head)."
         )
     return static.reshape(batch, heads, *static.shape[1:])
 
@@ -231,9 +231,9 @@ def _more_keys(
     """Return the keys and values with the learned ones and the zeros appended."""
     if (bias_k is None) != (bias_v is None) or (bias_k is not None and static):
         raise ValueError(
-            f"{_WHERE}: bias_k and bias_v require each other and exclude static keys; expected both or neither, got "
-            f"bias_k {'None' if bias_k is None else bias_k.shape}, bias_v {'None' if bias_v is None else bias_v.shape}"
-            f"{' with static keys or values' if static else ''}."
+            f"{_WHERE}: bias_k and bias_v must be passed together, and not with static_k or static_v; expected both or "
+            f"neither, got bias_k {'None' if bias_k is None else bias_k.shape}, bias_v "
+            f"{'None' if bias_v is None else bias_v.shape}{' with static keys or values' if static else ''}."
         )
     batch, heads, _, width = k.shape
     ks, vs = [k], [v]
@@ -257,7 +257,9 @@ def _merged(
     if attn_mask is not None:
         bias = added_mask(_WHERE, "attn_mask", attn_mask, query.dtype)
         shape = (length, keys) if bias.ndim == 2 else (batch * heads, length, keys)
-        checks.shape_of(_WHERE, "attn_mask", bias, shape, "It is (queries, keys) or (batch · heads, queries, keys).")
+        checks.shape_of(
+            _WHERE, "attn_mask", bias, shape, "The mask has shape (queries, keys) or (batch · heads, queries, keys)."
+        )
         bias = bias.reshape(*((1, 1) if bias.ndim == 2 else (batch, heads)), length, keys)
     if key_padding_mask is not None:
         padding = added_mask(_WHERE, "key_padding_mask", key_padding_mask, query.dtype)

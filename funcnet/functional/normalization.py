@@ -131,15 +131,15 @@ def group_norm(
     batch, channels, *spatial = input.shape
     if num_groups < 1 or channels % num_groups:
         raise ValueError(
-            f"F.group_norm: num_groups does not divide the channels; expected a multiple of num_groups={num_groups}, "
-            f"got {channels}."
+            "F.group_norm: the number of channels is not divisible by num_groups; expected a multiple of "
+            f"num_groups={num_groups}, got {channels}."
         )
     for name, vector in (("weight", weight), ("bias", bias)):
-        checks.shape_of("F.group_norm", name, vector, (channels,), "It holds one number per channel.")
+        checks.shape_of("F.group_norm", name, vector, (channels,), "Pass one number per channel.")
     if batch * (channels // num_groups) * math.prod(spatial) == 1:
         raise ValueError(
-            f"F.group_norm: one value per group has no variance; expected more than 1 value per group, "
-            f"got {input.shape} in {num_groups} groups. Use fewer groups."
+            "F.group_norm: one value per group has no variance; expected more than 1 value per group, got an input of "
+            f"shape {input.shape} and num_groups={num_groups}. Use fewer groups."
         )
     if input.size == 0:
         return input
@@ -214,7 +214,7 @@ def cross_map_lrn(input: jax.Array, size: int, alpha: float = 1e-4, beta: float 
     where = "CrossMapLRN2d"
     input = checks.floating(where, "input", input)
     if input.ndim != 4:
-        raise ValueError(f"{where}: input has the wrong rank; expected 4D input, got {input.shape}.")
+        raise ValueError(f"{where}: input has the wrong rank; expected 4D input, got an input of shape {input.shape}.")
     (size,) = checks.as_tuple(where, "size", size, 1, least=1)
     x = input.astype(checks.wide_dtype(input))
     reach = (size + 1) // 2
@@ -292,8 +292,8 @@ def _last_dimensions(
     shape = tuple(checks.as_int(where, "normalized_shape", n) for n in checks.entries(normalized_shape, 1))
     if not shape or input.shape[-len(shape) :] != shape:
         raise ValueError(
-            f"{where}: input does not end in normalized_shape; expected (*, {', '.join(map(str, shape))}), "
-            f"got {input.shape}. Give the size of at least one trailing dimension."
+            f"{where}: input does not end in normalized_shape; expected (*, {', '.join(map(str, shape))}), got "
+            f"{input.shape}. normalized_shape must hold the size of at least one trailing dimension."
         )
     for name, parameter in parameters.items():
         checks.shape_of(where, name, parameter, shape, "Its shape is normalized_shape.")

@@ -50,7 +50,7 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
             f"F.pad: mode is unknown; expected 'constant', 'reflect', 'replicate' or 'circular', got {mode!r}."
         )
     if mode != "constant" and value:
-        raise ValueError(f"F.pad: value requires mode='constant'; expected None with mode={mode!r}, got {value}.")
+        raise ValueError(f"F.pad: value requires mode='constant'; expected value=None with mode={mode!r}, got {value}.")
     pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]
     if mode != "constant":
         _check_copying(input.shape, pairs, mode)
@@ -65,8 +65,8 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
     empty = mode in ("reflect", "replicate") and all(isinstance(size, int) and size < 1 for size in last)
     if empty or min(known, default=0) < 0:
         raise ValueError(
-            f"F.pad: pad removes more entries than exist; expected sizes of at least {int(empty)}, got {tuple(sizes)} "
-            f"from {input.shape}. Use smaller negative pads."
+            f"F.pad: pad removes more entries than exist; expected output sizes of at least {int(empty)}, got "
+            f"{tuple(sizes)} for an input of shape {input.shape}. Use negative pads that remove fewer entries."
         )
     if mode == "constant":
         checks.fits("F.pad", "value", value or 0, input.dtype)
@@ -120,15 +120,15 @@ def _check_copying(shape: tuple[int, ...], pairs: list[tuple[int, int]], mode: s
     if spatial not in (1, 2, 3) or len(shape) not in (spatial + 1, spatial + 2):
         raise ValueError(
             f"F.pad: mode {mode!r} does not support this input and pad; expected 2, 4 or 6 numbers, for all spatial "
-            f"dimensions of (batch, channel, *spatial) or (channel, *spatial), got {2 * spatial} for {shape}. "
-            "Give 0 for dimensions to leave unpadded, or add a dimension to the input."
+            f"dimensions of (batch, channel, *spatial) or (channel, *spatial), got {2 * spatial} for an input of shape "
+            f"{shape}. Pass 0 for dimensions that are not padded, or add a dimension to the input."
         )
     if mode == "circular":
         return  # checked after the negative pads are applied
     if 0 in (shape[1:] if len(shape) == spatial + 2 else shape):
         raise ValueError(
-            f"F.pad: there is nothing to copy; expected no dimension of size 0 except the batch, got {shape}. "
-            f"Skip empty inputs, or use mode='constant'."
+            "F.pad: there is nothing to copy; expected no dimension of size 0 except the batch dimension, got shape "
+            f"{shape}. Skip empty inputs, or use mode='constant'."
         )
     if mode == "reflect":
         _check_room(shape[-spatial:], pairs, mode)

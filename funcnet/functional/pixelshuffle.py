@@ -36,7 +36,7 @@ def pixel_shuffle(input: jax.Array, upscale_factor: int) -> jax.Array:
     if channels % (r * r):
         raise ValueError(
             f"{where}: the channels are not divisible by the square of upscale_factor; expected a multiple of {r * r}, "
-            f"got {channels} in {input.shape}."
+            f"got {channels} in an input of shape {input.shape}."
         )
     parts = reshaped(input, (*batch, channels // (r * r), r, r, height, width))
     turned = jnp.moveaxis(parts, (-2, -4, -1, -3), (-4, -3, -2, -1))  # (…, C, H, r, W, r)
@@ -69,8 +69,8 @@ def pixel_unshuffle(input: jax.Array, downscale_factor: int) -> jax.Array:
     *batch, channels, height, width = input.shape
     if height % r or width % r:
         raise ValueError(
-            f"{where}: height and width are not divisible by downscale_factor; expected multiples of {r}, "
-            f"got {(height, width)}. Choose another factor, or pad."
+            f"{where}: height and width are not divisible by downscale_factor; expected multiples of {r}, got "
+            f"{(height, width)}. Choose another factor, or pad the input."
         )
     parts = reshaped(input, (*batch, channels, height // r, r, width // r, r))
     turned = jnp.moveaxis(parts, (-3, -1, -4, -2), (-4, -3, -2, -1))  # (…, C, r, r, H, W)
@@ -81,8 +81,8 @@ def _checked(where: str, input: jax.Array, name: str, factor: int) -> tuple[jax.
     input, factor = jnp.asarray(input), checks.as_int(where, name, factor)
     if input.ndim < 3:
         raise ValueError(
-            f"{where}: input has the wrong rank; expected at least 3 dimensions (…, channel, height, width), "
-            f"got {input.shape}."
+            f"{where}: input has the wrong rank; expected at least 3 dimensions (…, channel, height, width), got shape "
+            f"{input.shape}."
         )
     if factor < 1:
         raise ValueError(f"{where}: {name} is too small; expected at least 1, got {factor}.")

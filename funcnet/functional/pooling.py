@@ -219,7 +219,7 @@ def avg_pool(
     """`avg_poolnd` for any number of dimensions n; `where` begins the error messages."""
     input = windows.planes(where, input, ndim)
     if divisor == 0:
-        raise ValueError(f"{where}: divisor_override is zero; expected another number or None, got 0.")
+        raise ValueError(f"{where}: divisor_override is zero; expected a nonzero number or None, got 0.")
     x = input.astype(checks.wide_dtype(input))
     counts: Any = 1 if divisor is None else divisor
     for axis, along in enumerate(windows.regular(where, input.shape, ndim, kernel, stride, pad, ceil=ceil), -ndim):

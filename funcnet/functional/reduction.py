@@ -44,7 +44,7 @@ def broadcast(where: str, **arrays: jax.Array) -> tuple[int, ...]:
         names = " and ".join(arrays)
         shown = ", ".join(f"{name} {shape}" for name, shape in zip(arrays, shapes, strict=True))
         raise ValueError(
-            f"{where}: {names} do not match; expected shapes that broadcast, got {shown}. Reshape one of them."
+            f"{where}: {names} do not match; expected shapes that broadcast, got {shown}. Reshape one of the arrays."
         ) from None
 
 
@@ -63,8 +63,8 @@ def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array,
                 f"{where}: target does not fit input; expected {input.shape}, got {target.shape}."
             ) from None
         warnings.warn(
-            f"{where}: target has shape {target.shape} and input {input.shape}. They are broadcast, which is rarely "
-            "intended.",
+            f"{where}: target has shape {target.shape}, but input has shape {input.shape}. The two are broadcast, "
+            "which is rarely intended.",
             stacklevel=3,
         )
     dtype = checks.wide_dtype(input)
@@ -87,8 +87,8 @@ def weights(where: str, name: str, weight: jax.Array, shape: tuple[int, ...], dt
         fits = False
     if not fits:
         raise ValueError(
-            f"{where}: {name} does not fit; expected a shape that broadcasts to {shape}, got {weight.shape}. "
-            "It holds one number per term."
+            f"{where}: {name} does not fit; expected a shape that broadcasts to {shape}, got {weight.shape}. Pass one "
+            "number per term of the loss."
         )
     return weight.astype(dtype)
 
@@ -99,7 +99,7 @@ def class_weights(where: str, weight: jax.Array | None, input: jax.Array, classe
         return None
     weight = jnp.asarray(weight)
     wide = checks.wide_dtype(input)
-    checks.shape_of(where, "weight", weight, (classes,), "It holds one number per class.")
+    checks.shape_of(where, "weight", weight, (classes,), "Pass one number per class.")
     if weight.dtype != wide:
         checks.one_dtype(where, input=input, weight=weight)
     return weight.astype(wide)

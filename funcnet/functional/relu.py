@@ -208,7 +208,8 @@ def rrelu(
     input = checks.floating("F.rrelu", "input", input)
     if not -float("inf") < lower <= upper < float("inf"):
         raise ValueError(
-            f"F.rrelu: the bounds of the slopes are invalid; expected finite lower <= upper, got {lower} and {upper}."
+            f"F.rrelu: the bounds of the slopes are invalid; expected finite bounds with lower <= upper, got {lower} "
+            f"and {upper}."
         )
     if not training or lower == upper:
         return _leaky(input, (lower + upper) / 2)
@@ -266,7 +267,10 @@ def celu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Arr
     Reference: torch.nn.functional.celu; Barron 2017.
     """
     if alpha == 0:
-        raise ValueError("F.celu: x is divided by alpha; expected a number other than 0, got 0. Use F.relu instead.")
+        raise ValueError(
+            "F.celu: alpha is zero, but the input is divided by alpha; expected a nonzero number, got 0. Use F.relu "
+            "instead."
+        )
     return _elu_of("F.celu", input, alpha, 1.0, 1 / alpha)
 
 

@@ -246,7 +246,7 @@ def _mask(where: str, lengths: Any, x: jax.Array) -> jax.Array | None:
         return None
     steps, batch = x.shape[:2]
     given, lengths = lengths, checks.integers(where, "lengths", lengths)
-    checks.shape_of(where, "lengths", lengths, (batch,), "It holds one length per sequence of the batch.")
+    checks.shape_of(where, "lengths", lengths, (batch,), "Pass one length per sequence of the batch.")
     if not isinstance(given, jax.core.Tracer) and getattr(given, "is_fully_addressable", True):
         known = np.asarray(given)
         if known.size and (known.min() < 0 or known.max() > steps):
@@ -279,15 +279,17 @@ def _checked(
         )
     steps, batch = (input.shape[1], input.shape[0]) if batch_first else input.shape[:2]
     if steps == 0:
-        raise ValueError(f"{where}: the sequence is empty; expected at least 1 step, got {input.shape}.")
+        raise ValueError(
+            f"{where}: the sequence is empty; expected at least 1 step, got an input of shape {input.shape}."
+        )
     count, directions = num_layers * (2 if bidirectional else 1), 2 if bidirectional else 1
     each, more = divmod(len(params), count)
     bare = 4 if has_biases else 2
     if more or each not in ((bare, bare + 1) if mode == "LSTM" else (bare,)):
         raise ValueError(
             f"{where}: params has the wrong length; expected {bare} arrays for each of {num_layers} layers in "
-            f"{directions} directions ({bare + 1} for an LSTM with projection), got {len(params)}. Use the order of "
-            "torch's all_weights."
+            f"{directions} directions ({bare + 1} for an LSTM with projection), got {len(params)}. List the arrays in "
+            "the order of torch's all_weights."
         )
     layers = [list(params[i * each : (i + 1) * each]) for i in range(count)]
     if layers[0][0].shape[-1] != input.shape[-1]:
@@ -310,5 +312,5 @@ def _checked(
         expected = [(wide, width), (wide, out)] + [(wide,)] * (bare - 2) + [(out, size)] * (each - bare)
         for place, (array, shape) in enumerate(zip(layer, expected, strict=True)):
             name = f"params[{number * each + place}]"
-            checks.shape_of(where, name, array, shape, f"It belongs to layer {number // directions}.")
+            checks.shape_of(where, name, array, shape, f"The array belongs to layer {number // directions}.")
     return input, hx, layers

@@ -197,8 +197,8 @@ def one_hot(tensor: jax.Array, num_classes: int = -1) -> jax.Array:
     if num_classes == -1:
         if not checks.known(ids):
             raise ValueError(
-                "F.one_hot: the number of classes cannot be determined; expected num_classes, got -1 with ids that are "
-                "traced, partly on other hosts, or empty. Pass num_classes."
+                "F.one_hot: the number of classes cannot be inferred from ids that are traced, empty, or partly on "
+                "other hosts; expected an explicit num_classes, got -1."
             )
         num_classes = int(np.asarray(ids).max()) + 1
     checks.ids_in_range("F.one_hot", "tensor", ids, num_classes)
@@ -217,8 +217,8 @@ def _row_numbers(where: str, ids: jax.Array, weight: jax.Array) -> jax.Array:
     ids = checks.integers(where, "ids", ids)
     if weight.ndim != 2:
         raise ValueError(
-            f"{where}: weight has the wrong rank; expected (num_embeddings, embedding_dim), got {weight.shape}. "
-            "Pass the ids first and the table second."
+            f"{where}: weight has the wrong rank; expected (num_embeddings, embedding_dim), got {weight.shape}. Pass "
+            "the ids as the first argument and the table as the second."
         )
     size = weight.shape[0]
     checks.ids_in_range(where, "ids", ids, size)
@@ -316,7 +316,7 @@ def _bags(where: str, ids: jax.Array, offsets: jax.Array | None, include_last_of
     if include_last_offset and not len(offsets):
         raise ValueError(
             f"{where}: include_last_offset requires the end of the last bag; expected offsets (bags + 1,), got (0,). "
-            "Append the number of ids."
+            "Append the number of ids to offsets."
         )
     if checks.known(offsets):
         looked_at = np.asarray(offsets)
@@ -337,8 +337,8 @@ def _check_mode(
         raise ValueError(f"{where}: mode is unknown; expected 'sum', 'mean' or 'max', got {mode!r}.")
     if mode == "max" and scaled_or_sparse:
         raise ValueError(
-            f"{where}: mode 'max' supports neither scale_grad_by_freq nor sparse; expected both False, got one True. "
-            "Omit both, or use mode 'sum' or 'mean'."
+            f"{where}: mode 'max' supports neither scale_grad_by_freq nor sparse; expected False for both, got True "
+            "for at least one. Omit both arguments, or use mode 'sum' or 'mean'."
         )
     if factors is None:
         return
@@ -347,7 +347,7 @@ def _check_mode(
             f"{where}: per_sample_weights requires mode='sum'; expected 'sum', got {mode!r}. "
             "Omit per_sample_weights, or use mode='sum'."
         )
-    checks.shape_of(where, "per_sample_weights", factors, ids.shape, "It holds one factor per id.")
+    checks.shape_of(where, "per_sample_weights", factors, ids.shape, "Pass one factor per id.")
     checks.one_dtype(where, weight=weight, per_sample_weights=factors)
 
 

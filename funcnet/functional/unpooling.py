@@ -103,7 +103,7 @@ def _max_unpool(
     output_size: Sequence[int] | None,
 ) -> jax.Array:
     input, indices = windows.planes(where, input, ndim), checks.integers(where, "indices", indices)
-    checks.shape_of(where, "indices", indices, input.shape, "It holds one index per input entry.")
+    checks.shape_of(where, "indices", indices, input.shape, "Pass one index per entry of the input.")
     kernels = checks.as_tuple(where, "kernel_size", kernel, ndim, least=1)
     strides = kernels if stride is None else checks.as_tuple(where, "stride", stride, ndim, least=1)
     pads = checks.as_tuple(where, "padding", pad, ndim)
@@ -129,8 +129,9 @@ def _sizes(
         sizes = given[2:] if len(given) == len(full) + 2 else given
         if len(sizes) != len(full) or any(abs(n - m) >= s for n, m, s in zip(sizes, full, strides, strict=True)):
             raise ValueError(
-                f"{where}: output_size does not fit; expected {len(full)} sizes (or the full shape) less than a "
-                f"stride {tuple(strides)} away from {tuple(full)}, got {tuple(given)}. Pass the shape that was pooled."
+                f"{where}: output_size does not fit; expected {len(full)} spatial sizes (or the full shape) that "
+                f"differ from {tuple(full)} by less than the stride {tuple(strides)}, got {tuple(given)}. Pass the "
+                "shape of the input of the max pooling."
             )
     if min(sizes) < 1:
         raise ValueError(

@@ -146,8 +146,8 @@ def _interpolate(
         return pool(input, sizes)
     if min(sizes) < 1 or 0 in input.shape[1:]:
         raise ValueError(
-            f"{where}: the input or the result is empty; expected channels and sizes of at least 1, got "
-            f"{input.shape} and the new sizes {sizes}. Check size and scale_factor."
+            f"{where}: the input or the result is empty; expected channels and sizes of at least 1, got an input of "
+            f"shape {input.shape} and the new sizes {sizes}. Check size and scale_factor."
         )
     if mode.startswith("nearest"):
         double = input.dtype == jnp.float64
@@ -180,8 +180,8 @@ def _check_options(where: str, input: jax.Array, mode: str, align_corners: bool 
     if input.ndim - 2 not in _RANKS[mode]:
         raise ValueError(
             f"{where}: mode {mode!r} does not support this input; expected (batch, channel, *spatial) with "
-            f"{' or '.join(map(str, _RANKS[mode]))} spatial dimensions, got {input.shape}. Use 'linear' for one, "
-            "'bilinear' for two and 'trilinear' for three of them, and add a batch dimension if it is missing."
+            f"{' or '.join(map(str, _RANKS[mode]))} spatial dimensions, got {input.shape}. Use mode 'linear' for one, "
+            "'bilinear' for two or 'trilinear' for three spatial dimensions. Add a batch dimension if it is missing."
         )
     if antialias and mode not in ("bilinear", "bicubic", "lanczos"):
         raise ValueError(
@@ -209,7 +209,7 @@ def _targets(
     if len(given) != rank:
         raise ValueError(
             f"{where}: {'scale_factor' if size is None else 'size'} has the wrong length; expected one number or "
-            f"{rank}, got {given}. Give one per spatial dimension of {input.shape}."
+            f"{rank}, got {given}. Pass one number per spatial dimension of the input of shape {input.shape}."
         )
     if size is not None:
         if recompute:

@@ -119,7 +119,7 @@ def affine_grid(theta: jax.Array, size: Sequence[int], align_corners: bool | Non
     if rank not in (2, 3) or any(n < 1 for n in sizes):
         raise ValueError(
             f"{where}: size does not fit; expected (batch, channel, height, width) or (batch, channel, depth, height, "
-            f"width), all at least 1, got {sizes}. Pass the desired shape of grid_sample's result."
+            f"width), all at least 1, got {sizes}. Pass the shape that the output of grid_sample must have."
         )
     why = f"It holds one affine map per image, for the size {sizes}."
     checks.shape_of(where, "theta", theta, (sizes[0], rank, rank + 1), why)
@@ -151,12 +151,13 @@ def _check_sample(input: jax.Array, grid: jax.Array, mode: str, padding_mode: st
     if grid.ndim != input.ndim or grid.shape[0] != input.shape[0] or grid.shape[-1] != rank:
         raise ValueError(
             f"{where}: grid does not match input {input.shape}; expected ({input.shape[0]}, *{rank} sizes, {rank}), "
-            f"got {grid.shape}. It has the input's batch size and {rank} coordinates per point, x first."
+            f"got {grid.shape}. The grid must have the input's batch size and {rank} coordinates per point, with x "
+            "first."
         )
     if mode == "bicubic" and rank == 3:
         raise ValueError(
-            f"{where}: mode 'bicubic' supports only images; expected an input of 4 dimensions, got {input.shape}. "
-            "Use 'bilinear', which is trilinear for volumes."
+            f"{where}: mode 'bicubic' supports only images; expected an input of 4 dimensions, got shape "
+            f"{input.shape}. Use mode 'bilinear', which interpolates volumes trilinearly."
         )
     return input, grid
 

@@ -96,7 +96,8 @@ def planes(where: str, input: Any, ndim: int) -> jax.Array:
     input = checks.spatial(where, input, ndim, empty=False)
     if input.shape[-ndim - 1] == 0:
         raise ValueError(
-            f"{where}: input has no channels; expected at least 1, got {input.shape}. Only the batch may be empty."
+            f"{where}: input has no channels; expected at least 1 channel, got an input of shape {input.shape}. Only "
+            "the batch dimension may be empty."
         )
     return input
 
@@ -120,8 +121,8 @@ def regular(
     pads = checks.as_tuple(where, "padding", pad, ndim)
     if min(pads) < 0 or any(2 * p > k for p, k in zip(pads, kernels, strict=True)):
         raise ValueError(
-            f"{where}: padding is too large or negative; expected at most half the kernel {kernels}, got {pads}. "
-            "As in torch, dilation is not counted. Use F.pad for more padding."
+            f"{where}: padding is too large or negative; expected 0 to half the kernel size {kernels}, got {pads}. As "
+            "in torch, dilation does not raise this limit. Use F.pad for more padding."
         )
     out = []
     for size, k, s, p, d in zip(shape[-ndim:], kernels, strides, pads, dilations, strict=True):
@@ -131,8 +132,8 @@ def regular(
             count -= 1
         if count < 1:
             raise ValueError(
-                f"{where}: the window is larger than the padded input; expected an output of at least 1, got {count} "
-                f"from {tuple(shape)}. Use a smaller kernel."
+                f"{where}: the window is larger than the padded input; expected an output size of at least 1, got "
+                f"{count} for an input of shape {tuple(shape)}. Use a smaller kernel."
             )
         out.append(Windows(count, k, s, p, d))
     return tuple(out)

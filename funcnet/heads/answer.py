@@ -26,9 +26,10 @@ __all__ = ["Answer"]
 
 @dataclasses.dataclass(frozen=True)
 class Answer(TrainedHead, Spans):
-    """Finds an answer as a span of the context, as in SQuAD. With `no_answers` (SQuAD 2.0), there may be no answer.
+    """Finds an answer as a span of the context, as in SQuAD.
 
-    `no_answers` is learned from the training file. The other settings are those of `Spans`.
+    If `no_answers` is True (SQuAD 2.0), a question may have no answer. `no_answers` is learned from the training file.
+    The other settings are those of `Spans`.
     """
 
     name: str = "answer"

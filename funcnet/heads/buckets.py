@@ -57,7 +57,7 @@ class Bucketed:
 
     Args:
         function: `(params, state, batch) -> outputs`, a tree of arrays whose first dimension is B. It is jitted here.
-        longest: largest number of tokens that the model takes.
+        longest: largest number of tokens per row that the model accepts.
         pad_id: id of `[PAD]`.
         lengths: values of T, in increasing order, such as `LENGTHS`. `longest` is added to them.
         tokens: number of tokens per batch, B · T, for every T. All batches then take about the same time and memory.
@@ -121,7 +121,7 @@ class Bucketed:
         Args:
             model: (params, state), on the devices.
             rows: rows of at most `longest` tokens.
-            should_stop: called after each batch; True ends the call early.
+            should_stop: function that is called after each batch. If it returns True, the call ends early.
 
         Returns:
             The function's output for each row, in the order of the rows, as numpy arrays without the dimension B. If

@@ -39,7 +39,7 @@ def open_head(
         path: directory of Hugging Face's files, with or without `finetuning.json`.
         config: config of the model.
         name: name of the task. The default is the task of fine-tuning, or the usual task of the architecture.
-        where: prefix of error messages.
+        where: prefix for error messages, such as the name of the caller.
         heads: heads to choose from.
         max_length: largest number of tokens per row. The default is the row length of fine-tuning if the model is
             fine-tuned, otherwise the size of its position table.
@@ -63,25 +63,25 @@ def open_head(
         if not fits:
             expected = dict.fromkeys(one for head in heads for one in head.architectures())
             raise ValueError(
-                f"{where}: {path}: the architecture has no default task; expected one of {', '.join(expected)}, got "
-                f"{architecture}. Pass the name of a task."
+                f"{where}: {path}: the architecture has no default task; expected an architecture out of "
+                f"{', '.join(expected)}, got {architecture}. Pass the name of a task."
             )
         name = settings["name"] if settings.get("name") in fits else next(iter(fits))
     elif name == "pairs" and settings.get("pairs") is None:
         settings["pairs"] = True
     if fits and name not in fits:
         raise ValueError(
-            f"{where}: {path}: its head was not trained for this task; expected {' or '.join(map(repr, fits))} for a "
-            f"{architecture} with problem_type {config.problem_type!r} and {config.num_labels} labels, got {name!r}. "
-            "Omit the task, or choose another model."
+            f"{where}: {path}: the model's head was not trained for this task; expected {' or '.join(map(repr, fits))} "
+            f"for a {architecture} with problem_type {config.problem_type!r} and {config.num_labels} labels, got "
+            f"{name!r}. Omit the task, or choose another model."
         )
     by_config = {one: head for head in heads for one in head.fits(head.architecture, config)}
     kind = fits.get(name) or by_config.get(name) or next(head for head in heads if name in head.names)
     head = kind.from_directory(name, config, {**settings, **more})
     if name == "pairs" and head.reads_pairs is False:
         raise ValueError(
-            f"{where}: {path} was fine-tuned on single texts; expected {next(iter(fits))!r}, got 'pairs'. Omit the "
-            "task."
+            f"{where}: {path} was fine-tuned on single texts; expected the task {next(iter(fits))!r}, got 'pairs'. "
+            "Omit the task."
         )
     tokenizer = text.load_tokenizer(path)
     text.require_fit(tokenizer, config.vocab_size, where=f"{where}: {path}")
@@ -100,7 +100,7 @@ def read_settings(directory: Path) -> dict[str, Any]:
     settings = read_json(file) if file.exists() else {}
     if not isinstance(settings, dict):
         raise ValueError(
-            f"{file} is invalid; expected a JSON object, got something else. Remove the file to use the default "
+            f"{file} is invalid; expected a JSON object, got another JSON value. Remove the file to use the default "
             "settings."
         )
 
@@ -109,7 +109,7 @@ def read_settings(directory: Path) -> dict[str, Any]:
 
     for name in ("seq_len", "doc_stride", "n_best", "max_answer"):
         if type(value := settings.get(name, 1)) is not int or value < 1:
-            refuse(name, "an integer of at least 1")
+            refuse(name, "an integer >= 1")
     if settings.get("long_texts", "cut") not in ("cut", "parts"):
         refuse("long_texts", "'cut' or 'parts'")
     if not isinstance(settings.get("pairs"), bool | None):
@@ -120,7 +120,9 @@ def read_settings(directory: Path) -> dict[str, Any]:
         try:
             settings["columns"] = Columns(**settings["columns"])
         except TypeError:
-            refuse("columns", f"an object with {', '.join(field.name for field in dataclasses.fields(Columns))}")
+            refuse(
+                "columns", f"an object with the keys {', '.join(field.name for field in dataclasses.fields(Columns))}"
+            )
     return settings
 
 
@@ -137,6 +139,6 @@ def check_length(length: int, positions: int, where: str, directory: str | Path)
     """
     if not 8 <= length <= positions:
         raise ValueError(
-            f"{where} is out of range; expected 8 to {positions}, the size of {directory}'s position table, got "
+            f"{where} is out of range; expected 8 to {positions} (the size of the position table in {directory}), got "
             f"{length}."
         )

@@ -61,8 +61,8 @@ class MaskedWords(Head):
             (found,) = encoder.whole([example.text], special_tokens=True)
             if len(found.ids) > encoder.seq_len:
                 raise ValueError(
-                    f"fill-mask: {example.where} is too long; expected at most {encoder.seq_len} tokens with [CLS] and "
-                    f"[SEP], got {len(found.ids)}. Shorten the text, but keep the [MASK]."
+                    f"fill-mask: {example.where} is too long; expected at most {encoder.seq_len} tokens, including "
+                    f"[CLS] and [SEP], got {len(found.ids)}. Shorten the text, but keep the [MASK]."
                 )
             if "[MASK]" not in found.tokens:
                 raise ValueError(

@@ -201,7 +201,7 @@ class TrainedHead(Head):
         """Read the examples of a file."""
 
     def learn(self, examples: Sequence[Any]) -> Self:
-        """Return the head with the facts that only the training examples have, such as the names of the classes."""
+        """Return the head with the settings that are learned from the training examples, such as the class names."""
         return self
 
     def label_names(self, example: Any) -> Sequence[str]:
@@ -241,8 +241,8 @@ class TrainedHead(Head):
     def with_null_threshold(self, threshold: float) -> Self:
         """Return the head with this threshold for "no answer", or raise ValueError if the task is not answer."""
         raise ValueError(
-            f"predict: --null-threshold does not apply to this model; expected a model of the task 'answer', got one "
-            f"of {self.name!r}. Omit the setting."
+            f"predict: --null-threshold does not apply to this model; expected a model for the task 'answer', "
+            f"got one for {self.name!r}. Omit the setting."
         )
 
     def shown(self, example: Any) -> dict[str, Any]:
@@ -264,7 +264,7 @@ class TrainedHead(Head):
         return ""
 
     def describe_cut(self, count: int, seq_len: int) -> str:
-        """Return a note on the number of examples that were cut, or an empty string if there are none."""
+        """Return a note on the number of examples that were cut, or an empty string if no example was cut."""
         return f"{count:,} texts longer than {seq_len} tokens were cut" if count else ""
 
     def describe_columns(self, path: Path) -> str:
@@ -327,14 +327,14 @@ def learn_labels(given: Iterable[Sequence[str]]) -> tuple[str, ...]:
 
 
 def warn_of_capitals(where: str, labels: Iterable[str]) -> None:
-    """Warn of labels that differ only in capital letters, which are usually one class with two spellings."""
+    """Warn of labels that differ only in case, because these are usually two spellings of one class."""
     known: dict[str, list[str]] = {}
     for label in labels:
         known.setdefault(label.casefold(), []).append(label)
     same = [", ".join(map(repr, names)) for names in known.values() if len(names) > 1]
     if same:
         warnings.warn(
-            f"{where}: labels that differ only in capital letters are different classes: {'; '.join(same)}. Use one "
-            "spelling if they mean the same.",
+            f"{where}: some labels differ only in case, but count as different classes: {'; '.join(same)}. Use a "
+            "single spelling if they mean the same class.",
             stacklevel=3,
         )

@@ -49,8 +49,8 @@ class Labels(Classify):
         if not isinstance(example.label, tuple):
             raise ValueError(
                 f"labels: {example.where_label}: the label is not a list; expected a list of labels, got "
-                f"{example.label!r}. Use lists in JSON lines, or pass the separator between labels with "
-                "--label-separator."
+                f"{example.label!r}. Write the labels as lists in a JSON lines file, or pass the separator between "
+                "labels with --label-separator."
             )
         return example.label
 

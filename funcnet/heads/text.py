@@ -147,7 +147,9 @@ class TextHead(TrainedHead):
             if self.pairs
             else ("single texts", f"a second text in column {second}", "Remove that column")
         )
-        raise ValueError(f"{self.name}: {path}: expected {expected}, as in fine-tuning, got {got}. {advice}.")
+        raise ValueError(
+            f"{self.name}: {path} does not fit the model; expected {expected}, as in fine-tuning, got {got}. {advice}."
+        )
 
     # --------------------------------------------------------------------------------------------------- rows
 
@@ -163,8 +165,8 @@ class TextHead(TrainedHead):
     def _single(self, example: TextExample) -> str:
         if example.second is not None:
             raise ValueError(
-                f"{self.name}: {example.where}: --long-texts parts does not apply to pairs; expected one text, got "
-                "two. Use --long-texts cut."
+                f"{self.name}: {example.where}: `--long-texts parts` does not apply to pairs; expected one text, got "
+                "two. Use `--long-texts cut`."
             )
         return example.text
 
@@ -204,9 +206,9 @@ class Classify(TextHead):
         labels = learn_labels(map(self.label_names, examples))
         if len(labels) < 2:
             raise ValueError(
-                f"{self.name}: {examples[0].where_label}: only one class, {labels[0]!r}, in all {len(examples)} "
-                "training examples; expected at least two. Pass the right --label-column, or add examples of another "
-                "class."
+                f"{self.name}: {examples[0].where_label}: all {len(examples)} training examples have the same class, "
+                f"{labels[0]!r}; expected at least two classes. Pass the right --label-column, or add examples of "
+                "another class."
             )
         warn_of_capitals(self.name, labels)
         return dataclasses.replace(self, labels=labels, pairs=examples[0].second is not None)
@@ -214,8 +216,8 @@ class Classify(TextHead):
     def label_names(self, example: TextExample) -> Sequence[str]:
         if isinstance(example.label, tuple):
             raise ValueError(
-                f"{self.name}: {example.where_label}: a list of labels; expected one label for `{self.name}`, got "
-                f"{example.label!r}. Give every example one label, or use `funcnet finetune labels`."
+                f"{self.name}: {example.where_label}: the label is a list; expected a single label for `{self.name}`, "
+                f"got {example.label!r}. Give every example one label, or use `funcnet finetune labels`."
             )
         return (example.label,)
 
@@ -332,7 +334,7 @@ class Regress(TextHead):
         if config.num_labels > 1:
             raise ValueError(
                 f"evaluate: {path} predicts {config.num_labels} numbers per text; expected one, because files have one "
-                f"number per text, got {config.num_labels}. Use `funcnet predict`, and evaluate its output yourself."
+                f"label per text, got {config.num_labels}. Use `funcnet predict`, and evaluate its output yourself."
             )
 
 
@@ -341,7 +343,7 @@ def named_probabilities(labels: Sequence[str], chances: NDArray[np.float64]) -> 
     if len(set(labels)) < len(labels):
         raise ValueError(
             f"classify: two classes have the same name; expected different names, got {', '.join(map(repr, labels))}. "
-            "Rename them in id2label of config.json."
+            "Rename them under id2label in config.json."
         )
     return dict(zip(labels, chances.tolist(), strict=True))
 

@@ -79,8 +79,8 @@ class Tokens(TrainedHead):
         labels = learn_labels(map(self.label_names, examples))
         if len(labels) < 2:
             raise ValueError(
-                f"tokens: {examples[0].where}: only one tag, {labels[0] if labels else ''!r}, in all training "
-                "sentences; expected at least two. Pass the right --label-column, or add sentences with another tag."
+                f"tokens: {examples[0].where}: all training words have the same tag, {labels[0] if labels else ''!r}; "
+                "expected at least two tags. Pass the right --label-column, or add sentences with another tag."
             )
         warn_of_capitals(self.name, labels)
         return dataclasses.replace(self, labels=labels, metric="f1" if spell_entities(labels) else "accuracy")

@@ -1,6 +1,6 @@
 """Loading of checkpoints into models, also if the names in the file differ from those of the model.
 
-    file -> read_arrays (today's names) -> choose_layers -> fill (prefixes, new heads, mismatches) -> params, state
+    file -> read_arrays (current names) -> choose_layers -> fill (prefixes, new heads, mismatches) -> params, state
 
 A `Naming` describes the names of one family of models.
 """
@@ -73,8 +73,8 @@ def load(
         model: the model.
         naming: naming of the model's family, such as `resnet.NAMING`. None: the file has the names of the model.
         key: random key for new weights. None: `jax.random.key(0)`.
-        new_heads: if True, a head that is missing in the file gets new weights, with a warning. If False, it is an
-            error.
+        new_heads: if True, a head that is missing in the file gets new weights, with a warning. If False, a missing
+            head is an error.
         reshape_heads: if True, a head that has another shape in the file gets new weights too.
 
     Returns:
@@ -174,8 +174,8 @@ def fill(
     new = _new_names(model, arrays, found, naming, where, reshape_heads)
     if new and not new_heads:
         raise ValueError(
-            f"{where} lacks the head of {type(model).__name__}; expected {', '.join(new)}, got none. Train it, or "
-            "pass the class that the file was saved from."
+            f"{where} lacks the head of {type(model).__name__}; expected {', '.join(new)}, got none. Train the "
+            "head, or use the class of the model that the file was saved from."
         )
     known = {name: name for name in arrays if name not in {*found.unexpected, *new}}
     into = model.init(jax.random.key(0) if key is None else key) if new else None
@@ -254,8 +254,8 @@ def _warn_of_nan(params: Tree, where: str) -> None:
     if wrong:
         more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
         warnings.warn(
-            f"{where}: weights are NaN or infinite in {', '.join(wrong[:SHOWN])}{more}, and so the model's "
-            "outputs will be NaN. Use an earlier checkpoint.",
+            f"{where}: weights are NaN or infinite in {', '.join(wrong[:SHOWN])}{more}, so the model's outputs "
+            "will be NaN. Use an earlier checkpoint.",
             stacklevel=4,
         )
 
@@ -266,7 +266,7 @@ def _warn(model: nn.Module, arrays: Arrays, new: list[str], ignored: list[str], 
     if new:
         why = lambda name: f" (the file's is {tuple(arrays[name].shape)})" if name in arrays else ""
         shown = ", ".join(f"{name}{why(name)}" for name in new)
-        lines.append(f"{type(model).__name__} has new weights, and must be trained, in {shown}.")
+        lines.append(f"{type(model).__name__} has new weights, which must be trained: {shown}.")
     if ignored:
         more = f" and {len(ignored) - SHOWN} more" if len(ignored) > SHOWN else ""
         lines.append(f"Ignored weights that the model does not have: {', '.join(ignored[:SHOWN])}{more}.")

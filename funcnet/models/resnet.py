@@ -69,7 +69,7 @@ class Bottleneck(nn.Module):
 
     Args:
         inplanes: number of input channels.
-        planes: number of channels of the 3×3 convolution. The output has four times as many.
+        planes: number of channels of the 3×3 convolution. The output has four times as many channels.
         stride: stride of the 3×3 convolution.
         downsample: module that converts x to the shape of the output. None if the two shapes are equal.
         norm_layer: function from a number of channels to a normalisation layer.
@@ -151,8 +151,8 @@ class ResNet(nn.Module):
         super().__init__()
         if len(layers) != 4:
             raise ValueError(
-                f"ResNet: layers has the wrong length; expected the number of blocks of 4 stages, got {len(layers)} "
-                "numbers. Pass four, such as [2, 2, 2, 2]."
+                f"ResNet: layers has the wrong length; expected 4 numbers of blocks, one per stage, got {len(layers)} "
+                "numbers. Pass a list such as [2, 2, 2, 2]."
             )
         norm_layer = nn.BatchNorm2d if norm_layer is None else norm_layer
         if small_images:

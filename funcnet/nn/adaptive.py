@@ -107,7 +107,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             raise ValueError(
                 f"{where}: the shapes of input and target do not match; expected (batch, {self.in_features}) and "
                 f"(batch,), or ({self.in_features},) and (), got {input_.shape} and {target.shape}. Flatten all "
-                "leading dimensions into the batch."
+                "leading dimensions into the batch dimension."
             )
         checks.ids_in_range(where, "target", target, self.n_classes)
         input, target = input_.reshape(-1, input_.shape[-1]), target.reshape(-1)

@@ -180,7 +180,8 @@ class MultiheadAttention(Module):
             return merged, 2
         if attn_mask.dtype != key_padding_mask.dtype:
             raise TypeError(
-                f"MultiheadAttention.merge_masks: the dtypes differ; expected masks of the same dtype, got attn_mask "
-                f"{attn_mask.dtype} and key_padding_mask {key_padding_mask.dtype}. Make both boolean or both floating."
+                "MultiheadAttention.merge_masks: the dtypes differ; expected masks of the same dtype, got attn_mask "
+                f"{attn_mask.dtype} and key_padding_mask {key_padding_mask.dtype}. Make both masks boolean or both "
+                "floating-point."
             )
         return jnp.add(merged, key_padding_mask[:, None, None]), 2

@@ -329,8 +329,8 @@ class SyncBatchNorm(BatchNorm):
         if lost:
             raise ValueError(
                 f"{cls.__name__}.convert_sync_batchnorm: {path or 'the root'} ({type(old).__name__}) defines "
-                f"{', '.join(lost)}, which the conversion would lose. Call the module with axis_name=…, or "
-                "derive its class from SyncBatchNorm, so that only the axes change."
+                f"{', '.join(lost)}, which the conversion would lose. Leave the module as it is and call it with "
+                "axis_name=…, or derive its class from SyncBatchNorm."
             )
         new: Any = copy.copy(old)
         new.__class__ = cls

@@ -125,8 +125,8 @@ class Numbered(_Container):
         at = index + n if index < 0 else index
         if names[at:] != [str(i) for i in range(at, n)]:
             raise KeyError(
-                f"{type(self).__name__}.insert: the modules are not named by position; expected '0', '1', …, got "
-                f"{names}. Create a new container of the modules in the desired order."
+                f"{type(self).__name__}.insert: the modules are not named by position; expected the names '0', '1', …, "
+                f"got {names}. Create a new container with the modules in the desired order."
             )
         modules.insert(at, module)
         for i in range(at, n + 1):

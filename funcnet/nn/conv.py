@@ -71,7 +71,7 @@ class Convolution(Module):
         if self.padding == "same" and any(s != 1 for s in self.stride):
             raise ValueError(
                 f"{where}: padding='same' is not supported for strided convolutions; expected stride 1, got "
-                f"{self.stride}. Pass the padding as numbers."
+                f"{self.stride}. Pass padding as numbers."
             )
         modes = ("zeros", "reflect", "replicate", "circular")
         if self.padding_mode not in modes:

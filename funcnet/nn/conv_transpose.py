@@ -57,8 +57,8 @@ class ConvTranspose(Convolution):
             wanted = wanted[-rank:]
         if len(wanted) != rank:
             raise ValueError(
-                f"{where}: output_size has the wrong length; expected {rank} spatial size(s), or {input.ndim} sizes as "
-                f"in the input {input.shape}, got {tuple(output_size)}."
+                f"{where}: output_size has the wrong length; expected {rank} spatial size(s), or {input.ndim} sizes "
+                f"for an input of shape {input.shape}, got {tuple(output_size)}."
             )
         least = tuple(
             (n - 1) * s - 2 * p + d * (k - 1) + 1
@@ -69,8 +69,8 @@ class ConvTranspose(Convolution):
         most = tuple(n + s - 1 for n, s in zip(least, self.stride, strict=True))
         if any(not low <= n <= high for low, n, high in zip(least, wanted, most, strict=True)):
             raise ValueError(
-                f"{where}: output_size is impossible for this input; expected {least} to {most}, got {wanted} for an "
-                f"input of shape {input.shape}. Change the stride, the padding or the kernel size."
+                f"{where}: output_size is impossible for this input; expected sizes from {least} to {most}, got "
+                f"{wanted} for an input of shape {input.shape}. Change the stride, the padding or the kernel size."
             )
         return tuple(n - low for n, low in zip(wanted, least, strict=True))
 

@@ -39,8 +39,8 @@ class _FractionalMaxPool(Module):
         self.output_ratio = None if output_ratio is None else checks.entries(output_ratio, self.rank)
         if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
             raise ValueError(
-                f"{name}: output_ratio is out of range; expected numbers between 0 and 1, got {output_ratio}. "
-                "Use output_size to pass sizes."
+                f"{name}: output_ratio is out of range; expected numbers between 0 and 1, got {output_ratio}. To pass "
+                "absolute sizes, use output_size."
             )
 
     def forward(self, input: jax.Array) -> Any:

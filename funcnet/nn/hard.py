@@ -41,7 +41,9 @@ class Hardtanh(InPlace):
     ):
         super().__init__(inplace)
         if min_value is not None or max_value is not None:
-            warnings.warn("Hardtanh: min_value and max_value are deprecated; use min_val, max_val.", FutureWarning, 2)
+            warnings.warn(
+                "Hardtanh: min_value and max_value are deprecated; use min_val and max_val instead.", FutureWarning, 2
+            )
         self.min_val = min_val if min_value is None else min_value
         self.max_val = max_val if max_value is None else max_value
         if self.max_val <= self.min_val:

@@ -141,7 +141,9 @@ def _dirac(key, shape, dtype, *, groups):
     if len(shape) not in (3, 4, 5):
         raise ValueError(f"init.dirac_: expected 3, 4 or 5 dimensions, got shape {shape}.")
     if shape[0] % groups:
-        raise ValueError(f"init.dirac_: expected dim 0 to be divisible by groups={groups}, got {shape[0]}.")
+        raise ValueError(
+            f"init.dirac_: expected the size of dimension 0 to be divisible by groups={groups}, got {shape[0]}."
+        )
     out = shape[0] // groups
     channel = jnp.arange(min(out, shape[1]))
     centre = tuple(n // 2 for n in shape[2:])

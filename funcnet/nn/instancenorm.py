@@ -49,8 +49,8 @@ class _InstanceNorm(RunningNorm):
                 f"of shape {input.shape}. The channels must be in the first dimension after the batch, as in torch."
             )
         warnings.warn(
-            f"{name}: num_features={self.num_features} differs from the input's {input.shape[at]} channels. The "
-            "argument is ignored, because affine=False.",
+            f"{name}: num_features={self.num_features} differs from the input's {input.shape[at]} channels. "
+            "num_features is ignored, because affine=False.",
             stacklevel=3,
         )
 

@@ -37,7 +37,7 @@ class _Lazy(Convolution):
         if input.ndim not in (rank + 1, rank + 2):
             raise ValueError(
                 f"{where}: input has the wrong rank; expected {rank + 2} dimensions (batch, channel, *spatial) or "
-                f"{rank + 1} without the batch, got shape {input.shape}."
+                f"{rank + 1} without a batch dimension, got shape {input.shape}."
             )
         channels = input.shape[-rank - 1]
         if channels % self.groups:

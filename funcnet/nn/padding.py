@@ -71,7 +71,7 @@ class _CircularPad(_Pad):
         if input.ndim not in (self.rank + 1, self.rank + 2):
             raise ValueError(
                 f"{type(self).__name__}: input has the wrong rank; expected {self.rank + 1} or {self.rank + 2} "
-                f"dimensions, got {input.shape}."
+                f"dimensions, got shape {input.shape}."
             )
         return super().forward(input)
 

@@ -73,8 +73,9 @@ class Repeat(Numbered):
         """Raise ValueError if the layers are stacked, because they then share one description."""
         if self.scan:
             raise ValueError(
-                "Repeat: the layers of a stacked Repeat share one description and cannot be selected, iterated over or "
-                "changed individually. Set scan=False, and convert the parameters with net.unstack(params)."
+                "Repeat: the layers of a stacked Repeat share one description and cannot be selected, iterated over "
+                "or changed individually. Build the Repeat with scan=False, and convert the parameters with "
+                "net.unstack(params)."
             )
 
     def add_module(self, name: str, module: Module | None) -> None:
@@ -147,8 +148,8 @@ def _same_form(frame: Frame, given: Any, out: Any) -> None:
         forms = [jax.tree.map(lambda a: str(jax.typeof(a)), x) for x in (given, out)]
         raise ValueError(
             f"{frame.where()}: the output of a layer of a stacked Repeat does not fit the next layer; expected "
-            f"{forms[0]}, got {forms[1]}. Keep the input's shape, dtype and varying mesh axes, or use nn.Repeat(…, "
-            "scan=False)."
+            f"{forms[0]}, got {forms[1]}. Make each layer keep the shape, dtype and varying mesh axes of its input, or "
+            "use nn.Repeat(…, scan=False)."
         )
 
 

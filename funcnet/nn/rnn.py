@@ -99,13 +99,14 @@ class RNNBase(Module):
         input = checks.floating(where, "input", input)
         if input.ndim not in (2, 3):
             raise ValueError(
-                f"{where}: input has the wrong rank; expected 3 dimensions, or 2 without a batch, got {input.shape}."
+                f"{where}: input has the wrong rank; expected 3 dimensions, or 2 without a batch, got shape "
+                f"{input.shape}."
             )
         for name, h in zip(("h_0", "c_0"), hx or (), strict=False):
             if jnp.ndim(h) != input.ndim:
                 raise ValueError(
-                    f"{where}: {name} and input differ in rank; expected {input.ndim} dimensions, "
-                    f"got {jnp.shape(h)}. Add a batch dimension to both, or to neither."
+                    f"{where}: {name} and input differ in rank; expected {input.ndim} dimensions, got shape "
+                    f"{jnp.shape(h)}. Add a batch dimension to both, or to neither."
                 )
         if input.ndim == 3:
             return self._recur_padded(input, hx, lengths, self.batch_first)
@@ -364,8 +365,8 @@ def _check_settings(where: str, given: dict[str, Any]) -> None:
             raise ValueError(f"{where}: {name} is too small; expected {least}, got {given[name]}.")
     if given["proj_size"] >= given["hidden_size"]:
         raise ValueError(
-            f"{where}: proj_size is too large; expected less than hidden_size {given['hidden_size']}, "
-            f"got {given['proj_size']}. A projection must reduce the size of h."
+            f"{where}: proj_size is too large; expected less than hidden_size={given['hidden_size']}, got "
+            f"{given['proj_size']}. A projection must reduce the size of h."
         )
     if given["mode"] not in _GATES:
         raise ValueError(f"{where}: mode is unknown; expected one of {', '.join(_GATES)}, got {given['mode']!r}.")

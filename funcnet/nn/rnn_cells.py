@@ -58,8 +58,8 @@ class RNNCellBase(Module):
         for name, array in {"input": input, **{f"hx[{i}]": h for i, h in enumerate(hx or ())}}.items():
             if jnp.ndim(array) not in (1, 2):
                 raise ValueError(
-                    f"{where}: {name} has the wrong rank; expected 2 dimensions, or 1 without a batch, "
-                    f"got {jnp.shape(array)}."
+                    f"{where}: {name} has the wrong rank; expected 2 dimensions, or 1 without a batch, got shape "
+                    f"{jnp.shape(array)}."
                 )
         batched = input.ndim == 2
         x = input if batched else input[None]

@@ -119,8 +119,8 @@ class Transformer(Module):
             )
         if src.ndim != tgt.ndim or (src.ndim == 3 and src.shape[batch] != tgt.shape[batch]):
             raise ValueError(
-                f"Transformer: src and tgt differ in rank or in their batch size in dimension {batch}; expected equal "
-                f"ones, got {src.shape} and {tgt.shape}. batch_first is {self.batch_first}."
+                f"Transformer: src and tgt differ in rank or in batch size (dimension {batch}); expected equal ranks "
+                f"and batch sizes, got {src.shape} and {tgt.shape}. The module has batch_first={self.batch_first}."
             )
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
         return self.decoder(

@@ -151,7 +151,7 @@ class AveragedModel:
         if "n_averaged" not in sd:
             raise ValueError(
                 f"AveragedModel.load_state_dict: 'n_averaged' is missing; expected 'n_averaged' and 'module.…', got "
-                f"{list(sd)[:3]}. Load the state_dict of a plain net with net.load_state_dict."
+                f"{list(sd)[:3]}. For the state_dict of a plain net, use `net.load_state_dict`."
             )
         own = {name.removeprefix("module."): value for name, value in sd.items() if name != "n_averaged"}
         params, state = net.load_state_dict(own, into=(self.params, self.state))

@@ -68,8 +68,8 @@ def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, ste
     keys = {key for values in remembered.values() for key in values}
     if not (keys <= _ADAM or keys <= _SGD):
         raise ValueError(
-            f"{where}: the state is of another optimizer; expected {sorted(_ADAM)} (Adam, AdamW) or {sorted(_SGD)} "
-            f"(SGD), got {sorted(keys)}. Start with a new optimizer state."
+            f"{where}: the state belongs to another optimizer; expected the keys {sorted(_ADAM)} (Adam, AdamW) or "
+            f"{sorted(_SGD)} (SGD), got {sorted(keys)}. Start with a new optimizer state."
         )
     if counts := {int(np.asarray(values["step"])) for values in remembered.values() if "step" in values}:
         if len(counts) > 1:
@@ -89,7 +89,7 @@ def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, ste
     ):
         raise ValueError(
             f"{where}: the optax state lacks the parameters {_some(left)}, which torch's state contains; expected an "
-            "optimizer of the same kind over the same parameters. Compare the names and the optimizers."
+            "optimizer of the same kind with the same parameters. Check the parameter names and both optimizers."
         )
     return filled
 
@@ -140,9 +140,9 @@ def to_torch(opt_state: Any, names: Any, param_groups: Sequence[Mapping[str, Any
     _replaced(opt_state, note)
     if odd := set(remembered) - set(order.values()):
         raise ValueError(
-            f"{where}: optax's state contains parameters that are not in names; expected names out of "
-            f"{_some(set(order.values()))}, got {_some(odd)}. Add these names, or unstack the layers of a scanned "
-            "Repeat."
+            f"{where}: optax's state contains parameters that are not in names; expected only "
+            f"{_some(set(order.values()))}, got {_some(odd)}. Add these parameters to names, or unstack the "
+            "layers of a scanned Repeat first."
         )
     kind = "Adam" if any("exp_avg" in values for values in remembered.values()) else "SGD"
     for group in groups:
@@ -185,7 +185,7 @@ class _Filler:
             return leaf
         if self._keys and key not in self._keys:
             raise ValueError(
-                f"{self._where}: torch's and optax's optimizers are different; expected an optax state for "
+                f"{self._where}: torch's and optax's optimizers are of different kinds; expected an optax state for "
                 f"{', '.join(sorted(self._keys))}, got one for {key}. Use the optax optimizer of the same kind."
             )
         value = self._remembered.get(name, {}).get(key)
@@ -200,7 +200,7 @@ class _Filler:
         self.used.add(name)
         if np.shape(value) != leaf.shape:
             raise ValueError(
-                f"{self._where}: {key} of {name!r} has another shape; expected {leaf.shape}, got "
+                f"{self._where}: {key} of {name!r} has the wrong shape; expected {leaf.shape}, got "
                 f"{tuple(np.shape(value))}. Check the order of the names."
             )
         return jnp.asarray(value, leaf.dtype)
@@ -210,8 +210,8 @@ def _fields(node: Any) -> dict[str, str]:
     """Return {torch's key: optax's field} for the fields of an optax state node that have a value per parameter."""
     if "nu_max" in node._fields:
         raise ValueError(
-            "optim: an amsgrad state cannot be converted; expected Adam, AdamW or SGD, got amsgrad. optax takes its "
-            "maximum after the bias correction, and torch before it. Start with a new optimizer state."
+            "optim: an amsgrad state cannot be converted; expected Adam, AdamW or SGD, got amsgrad. optax takes the "
+            "maximum after the bias correction, but torch takes it before. Start with a new optimizer state."
         )
     if {"mu", "nu", "count"} <= set(node._fields):
         return {"exp_avg": "mu", "exp_avg_sq": "nu"}
@@ -235,13 +235,13 @@ def _refuse_options(where: str, groups: Sequence[Mapping[str, Any]]) -> None:
     for group in groups:
         if "decoupled_weight_decay" in group and "amsgrad" not in group:
             raise ValueError(
-                f"{where}: the state is of another optimizer; expected Adam, AdamW or SGD, got RAdam, whose averages "
-                "have the same names. Start with a new optimizer state."
+                f"{where}: the state belongs to another optimizer; expected Adam, AdamW or SGD, got RAdam, whose "
+                "averages have the same names. Start with a new optimizer state."
             )
         if group.get("amsgrad"):
             raise ValueError(
-                f"{where}: an amsgrad state cannot be converted; expected amsgrad=False, got True. optax takes its "
-                "maximum after the bias correction, and torch before it. Start with a new optimizer state."
+                f"{where}: an amsgrad state cannot be converted; expected amsgrad=False, got True. optax takes the "
+                "maximum after the bias correction, but torch takes it before. Start with a new optimizer state."
             )
         if group.get("momentum") and group.get("dampening"):
             raise ValueError(

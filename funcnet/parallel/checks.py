@@ -17,7 +17,7 @@ def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str
         rows: number of rows of the batch, over all devices.
         devices: number of devices over which the batch is sharded.
         accumulate: number of micro-batches per update.
-        where: name of the caller or the flag, with which the error message begins.
+        where: prefix for error messages, such as the name of the caller or the flag.
 
     Raises:
         ValueError: if `rows` is not a positive multiple of `devices * accumulate`, or `accumulate` is below 1.
@@ -44,7 +44,7 @@ def check_replicated(tree: Any, *, where: str = "parallel.check_replicated") -> 
     Args:
         tree: pytree of arrays on the devices. Every replica is read, so check buffers rather than parameters. For a
             sharded leaf, the replicas of each shard are compared.
-        where: name of the caller, with which the error message begins.
+        where: prefix for error messages, such as the name of the caller.
 
     Raises:
         ValueError: if replicas differ. The message names the leaves.

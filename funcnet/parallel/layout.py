@@ -225,7 +225,7 @@ def make_layout(
         if axis not in used | set(batch_axes) and size > 1:
             raise ValueError(
                 f"parallel.make_layout: no array is sharded along the axis {axis!r}; expected only axes that a rule or "
-                f"the batch ({', '.join(batch_axes)}) uses, got {dict(layout.mesh.shape)}."
+                f"the batch ({', '.join(batch_axes)}) uses, got the mesh {dict(layout.mesh.shape)}."
             )
     for axis in batch_axes:
         if axis not in layout.mesh.axis_names:
@@ -235,8 +235,8 @@ def make_layout(
             )
     if kind != "jit" and (layout.rules or layout.mesh.size != layout.batch_parts):
         raise ValueError(
-            f"parallel.make_layout: kind {kind!r} shards only batches; expected no rules and no other axes, got "
-            f"{layout}. Use kind='jit'."
+            f"parallel.make_layout: kind {kind!r} shards only batches; expected no rules and only batch axes, "
+            f"got {layout}. Use kind='jit'."
         )
     return layout
 

@@ -105,12 +105,13 @@ def bench_serve(arguments: BenchServe) -> int:
 
     if arguments.seconds <= 0 or min(arguments.threads, default=0) < 1:
         raise ValueError(
-            f"bench serve: --seconds and --threads; expected positive numbers, got {arguments.seconds} and "
-            f"{arguments.threads}."
+            f"bench serve: --seconds or --threads is out of range; expected positive numbers, got "
+            f"{arguments.seconds} and {arguments.threads}."
         )
     if min(arguments.lengths, default=0) < 1:
         raise ValueError(
-            f"bench serve: --lengths; expected positive numbers, got {' '.join(map(str, arguments.lengths)) or 'none'}."
+            "bench serve: --lengths is invalid; expected positive numbers, got "
+            f"{' '.join(map(str, arguments.lengths)) or 'none'}."
         )
     if arguments.out is not None:
         require_folder(arguments.out, "bench serve: --out")
@@ -141,14 +142,16 @@ def bench_serve(arguments: BenchServe) -> int:
         [one.texts, str(one.threads), *(f"{ms:.2f}" for ms in (one.median, one.p95, one.p99)), f"{one.per_second:,.0f}"]
         for one in found
     ]
-    print(f"{arguments.directory}: {serve.task}, {len(serve.run.shapes())} programs, ready after {ready:.1f} s")
+    print(
+        f"{arguments.directory}: {serve.task}, {len(serve.run.shapes())} compiled programs, ready after {ready:.1f} s"
+    )
     print(table.text([head, *rows], left=1))
     longest = serve.run.longest
     if not arguments.file and (longer := [str(length) for length in arguments.lengths if length > longest]):
         source = "--seq-len" if arguments.seq_len else "the model"
         print(
-            f"The lengths {', '.join(longer)} were measured with {longest} tokens, the largest number that {source} "
-            "allows."
+            f"Instead of the lengths {', '.join(longer)}, texts of {longest} tokens were measured, the longest that "
+            f"{source} allows."
         )
     if arguments.out is not None:
         write_json(arguments.out, {"task": serve.task, "ready": ready, "rows": [vars(one) for one in found]})
@@ -157,7 +160,7 @@ def bench_serve(arguments: BenchServe) -> int:
 
 def _lines(file: Path) -> list[str]:
     if not file.is_file():
-        raise FileNotFoundError(f"bench serve: {file} is missing; expected a file of text.")
+        raise FileNotFoundError(f"bench serve: {file} is missing; expected a text file.")
     try:
         return [line.strip() for line in file.read_text("utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:

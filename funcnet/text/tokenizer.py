@@ -187,7 +187,7 @@ def require_fit(tokenizer: Tokenizer, rows: int, *, where: str) -> None:
     Args:
         tokenizer: tokenizer with the vocabulary.
         rows: number of rows of the table.
-        where: beginning of the message, which names the directory or file.
+        where: prefix for error messages, which names the directory or file.
 
     Raises:
         ValueError: if the vocabulary is larger than the table.
@@ -203,8 +203,8 @@ def require_fit(tokenizer: Tokenizer, rows: int, *, where: str) -> None:
     last = max(ids, key=lambda token: ids[token])
     if ids[last] >= rows:
         raise ValueError(
-            f"{where}: the vocabulary does not fit the model's word table; expected ids below {rows}, got up to "
-            f"{ids[last]}, {last!r}. Use the vocabulary that the model was trained with."
+            f"{where}: the vocabulary does not fit the model's word table; expected ids below {rows}, got the id "
+            f"{ids[last]} for {last!r}. Use the vocabulary that the model was trained with."
         )
     if rows - ids[last] - 1 > MOST_PADDING:
         warnings.warn(

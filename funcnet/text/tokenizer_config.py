@@ -53,8 +53,8 @@ def read_tokenizer_config(directory: Path) -> dict[str, object]:
         token, usual = _content(settings.get(f"{name}_token")), f"[{name.upper()}]"
         if token not in (None, usual):
             raise ValueError(
-                f"load_tokenizer: {name}_token has another name in {directory}; expected {usual}, got {token!r}. "
-                "Rename the token in the vocabulary, tokenizer.json and tokenizer_config.json."
+                f"load_tokenizer: {name}_token has an unsupported name in {directory}; expected {usual}, got "
+                f"{token!r}. Rename the token in the vocabulary, tokenizer.json and tokenizer_config.json."
             )
     return settings
 
@@ -94,7 +94,7 @@ def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str)
     Args:
         tokenizer: tokenizer that is changed in place.
         settings: settings from `read_tokenizer_config`.
-        where: directory that the message names.
+        where: path of the directory, for error messages.
 
     Raises:
         ValueError: if a new token would get another id than in the settings, the settings name a new token without an
@@ -123,7 +123,7 @@ def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str)
         if token is not None and tokenizer.token_to_id(token) is None:
             raise ValueError(
                 f"load_tokenizer: {where}: an additional special token is not in the vocabulary; expected an id for "
-                f"each of them, got none for {token!r}. Add it to the vocabulary, or remove it from the settings."
+                f"each special token, got none for {token!r}. Add it to the vocabulary, or remove it from the settings."
             )
 
 

@@ -118,7 +118,7 @@ def _from_type(make: Any, _type: Any, args: Any, _state: Any) -> np.ndarray:
     """Make a tensor that has Python attributes, which are left out."""
     if not isinstance(make, Maker) or make not in _REBUILD.values() or not isinstance(args, tuple):
         raise UnsafeFileError(
-            f"_rebuild_from_type_v2 may not call {shown(make)}; expected a function of the list that makes tensors"
+            f"_rebuild_from_type_v2 may not call {shown(make)}; expected an allowed function that makes tensors"
         )
     assert make.make is not None
     return make.make(*args)
@@ -149,8 +149,8 @@ def _of(kind: Callable[..., Any], *allowed: type) -> Callable[..., Any]:
         if len(args) > 1 or (args and type(args[0]) not in allowed):
             got = ", ".join(type(arg).__name__ for arg in args)
             raise ValueError(
-                f"{kind.__name__} has invalid arguments; expected {' or '.join(t.__name__ for t in allowed)}, got "
-                f"({got})"
+                f"{kind.__name__} was called with invalid arguments; expected "
+                f"{' or '.join(t.__name__ for t in allowed)}, got ({got})"
             )
         return kind(*args)
 
@@ -165,7 +165,7 @@ def _encode(text: Any, encoding: Any = "latin1") -> bytes:
     """Make bytes in the way in which protocol 2 writes them."""
     if type(text) is not str or type(encoding) is not str or encoding not in ("latin1", "latin-1"):
         raise ValueError(
-            f"_codecs.encode has invalid arguments; expected a string and 'latin1', got {shown(text)} and "
+            f"_codecs.encode was called with invalid arguments; expected a string and 'latin1', got {shown(text)} and "
             f"{shown(encoding)}"
         )
     return text.encode("latin1")
@@ -177,13 +177,13 @@ def _bytearray(*args: Any) -> bytearray:
 
 def _complex(*parts: Any) -> complex:
     if len(parts) > 2 or not all(type(part) in (int, float) for part in parts):
-        raise ValueError("complex has invalid arguments; expected two numbers")
+        raise ValueError("complex was called with invalid arguments; expected two numbers")
     return complex(*parts)
 
 
 def _device(kind: Any, index: Any = None) -> str:
     if type(kind) is not str or type(index) not in (int, type(None)):
-        raise ValueError("torch.device has invalid arguments; expected a string and a number")
+        raise ValueError("torch.device was called with invalid arguments; expected a string and a number")
     return kind if index is None else f"{kind}:{index}"
 
 

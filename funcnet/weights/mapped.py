@@ -49,8 +49,9 @@ class MappedFile:
         self._copied += count
         if self._copied > _SPARE + _COPIES * self.size:
             raise ValueError(
-                f"the tensors need too many copies, for their flags or byte order; expected at most "
-                f"{_SPARE + _COPIES * self.size} bytes for a file of this length, got {self._copied} bytes"
+                "the tensors must be copied because of their flags or byte order, which needs too much memory; "
+                f"expected at most {_SPARE + _COPIES * self.size} bytes for a file of this length, got {self._copied} "
+                "bytes"
             )
 
     def array(
@@ -76,7 +77,7 @@ class MappedFile:
         _require_counts("storage offset", (offset,))
         if len(strides) != len(shape):
             raise ValueError(
-                f"a tensor of {len(shape)} dimensions has another number of strides; expected {len(shape)}, got "
+                f"a tensor of {len(shape)} dimensions has the wrong number of strides; expected {len(shape)}, got "
                 f"{len(strides)}"
             )
         if not count:
@@ -85,12 +86,13 @@ class MappedFile:
         if (last + 1) * dtype.itemsize > place.size:
             raise ValueError(
                 f"a tensor of shape {tuple(shape)}, strides {tuple(strides)} and offset {offset} lies outside of "
-                f"{place.name}; expected at least {last + 1} elements of {dtype}, got {place.size} bytes"
+                f"{place.name}; expected at least {last + 1} elements of {dtype} ({(last + 1) * dtype.itemsize} "
+                f"bytes), got {place.size} bytes"
             )
         if count * dtype.itemsize > max(_EXPANDED, self.size):
             raise ValueError(
                 f"a tensor of shape {tuple(shape)} repeats the {place.size} bytes of {place.name} too many times; "
-                f"expected at most {max(_EXPANDED, self.size)} bytes, got {count * dtype.itemsize}"
+                f"expected at most {max(_EXPANDED, self.size)} bytes, got {count * dtype.itemsize} bytes"
             )
         steps = [step * dtype.itemsize if n > 1 else dtype.itemsize for n, step in zip(shape, strides, strict=True)]
         view: np.ndarray = np.ndarray(shape, dtype, self.data, place.start + offset * dtype.itemsize, steps)

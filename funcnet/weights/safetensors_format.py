@@ -69,7 +69,7 @@ def write(path: Path, tree: Mapping[str, Any]) -> None:
                 raise OSError(f"weights.save: cannot write {path}: {error}") from None
             raise ValueError(
                 f"weights.save: {path.name}: the format does not support an array; expected a dtype of safetensors, "
-                f"got '{error}'. Cast the array to such a dtype."
+                f"got '{error}'. Cast the array to a supported dtype."
             ) from None
 
 

@@ -54,7 +54,8 @@ class Storage:
         start, size = (n * self.dtype.itemsize for n in view[1:])
         if start + size > self.place.size:
             raise ValueError(
-                f"a view of {self.place.name} is too long; expected at most {self.place.size} bytes, got {start + size}"
+                f"a view of {self.place.name} is too long; expected it to end at byte {self.place.size} at most, got "
+                f"byte {start + size}"
             )
         return replace(self, place=FilePlace(self.place.name, self.place.start + start, size))
 
@@ -87,7 +88,10 @@ class Storages:
             )
         place = self._places[key]
         if count * dtype.itemsize > place.size:
-            raise ValueError(f"{place.name} is too short; expected {count} elements of {dtype}, got {place.size} bytes")
+            raise ValueError(
+                f"{place.name} is too short; expected {count} elements of {dtype} ({count * dtype.itemsize} bytes), "
+                f"got {place.size} bytes"
+            )
         return Storage(self, key, dtype, place)
 
     def tensor(self, storage: Storage, dtype: np.dtype, offset: int, size: tuple, stride: tuple) -> np.ndarray:

@@ -111,7 +111,10 @@ class TensorFlowCheckpoint(Mapping[str, Any]):
             )
         size = math.prod(entry.shape) * dtype.itemsize
         if size != entry.size:
-            raise ValueError(f"{shown} has shape {entry.shape} of {dtype}; expected {size} bytes, got {entry.size}")
+            raise ValueError(
+                f"{shown} has the wrong size; expected {size} bytes for shape {entry.shape} of {dtype}, got "
+                f"{entry.size}"
+            )
         if _masked(file.data, entry.offset, entry.size) != entry.checksum:
             raise ValueError(
                 f"{shown} is damaged; expected the checksum in the index, got another one. Download the data file "
@@ -121,7 +124,9 @@ class TensorFlowCheckpoint(Mapping[str, Any]):
 
     def _file(self, shard: int) -> MappedFile:
         if shard >= self._count:
-            raise ValueError(f"a tensor is in an unknown data file; expected a number below {self._count}, got {shard}")
+            raise ValueError(
+                f"a tensor is in an unknown data file; expected a file number below {self._count}, got {shard}"
+            )
         if shard not in self._files:
             path = self._prefix.with_name(f"{self._prefix.name}.data-{shard:05}-of-{self._count:05}")
             if not path.is_file():
@@ -178,7 +183,7 @@ def _table(path: Path) -> Iterator[tuple[bytes, bytes]]:
     data = path.read_bytes()
     if len(data) < _FOOTER or not data.endswith(_MAGIC):
         raise ValueError(
-            "the index has the wrong last eight bytes; expected those of a LevelDB table. The file may be truncated, "
+            "the index has the wrong last eight bytes; expected the end of a LevelDB table. The file may be truncated, "
             "or may not be a TensorFlow checkpoint"
         )
     footer = _Reader(data[-_FOOTER:], "the footer")
@@ -232,7 +237,8 @@ def _block(data: bytes, place: tuple[int, int], budget: _Budget) -> Iterator[tup
         yield key, reader.bytes(length)
     if reader.position != end:
         raise ValueError(
-            f"the block at {start} of the index is damaged; expected entries up to {end}, got {reader.position}"
+            f"the block at {start} of the index is damaged; expected its entries to end at byte {end}, got byte "
+            f"{reader.position}"
         )
 
 

@@ -29,7 +29,7 @@ def read(path: Path) -> Any:
         reader = Unpickler(file.data, position)
         got, position = reader.load(), reader.end
         if expected is not None and got != expected:
-            raise ValueError(f"the file starts with another {what}; expected {expected}, got {shown(got)}")
+            raise ValueError(f"the file begins with an unknown {what}; expected {expected}, got {shown(got)}")
     survey = Survey()
     first = Unpickler(file.data, position, survey)
     first.load()
@@ -64,8 +64,8 @@ def _places(file: MappedFile, keys: Any, survey: Survey, position: int) -> dict[
         position += 8
         if position + size > file.size:
             raise ValueError(
-                f"the file is truncated; expected the storage {key!r:.80} up to byte {position + size}, got "
-                f"{file.size} bytes"
+                f"the file is truncated in the storage {key!r:.80}; expected at least {position + size} bytes, got a "
+                f"file of {file.size} bytes"
             )
         places[key] = FilePlace(f"the storage {key!r:.80}", position, size)
         position += size

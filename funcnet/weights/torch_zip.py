@@ -33,8 +33,8 @@ def read(path: Path) -> Any:
     roots = [name.removesuffix("data.pkl") for name in places if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(roots) != 1:
         raise ValueError(
-            f"the file is not an archive of torch.save; expected one record <name>/data.pkl, got {len(roots)} among "
-            f"{', '.join(list(places)[:5]) or 'no records'}"
+            f"the file is not an archive of torch.save; expected one record <name>/data.pkl, got {len(roots)} such "
+            f"records among {', '.join(list(places)[:5]) or 'no records'}"
         )
     root = roots[0]
     content = lambda place: bytes(file.data[place.start : place.start + place.size])
@@ -124,8 +124,8 @@ def _place(entry: zipfile.ZipInfo, file: MappedFile) -> FilePlace:
     start += name_length + extra_length
     if start + entry.file_size > file.size:
         raise ValueError(
-            f"the record {name!r:.120} is truncated; expected bytes up to {start + entry.file_size}, got a file of "
-            f"{file.size} bytes"
+            f"the record {name!r:.120} is truncated; expected at least {start + entry.file_size} bytes, got a "
+            f"file of {file.size} bytes"
         )
     return FilePlace(f"the record {name!r:.120}", start, entry.file_size)
 

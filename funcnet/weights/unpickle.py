@@ -95,12 +95,12 @@ class Unpickler:
 
     def _pop(self) -> Any:
         if not self._stack:
-            raise ValueError("the stack is empty; expected a value to take")
+            raise ValueError("the stack is empty; expected a value on it")
         return self._stack.pop()
 
     def _top(self, kind: type = object) -> Any:
         if not self._stack:
-            raise ValueError("the stack is empty; expected a value to take")
+            raise ValueError("the stack is empty; expected a value on it")
         if not isinstance(self._stack[-1], kind):
             got = type(self._stack[-1]).__name__
             raise ValueError(f"items are added to the wrong type; expected a {kind.__name__}, got a {got}")
@@ -255,7 +255,7 @@ class Unpickler:
         what = asked[0] if type(asked) is tuple and len(asked) in (5, 6) else None
         if type(what) not in (str, bytes) or what not in ("storage", b"storage"):
             raise UnsafeFileError(
-                f"an external object is not allowed, except a storage; expected a storage, got {shown(asked)}"
+                f"the only external objects that are allowed are storages; expected a storage, got {shown(asked)}"
             )
         _, kind, key, _, count, *view = asked
         if not isinstance(kind, StorageType) or type(key) is not str or type(count) is not int or count < 0:

@@ -270,7 +270,7 @@ def test_refusals(model):
         bridges.ToNNX(NET)
     net = nn.Sequential()
     net.add_module("rngs", nn.Linear(2, 2))
-    with pytest.raises(ValueError, match=r"the part 'rngs' has the name of an attribute of ToNNX.*wrap the net"):
+    with pytest.raises(ValueError, match=r"'rngs' has the same name as an attribute of ToNNX.*wrap the net"):
         bridges.ToNNX(net, rngs=nnx.Rngs(0))
     bridges.ToNNX(nn.Sequential(net), rngs=nnx.Rngs(0))
     params, state = NET.init(KEY)

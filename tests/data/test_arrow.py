@@ -32,7 +32,9 @@ def test_empty_columns(tmp_path):
 
 
 def test_errors_name_the_file_and_leave_nothing(tmp_path):
-    with pytest.raises(ValueError, match=r"write_columns: columns differ in length; expected one length, got .*'a': 2"):
+    with pytest.raises(
+        ValueError, match=r"write_columns: columns differ in length; expected equal lengths, got .*'a': 2"
+    ):
         write_columns(tmp_path / "x.arrow", {"a": np.zeros(2), "b": np.zeros(3)})
     with pytest.raises(ValueError, match="column 'a' has 3 dimensions"):
         write_columns(tmp_path / "x.arrow", {"a": np.zeros((2, 2, 2))})

@@ -258,7 +258,7 @@ REFUSALS = [
     refused(
         "is_causal=True cannot be combined with attn_mask; expected attn_mask=None", attn_mask=A((3, 5)), is_causal=True
     ),
-    refused("attn_mask has the wrong shape; .* broadcast to \\(2, 2, 3, 5\\), got \\(4, 5\\)", attn_mask=A((4, 5))),
+    refused("attn_mask has the wrong shape; .* broadcasts to \\(2, 2, 3, 5\\), got \\(4, 5\\)", attn_mask=A((4, 5))),
     refused("attn_mask has the wrong shape; .* got \\(5,\\)", attn_mask=A(5, bool)),
     refused("attn_mask has the wrong shape; .* got \\(1, 2, 2, 3, 5\\)", attn_mask=A((1, 2, 2, 3, 5))),
     refused("attn_mask has the wrong shape; .* got \\(3, 1, 3, 5\\)", attn_mask=A((3, 1, 3, 5), bool)),
@@ -271,7 +271,7 @@ REFUSALS = [
     ),
     refused("with enable_gqa, the number of heads of key", q=Q[0, 0], k=K[0, 0], enable_gqa=True),
     (
-        "p is not a probability; expected 0 to 1, got 1.5",
+        "p is not a probability; expected a number from 0 to 1, got 1.5",
         ValueError,
         lambda: F.scaled_dot_product_attention(Q, K, K, dropout_p=1.5),
     ),

@@ -380,7 +380,7 @@ X, V = jnp.zeros((4, 3, 2)), jnp.zeros(3)
             (X, V, V),
             {"eps": -1.0},
             ValueError,
-            r"expected a positive number in training or at least 0 otherwise, got -1.0",
+            r"expected a positive number in training, or at least 0 outside training, got -1.0",
         ),
         ((X[:, 0, 0], V, V), {}, ValueError, r"input has too few dimensions; expected \(batch, channel, \*spatial\)"),
         ((X, V[:2], V), {}, ValueError, r"running_mean has the wrong shape; expected \(3,\), got \(2,\)"),

@@ -86,9 +86,9 @@ def test_bfloat16_and_empty(function):
 def test_refusals(function):
     x = example(function)
     name = f"F.{function.__name__}"
-    with pytest.raises(ValueError, match=f"{name}: p is not a probability; expected 0 to 1, got 1.5"):
+    with pytest.raises(ValueError, match=f"{name}: p is not a probability; expected a number from 0 to 1, got 1.5"):
         function(x, 1.5)
-    with pytest.raises(ValueError, match=f"{name}: needs randomness; expected a key, got rng=None"):
+    with pytest.raises(ValueError, match=f"{name}: the function needs randomness; expected a key, got rng=None"):
         function(x, 0.5, True)
     with pytest.raises(TypeError, match=f"{name}: input must hold floating-point numbers"):
         function(x.astype(int), 0.5, True, rng=KEY)

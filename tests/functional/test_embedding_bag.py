@@ -202,7 +202,7 @@ BAD = [
     ((ONE, W, np.zeros(0, int)), {"include_last_offset": True}, "include_last_offset requires the end of the last bag"),
     ((ONE, W, ONE.astype(np.float32)), {}, "offsets must hold integers"),
     ((ONE.astype(np.float32), W, ONE), {}, "ids must hold integers"),
-    ((ONE + 4, W, ONE), {}, "ids is out of range; expected 0 to 4, got 4 to 5"),
+    ((ONE + 4, W, ONE), {}, "ids is out of range; expected values from 0 to 4, got values from 4 to 5"),
     ((ONE - 1, W, ONE), {}, "ids is out of range"),
     ((ONE, W[0], ONE), {}, "weight has the wrong rank"),
     ((ONE, W.astype(int), ONE), {}, "weight must hold floating-point numbers"),

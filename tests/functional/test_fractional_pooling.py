@@ -70,15 +70,27 @@ X = jnp.zeros((1, 3, 5, 5))
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda: F.fractional_max_pool2d(X, 2, 2), ValueError, "F.fractional_max_pool2d: needs randomness; expected a"),
+        (
+            lambda: F.fractional_max_pool2d(X, 2, 2),
+            ValueError,
+            "F.fractional_max_pool2d: the function needs randomness; expected a key",
+        ),
         (
             lambda: F.fractional_max_pool2d(X, 2, rng=KEY),
             ValueError,
             "the output size is missing; expected output_size or output",
         ),
         (lambda: F.fractional_max_pool2d(X, 2, None, (0.5, 0.5, 0.5), rng=KEY), ValueError, "output_ratio has the wro"),
-        (lambda: F.fractional_max_pool2d(X, 2, 5, rng=KEY), ValueError, "the output does not fit; expected sizes from"),
-        (lambda: F.fractional_max_pool2d(X, 2, None, 0.1, rng=KEY), ValueError, r"does not fit; .* got \(0, 0\)"),
+        (
+            lambda: F.fractional_max_pool2d(X, 2, 5, rng=KEY),
+            ValueError,
+            "the output size does not fit the input; expected sizes from",
+        ),
+        (
+            lambda: F.fractional_max_pool2d(X, 2, None, 0.1, rng=KEY),
+            ValueError,
+            r"does not fit the input; .* got \(0, 0\)",
+        ),
         (
             lambda: F.fractional_max_pool2d(X, 2, 2, _random_samples=jnp.zeros((1, 2, 2))),
             ValueError,

@@ -115,7 +115,11 @@ X, V = jnp.ones((2, 3, 4)), jnp.ones(3)
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda: F.instance_norm(X[..., :1]), ValueError, "F.instance_norm: one value has no variance; expected more"),
+        (
+            lambda: F.instance_norm(X[..., :1]),
+            ValueError,
+            "F.instance_norm: one value per channel has no variance; expected more",
+        ),
         (
             lambda: F.instance_norm(X[:0], weight=V),
             ValueError,

@@ -204,7 +204,7 @@ Options = nn.LinearCrossEntropyOptions
         (
             lambda: F.linear_cross_entropy(X, W, ONE, options=Options(acc_dtype=jnp.bfloat16)),
             ValueError,
-            "acc_dtype does not fit the input; expected None, float32, .* got bfloat16 with float32",
+            "acc_dtype does not fit the input; expected None, float32, .* got bfloat16 for an input of float32",
         ),
         (lambda: Options(acc_policy="fast"), ValueError, "acc_policy is unknown; .* got 'fast'"),
         (
@@ -226,7 +226,7 @@ Options = nn.LinearCrossEntropyOptions
         (
             lambda: Options(batch_chunk_size=7, chunking_method="aspect_ratio").chunk_size(64, 4, 16),
             ValueError,
-            "chunking_method disagree; expected 16 rows, the size that 'aspect_ratio' gives, got 7",
+            "chunking_method disagree; expected 16 rows, the chunk size that 'aspect_ratio' gives, got 7",
         ),
     ],
 )

@@ -259,13 +259,17 @@ P, ONE = jnp.zeros((3, 2, 4)), jnp.ones((2, 1), int)
         (
             lambda: F.ctc_loss(P, ONE, (3, 4), (1, 1)),
             ValueError,
-            "input_lengths is out of range; expected 0 to 3, got 3 to",
+            "input_lengths is out of range; expected lengths from 0 to 3, got lengths from 3 to",
         ),
-        (lambda: F.ctc_loss(P, ONE, (3, -1), (1, 1)), ValueError, "input_lengths is out of range; .* got -1 to 3"),
+        (
+            lambda: F.ctc_loss(P, ONE, (3, -1), (1, 1)),
+            ValueError,
+            "input_lengths is out of range; .* got lengths from -1 to 3",
+        ),
         (
             lambda: F.ctc_loss(P, ONE, (3, 3), (1, 2)),
             ValueError,
-            "target_lengths is out of range; expected 0 to 1, got 1",
+            "target_lengths is out of range; expected lengths from 0 to 1, got lengths from 1",
         ),
         (
             lambda: F.ctc_loss(P, ONE[:1], (3, 3), (1, 1)),
@@ -273,7 +277,11 @@ P, ONE = jnp.zeros((3, 2, 4)), jnp.ones((2, 1), int)
             r"targets has the wrong shape; expected \(2, length",
         ),
         (lambda: F.ctc_loss(P, ONE[0], (3, 3), (1, 1)), ValueError, "targets has the wrong size; expected 2, .* got 1"),
-        (lambda: F.ctc_loss(P, ONE * 4, (3, 3), (1, 1)), ValueError, "targets is out of range; expected 0 to 3, got 4"),
+        (
+            lambda: F.ctc_loss(P, ONE * 4, (3, 3), (1, 1)),
+            ValueError,
+            "targets is out of range; expected values from 0 to 3, got values from 4",
+        ),
         (lambda: F.ctc_loss(P, P[0], (3, 3), (1, 1)), TypeError, "F.ctc_loss: targets must hold integers"),
         (lambda: F.ctc_loss(P, ONE, (3.0, 3.0), (1, 1)), TypeError, "F.ctc_loss: input_lengths must hold integers"),
         (lambda: F.ctc_loss(ONE, ONE, (3, 3), (1, 1)), TypeError, "F.ctc_loss: log_probs must hold floating-point"),

@@ -192,7 +192,11 @@ A, IDS = jnp.zeros((2, 3)), jnp.zeros(2, int)
             ValueError,
             r"target has the wrong shape; expected \(1,\), got \(2,\)",
         ),
-        (lambda: F.multi_margin_loss(A, IDS + 3), ValueError, "target is out of range; expected 0 to 2, got 3 to 3"),
+        (
+            lambda: F.multi_margin_loss(A, IDS + 3),
+            ValueError,
+            "target is out of range; expected values from 0 to 2, got values from 3 to 3",
+        ),
         (lambda: F.multi_margin_loss(A, A[:, 0]), TypeError, "F.multi_margin_loss: target must hold integers"),
         (lambda: F.multi_margin_loss(A, IDS, weight=A[0, :2]), ValueError, "F.multi_margin_loss: weight has the wrong"),
         (lambda: F.multilabel_margin_loss(A, LISTS[:2]), ValueError, r"target has the wrong shape; expected \(2, 3\)"),

@@ -60,7 +60,7 @@ X = jnp.zeros((1, 3, 5, 5))
         (
             lambda: F.lp_pool2d(X, 0, 2),
             ValueError,
-            "F.lp_pool2d: norm_type is zero; expected another number, because 1/p must exist",
+            "F.lp_pool2d: norm_type is zero; expected a nonzero number, because the result is a power",
         ),
         (lambda: F.lp_pool2d(X, 2, 6), ValueError, "F.lp_pool2d: the window is larger than the padded input"),
         (lambda: F.lp_pool2d(X[:, :0], 2, 2), ValueError, "F.lp_pool2d: input has no channels"),

@@ -255,7 +255,7 @@ REFUSALS = [
     (
         lambda: call(params=[jnp.ones((H, IN)), jnp.ones((H, 3))]),
         ValueError,
-        r"params\[1\] has the wrong shape; expected \(4, 4\), got \(4, 3\). It belongs to layer 0",
+        r"params\[1\] has the wrong shape; expected \(4, 4\), got \(4, 3\). The array belongs to layer 0",
     ),
     (lambda: call(dtype="int32"), TypeError, "input must hold floating-point numbers"),
     (lambda: call(dtype="float16"), TypeError, "the dtypes differ"),

@@ -54,7 +54,7 @@ X = jnp.zeros((2, 5, 3))
         (lambda: F.pixel_unshuffle(X, 3), ValueError, r"are not divisible by downscale_factor; .* of 3, got \(5, 3\)"),
         (lambda: F.pixel_unshuffle(X, -1), ValueError, "downscale_factor is too small; expected at least 1, got -1"),
         (lambda: F.channel_shuffle(X[0], 1), ValueError, "F.channel_shuffle: input has the wrong rank"),
-        (lambda: F.channel_shuffle(X, 2), ValueError, "expected a positive divisor of 5, got 2"),
+        (lambda: F.channel_shuffle(X, 2), ValueError, "expected groups to be a positive divisor of 5, got 2"),
         (lambda: F.native_channel_shuffle(X, 0), ValueError, "F.native_channel_shuffle: .* divisor of 5, got 0"),
     ],
 )

@@ -99,7 +99,7 @@ def test_refusals():
         F.softmin(jnp.ones(2) > 0, 0, dtype=jnp.float32)
     with pytest.raises(ValueError, match=r"F.gumbel_softmax: dim is out of range; expected -1 to 0, got 5"):
         F.gumbel_softmax(jnp.ones(2), dim=5, rng=KEY)
-    with pytest.raises(ValueError, match=r"F.gumbel_softmax: needs randomness; expected a key"):
+    with pytest.raises(ValueError, match=r"F.gumbel_softmax: the function needs randomness; expected a key"):
         F.gumbel_softmax(jnp.ones(2))
     with pytest.raises(TypeError, match=r"F.gumbel_softmax: logits must hold floating-point numbers"):
         F.gumbel_softmax(jnp.ones(2, int), rng=KEY)

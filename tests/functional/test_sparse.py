@@ -62,10 +62,13 @@ def test_forward_mode():
 def test_ids_out_of_range_are_refused_where_known():
     weight = jnp.asarray(normal(5, 3), jnp.float32)
     with pytest.raises(
-        ValueError, match=r"F.embedding: ids is out of range; expected 0 to 4, got 1 to 5. Check the voc"
+        ValueError,
+        match=r"F.embedding: ids is out of range; expected values from 0 to 4, got values from 1 to 5. Check the voc",
     ):
         F.embedding(jnp.array([1, 5]), weight)
-    with pytest.raises(ValueError, match=r"F.embedding: ids is out of range; expected 0 to 4, got -1 to -1"):
+    with pytest.raises(
+        ValueError, match=r"F.embedding: ids is out of range; expected values from 0 to 4, got values from -1 to -1"
+    ):
         F.embedding(jnp.array(-1), weight)
 
 
@@ -133,14 +136,16 @@ def test_one_hot():
 def test_refusals():
     weight = jnp.zeros((5, 3))
     with pytest.raises(
-        TypeError, match=r"F.embedding: ids must hold integers; expected int32 or the like, got float32"
+        TypeError, match=r"F.embedding: ids must hold integers; expected a dtype such as int32, got float32"
     ):
         F.embedding(jnp.ones(2), weight)
     with pytest.raises(ValueError, match=r"F.embedding: weight has the wrong rank"):
         F.embedding(jnp.array([0]), weight[0])
     with pytest.raises(ValueError, match=r"F.embedding: padding_idx is out of range; expected -5 to 4, got 5"):
         F.embedding(jnp.array([0]), weight, padding_idx=5)
-    with pytest.raises(ValueError, match=r"F.one_hot: tensor is out of range; expected 0 to 2, got 5 to 5"):
+    with pytest.raises(
+        ValueError, match=r"F.one_hot: tensor is out of range; expected values from 0 to 2, got values from 5 to 5"
+    ):
         F.one_hot(jnp.array([5]), 3)
-    with pytest.raises(ValueError, match=r"F.one_hot: the number of classes cannot be determined"):
+    with pytest.raises(ValueError, match=r"F.one_hot: the number of classes cannot be inferred"):
         jax.jit(F.one_hot)(jnp.array([1]))

@@ -70,7 +70,7 @@ Y, AT = jnp.ones((1, 3, 2, 2)), jnp.zeros((1, 3, 2, 2), int)
         (
             lambda: F.max_unpool2d(Y, AT + 16, 2),
             ValueError,
-            "F.max_unpool2d: indices is out of range; expected 0 to 15",
+            "F.max_unpool2d: indices is out of range; expected values from 0 to 15",
         ),
         (lambda: F.max_unpool2d(Y, AT[..., :1], 2), ValueError, "indices has the wrong shape; expected"),
         (lambda: F.max_unpool2d(Y, Y, 2), TypeError, "F.max_unpool2d: indices must hold integers"),
@@ -79,9 +79,13 @@ Y, AT = jnp.ones((1, 3, 2, 2)), jnp.zeros((1, 3, 2, 2), int)
         (
             lambda: F.max_unpool2d(Y, AT, 2, output_size=(4, 6)),
             ValueError,
-            "output_size does not fit; expected 2 sizes",
+            "output_size does not fit; expected 2 spatial sizes",
         ),
-        (lambda: F.max_unpool2d(Y, AT, 2, output_size=(4,)), ValueError, "output_size does not fit; expected 2 sizes"),
+        (
+            lambda: F.max_unpool2d(Y, AT, 2, output_size=(4,)),
+            ValueError,
+            "output_size does not fit; expected 2 spatial sizes",
+        ),
         (lambda: F.max_unpool2d(Y, AT, 1, 1, 1), ValueError, r"the result would be empty; .* got \(0, 0\)"),
         (lambda: F.max_unpool2d(Y, AT, 2, 0), ValueError, "F.max_unpool2d: stride is too small"),
         (lambda: F.max_unpool1d(Y, AT, 2), ValueError, "F.max_unpool1d: input has the wrong shape"),

@@ -87,7 +87,9 @@ def test_lists_and_single_labels_do_not_mix(tmp_path):
     mixed = read_texts(tmp_path / "a.jsonl", Columns())
     with pytest.raises(ValueError, match=r"line 2, column 'label': the label is not a list; expected .*, got 'good'"):
         Labels().learn(mixed)
-    with pytest.raises(ValueError, match=r"line 1, .* expected one label for .*, or use `funcnet finetune labels`"):
+    with pytest.raises(
+        ValueError, match=r"line 1, .* expected a single label for .*, or use `funcnet finetune labels`"
+    ):
         Classify().learn(mixed)
     with pytest.raises(ValueError, match=r"no training example has a label; expected at least one"):
         Labels().learn([TextExample("a", None, (), "a.csv, line 2")])
@@ -98,7 +100,10 @@ def test_lists_and_single_labels_do_not_mix(tmp_path):
 def test_the_flag_of_the_release_before_names_the_task(model, tmp_path, capsys):
     given = ["--model", model, "--train", tmp_path / "a.csv", "--out", tmp_path / "out", "--label-separator", "|"]
     assert run_here("finetune", "classify", *given) == 2
-    assert "--label-separator does not apply to this task; expected labels, got classify" in capsys.readouterr().err
+    assert (
+        "--label-separator does not apply to this task; expected the task labels, got classify"
+        in capsys.readouterr().err
+    )
 
 
 def test_answers_are_those_of_transformers(tmp_path):

@@ -146,6 +146,7 @@ def test_squad_1_takes_the_best_of_its_true_answers():
     assert squad.squad_scores([question], {"q": "Cat."}) == {"exact": 100.0, "f1": 100.0, "total": 1}
     assert squad.squad_scores([question], {"q": "black dog"})["f1"] == pytest.approx(50.0)
     with pytest.raises(
-        ValueError, match=r"squad_scores: .* expected one for each question, got none for 1, the first of which is 'q'"
+        ValueError,
+        match=r"squad_scores: .* expected one for each question, got none for 1 questions, the first of which is 'q'",
     ):
         squad.squad_scores([question], {})

@@ -123,7 +123,7 @@ def test_weights_that_are_nan_are_reported(tmp_path, started):
     arrays = dict(net.state_dict(*started))
     arrays["fc.bias"] = np.full(5, np.nan, np.float32)
     weights.save(tmp_path / "net.safetensors", arrays)
-    with pytest.warns(UserWarning, match=r"weights are NaN or infinite in fc\.bias, and so"):
+    with pytest.warns(UserWarning, match=r"weights are NaN or infinite in fc\.bias, so the model"):
         loading.load(tmp_path / "net.safetensors", net, resnet.NAMING)
 
 
@@ -136,5 +136,5 @@ def test_a_flipped_byte_in_the_weights_of_a_run_is_found(tmp_path, started):
     content[-9] ^= 1
     file.write_bytes(content)
     for path in (file, tmp_path):
-        with pytest.raises(ValueError, match=r"model.safetensors is not the file that was written; expected SHA-256"):
+        with pytest.raises(ValueError, match=r"model.safetensors has changed since it was written; expected SHA-256"):
             loading.load(path, net, resnet.NAMING)

@@ -33,5 +33,5 @@ def test_other_normalisations_and_wrong_arguments():
     params, state = jax.jit(net.init)(jax.random.key(0))
     out = jax.eval_shape(lambda x: net.apply(params, state, x, training=True)[0], jnp.ones((2, 3, 8, 8)))
     assert out.shape == (2, 3)
-    with pytest.raises(ValueError, match=r"expected the number of blocks of 4 stages, got 3 numbers"):
+    with pytest.raises(ValueError, match=r"expected 4 numbers of blocks, one per stage, got 3 numbers"):
         resnet.ResNet(resnet.BasicBlock, [2, 2, 2])

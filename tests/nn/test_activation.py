@@ -49,7 +49,7 @@ def test_rrelu_draws_in_training_alone():
     first, _ = layer.apply({}, {}, x, training=True, rng=KEY)
     assert len(set(first.tolist())) > 40 and first.min() >= -0.4 and first.max() <= -0.1
     np.testing.assert_allclose(layer.apply({}, {}, x)[0], -0.25)
-    with pytest.raises(ValueError, match=r"the root \(RReLU\): needs randomness"):
+    with pytest.raises(ValueError, match=r"the root \(RReLU\): the module needs randomness"):
         layer.apply({}, {}, x, training=True)
 
 

@@ -87,7 +87,7 @@ def run(x, target):
         (lambda: run(X, TARGET[:, None]), "the shapes of input and target do not match"),
         (
             lambda: run(X, TARGET + 1),
-            "AdaptiveLogSoftmaxWithLoss: target is out of range; expected 0 to 19, got 1 to 20",
+            "AdaptiveLogSoftmaxWithLoss: target is out of range; expected values from 0 to 19, got values from 1 to 20",
         ),
     ],
 )

@@ -252,7 +252,7 @@ def test_dropout_needs_a_key_only_where_something_is_random():
         assert bool(out.any()) == (p == 0)
     layer = nn.MultiheadAttention(4, 2, dropout=0.5)
     layer.apply(params, state, x, x, x)
-    with pytest.raises(ValueError, match=r"the root \(MultiheadAttention\): needs randomness"):
+    with pytest.raises(ValueError, match=r"the root \(MultiheadAttention\): the module needs randomness"):
         layer.apply(params, state, x, x, x, training=True)
 
 

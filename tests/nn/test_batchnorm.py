@@ -283,7 +283,10 @@ class Checks:
 )
 def test_conversion_refuses_what_it_would_lose(bases, own, lost):
     net = nn.Sequential(nn.ReLU(), type("Mine", bases, own)(2))
-    with pytest.raises(ValueError, match=rf"1 \(Mine\) defines {lost}, which the conversion would lose\. Call"):
+    with pytest.raises(
+        ValueError,
+        match=rf"1 \(Mine\) defines {lost}, which the conversion would lose\. Leave the module as it is and call",
+    ):
         nn.SyncBatchNorm.convert_sync_batchnorm(net, "batch")
     assert type(net[1]).__name__ == "Mine"
 

@@ -218,7 +218,7 @@ REFUSALS = [
     (
         lambda: nn.Sequential({"a": nn.ReLU(), "b": nn.ReLU()}).insert(0, nn.Tanh()),
         KeyError,
-        r"Sequential.insert: the modules are not named by position; expected '0', '1', …, got \['a', 'b'\]",
+        r"Sequential.insert: the modules are not named by position; expected the names '0', '1', …, got \['a', 'b'\]",
     ),
     (lambda: SEQUENTIAL()[1], IndexError, "Sequential: index 1 is out of range for 1 modules"),
     (lambda: SEQUENTIAL().pop(1), IndexError, "Sequential: index 1 is out of range for 1 modules"),
@@ -255,7 +255,7 @@ REFUSALS = [
     ),
     (lambda: nn.ParameterDict([(3, jnp.ones(3))]), TypeError, "ParameterDict: a key has the wrong type; .* got int"),
     (lambda: nn.ParameterDict({"keys": jnp.ones(3)}), KeyError, "ParameterDict: the attribute 'keys' is taken"),
-    (lambda: nn.ParameterDict({"a.b": jnp.ones(3)}), KeyError, "expected a name that has no dot"),
+    (lambda: nn.ParameterDict({"a.b": jnp.ones(3)}), KeyError, "expected a non-empty string without dots"),
     (lambda: nn.ParameterDict().popitem(), KeyError, "ParameterDict: popitem was called on an empty container"),
     (lambda: nn.ParameterDict()["training"], KeyError, "training"),
     (lambda: nn.ParameterDict().pop("a"), KeyError, "a"),

@@ -82,7 +82,7 @@ def test_lazy_ones_keep_their_dtype_and_start():
             lambda: nn.ConvTranspose1d(1, 1, 2).apply(
                 *nn.ConvTranspose1d(1, 1, 2).init(KEY), jnp.ones((1, 3)), (1, 2, 4, 5)
             ),
-            r"ConvTranspose1d: output_size has the wrong length; expected 1 spatial size\(s\), or 2 sizes as in",
+            r"ConvTranspose1d: output_size has the wrong length; expected 1 spatial size\(s\), or 2 sizes for an",
         ),
         (lambda: nn.CircularPad1d(1).apply({}, {}, jnp.ones((1, 2, 3, 4))), "CircularPad1d: input has the wrong rank"),
     ],

@@ -77,7 +77,7 @@ def test_dropout_needs_a_key_only_where_something_is_random():
     params, state = net.init(KEY)
     x = jnp.ones((3, 2))
     net.apply(params, state, x)
-    with pytest.raises(ValueError, match=r"1 \(Dropout\): needs randomness"):
+    with pytest.raises(ValueError, match=r"1 \(Dropout\): the module needs randomness"):
         net.apply(params, state, x, training=True)
     for p in (0.0, 1.0):
         nn.Dropout(p).apply({}, {}, x, training=True)

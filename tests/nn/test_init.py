@@ -184,7 +184,7 @@ def test_empty_shapes_stay_empty(name):
 ERRORS = [
     (lambda: ours("eye", (3,)), "init.eye_: expected 2 dimensions"),
     (lambda: ours("dirac", (3, 3)), "init.dirac_: expected 3, 4 or 5 dimensions"),
-    (lambda: ours("dirac", (4, 3, 3), groups=3), "expected dim 0 to be divisible by groups=3, got 4"),
+    (lambda: ours("dirac", (4, 3, 3), groups=3), "expected the size of dimension 0 to be divisible by groups=3, got 4"),
     (lambda: ours("xavier_uniform", (3,)), "init.xavier_uniform_: fan in and fan out require at least 2 dimensions"),
     (lambda: ours("xavier_normal", ()), "init.xavier_normal_: fan in and fan out require at least 2 dimensions"),
     (lambda: ours("kaiming_uniform", (3,)), "init.kaiming_uniform_: fan in and fan out"),

@@ -189,7 +189,8 @@ def test_single_layers_of_a_stack_are_refused_everywhere():
         lambda: net[0].__delitem__(0),
     ):
         with pytest.raises(
-            ValueError, match=r"cannot be selected, iterated over or changed individually\. Set scan=False"
+            ValueError,
+            match=r"cannot be selected, iterated over or changed individually\. Build the Repeat with scan=False",
         ):
             attempt()
     assert len(net[0]) == 3
@@ -272,7 +273,7 @@ def test_what_stops_to_vary_on_the_way_is_refused():
     params, state = net.init(KEY)
     run = lambda x: net.apply(params, state, (x, 0), axis="data")[0][0]
     with pytest.raises(
-        ValueError, match=r"\* \(Attends\): .*expected .*V:data.*Keep the input's shape, dtype and varying mesh"
+        ValueError, match=r"\* \(Attends\): .*expected .*V:data.*keep the shape, dtype and varying mesh"
     ):
         jax.shard_map(run, mesh=mesh, in_specs=PartitionSpec("data"), out_specs=PartitionSpec())(jnp.ones((4, 3)))
 

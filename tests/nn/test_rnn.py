@@ -308,7 +308,7 @@ def test_dropout_acts_between_layers_anew_in_each_and_not_behind_the_last():
     assert abs(np.mean(np.asarray(out) == 0) - 0.75) < 6 * np.sqrt(0.75 * 0.25 / out.size)
     assert np.array_equal(jax.jit(run)()[0][0], np.ones((10, 5, 40)))
     assert not passing(1.0, layers=2)(training=True)[0][0].any()
-    with pytest.raises(ValueError, match=r"RNN\): needs randomness"):
+    with pytest.raises(ValueError, match=r"RNN\): the module needs randomness"):
         run(training=True)
 
 
@@ -346,7 +346,7 @@ REFUSALS = [
     (lambda: nn.LSTM(2, 3, batch_first="no"), TypeError, "LSTM: batch_first has the wrong type; expected bool"),
     (lambda: nn.LSTM(2, 3, 2, dropout=1.5), ValueError, "LSTM: dropout is not a probability; .* got 1.5"),
     (lambda: nn.LSTM(2, 3, 2, dropout=True), ValueError, "LSTM: dropout is not a probability; .* got True"),
-    (lambda: nn.LSTM(2, 3, proj_size=3), ValueError, "LSTM: proj_size is too large; expected less than hidden_size 3"),
+    (lambda: nn.LSTM(2, 3, proj_size=3), ValueError, "LSTM: proj_size is too large; expected less than hidden_size=3"),
     (
         lambda: nn.LSTM(2, 3, proj_size=-1),
         ValueError,
@@ -366,7 +366,7 @@ REFUSALS = [
     (
         lambda: call(nn.LSTM(IN, H), ZEROS((2, 1, IN)), (ZEROS((1, 1, H)), ZEROS((1, H)))),
         ValueError,
-        r"LSTM: c_0 and input differ in rank; expected 3 dimensions, got \(1, 4\)",
+        r"LSTM: c_0 and input differ in rank; expected 3 dimensions, got shape \(1, 4\)",
     ),
     (lambda: call(nn.LSTM(IN, H), ZEROS((2, 1, IN)), ZEROS((1, 1, H))), TypeError, r"LSTM: hx is not a pair"),
     (lambda: call(nn.GRU(IN, H), ZEROS((2, 1, IN)), ZEROS((1, 2, H))), ValueError, "h_0 has the wrong shape"),
@@ -401,7 +401,7 @@ def test_refusals_say_why(refused, error, text):
 
 
 def test_a_layer_without_forward_of_its_own_is_refused_when_called():
-    with pytest.raises(NotImplementedError, match="RNNBase: forward is missing"):
+    with pytest.raises(NotImplementedError, match="RNNBase: the class does not define forward"):
         call(nn.RNNBase("GRU", IN, H), jnp.ones((2, 1, IN)))
 
 

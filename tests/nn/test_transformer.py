@@ -271,8 +271,12 @@ def call(sizes, batch_first=False, **masks):
 
 
 REFUSALS = [
-    ("batch size in dimension 1; expected equal ones", ((S, 2, D), (L, 3, D)), {}),
-    ("batch size in dimension 0; expected equal ones", ((2, S, D), (3, L, D)), {"batch_first": True}),
+    (r"in batch size \(dimension 1\); expected equal ranks and batch sizes", ((S, 2, D), (L, 3, D)), {}),
+    (
+        r"in batch size \(dimension 0\); expected equal ranks and batch sizes",
+        ((2, S, D), (3, L, D)),
+        {"batch_first": True},
+    ),
     ("the width of src and tgt must be d_model; expected \\(\\*, 4\\), got \\(4, 2, 5\\)", ((S, 2, 5), (L, 2, D)), {}),
     ("is_causal=True requires attn_mask", ((S, 2, D), (L, 2, D)), {"tgt_is_causal": True}),
 ]

@@ -228,15 +228,16 @@ def refusals():
             adam, NAMES, optax.amsgrad(0.1).init(params)
         ),
         r"dampening=0, got 0.5": lambda: load(damped, NAMES, optax.sgd(0.1, 0.9).init(params)),
-        r"the state is of another optimizer; .* got \['step', 'sum'\]": lambda: load(adagrad, NAMES, state),
-        r"the state is of another optimizer; expected Adam, AdamW or SGD, got RAdam": lambda: load(radam, NAMES, state),
-        r"optimizers are different; expected an optax state for momentum_buffer, got one for exp_avg": lambda: load(
-            sgd, NAMES, state
+        r"the state belongs to another optimizer; .* got \['step', 'sum'\]": lambda: load(adagrad, NAMES, state),
+        r"the state belongs to another optimizer; expected Adam, AdamW or SGD, got RAdam": lambda: load(
+            radam, NAMES, state
         ),
+        r"optimizers are of different kinds; expected an optax state "
+        r"for momentum_buffer, got one for exp_avg": lambda: load(sgd, NAMES, state),
         r"different numbers of updates; expected one number, got \[1, 2\]": lambda: load(uneven, NAMES, state),
         r"torch's state lacks 'fc.bias'": lambda: load(partial, NAMES, state),
         r"the optax state lacks the parameters fc.bias": lambda: load(adam, NAMES, optax.sgd(0.1).init(params)),
-        r"exp_avg of 'fc.bias' has another shape; expected \(3,\), got \(3, 2\)": lambda: load(
+        r"exp_avg of 'fc.bias' has the wrong shape; expected \(3,\), got \(3, 2\)": lambda: load(
             adam, ["fc.bias", "fc.weight", "head.weight"], state
         ),
         r"torch's 3 parameters; expected 3 different names, got 2 \(2 different\)": lambda: load(adam, net, state),

@@ -112,8 +112,9 @@ def test_single_texts_and_pairs_are_not_answered_for_each_other(pretrained, tmp_
         (tmp_path / f"{number}.jsonl").write_text(json.dumps(one))
     wrong = tmp_path / ("0.jsonl" if name == "pairs" else "1.jsonl")
     message = {
-        "pairs": r"no column 'text_b'; expected 'text', 'text_b'",
-        "classify": r"expected single texts, as in fine-tuning, got a second text in column 'text_b'. Remove",
+        "pairs": r"no column 'text_b'; expected the columns 'text', 'text_b'",
+        "classify": r"does not fit the model; expected single texts, as in fine-tuning, "
+        r"got a second text in column 'text_b'. Remove",
     }
     with pytest.raises(ValueError, match=message.get(name, message["classify"])):
         predict(path, wrong)
@@ -126,7 +127,9 @@ def test_single_texts_and_pairs_are_not_answered_for_each_other(pretrained, tmp_
 
 def test_a_model_of_single_texts_compares_no_pairs(pretrained, tmp_path):
     path, *_ = fine_tuned(pretrained, tmp_path, "classify")
-    with pytest.raises(ValueError, match=r"was fine-tuned on single texts; expected 'classify', got 'pairs'. Omit"):
+    with pytest.raises(
+        ValueError, match=r"was fine-tuned on single texts; expected the task 'classify', got 'pairs'. Omit"
+    ):
         inference(path, "pairs", ahead=False)
 
 
@@ -141,10 +144,10 @@ def test_the_command_tells_the_latency(pretrained, tmp_path, capsys):
     assert all(0 < row["median"] <= row["p95"] <= row["p99"] and row["answers"] > 0 for row in rows)
     assert run_here("bench", "serve", pretrained, "--lengths", "8", "16", *few) == 0
     said = capsys.readouterr().out
-    assert "8 tokens" in said and "were measured with" not in said
+    assert "8 tokens" in said and "were measured" not in said
     assert run_here("bench", "serve", pretrained, "--lengths", "8", "64", "80", *few) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "The lengths 64, 80 were measured with 16 tokens, the largest number that --seq-len allows." in said
+    assert "Instead of the lengths 64, 80, texts of 16 tokens were measured, the longest that --seq-len allows." in said
 
 
 @pytest.mark.parametrize("name", ["fill-mask", *TASKS])
@@ -174,9 +177,9 @@ def test_a_bench_that_cannot_be(pretrained, tmp_path, capsys):
     assert run_here("bench", "serve", pretrained, "--file", texts, "--seq-len", "16") == 2
     assert "has no text to measure; expected lines with [MASK] in them" in capsys.readouterr().err
     assert run_here("bench", "serve", pretrained, "--seconds", "0") == 2
-    assert "--seconds and --threads; expected positive numbers, got 0" in capsys.readouterr().err
+    assert "--seconds or --threads is out of range; expected positive numbers, got 0" in capsys.readouterr().err
     assert run_here("bench", "serve", pretrained, "--lengths", "16", "0") == 2
-    assert "--lengths; expected positive numbers, got 16 0" in capsys.readouterr().err
+    assert "--lengths is invalid; expected positive numbers, got 16 0" in capsys.readouterr().err
     assert run_here("bench", "serve", pretrained, "--out", tmp_path / "none/a.json") == 2
     assert "bench serve: --out" in capsys.readouterr().err
     assert run_here("bench", "serve", pretrained, "--file", texts, "--out", texts) == 2

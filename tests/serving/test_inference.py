@@ -80,7 +80,9 @@ def test_a_cross_encoder_is_asked_for_pairs(served):
         serve("the cat")
     for told in ({"pairs": False}, {"long_texts": "parts"}):
         (path / "finetuning.json").write_text(json.dumps(told))
-        with pytest.raises(ValueError, match=r"fine-tuned on single texts; expected 'regress', got 'pairs'. Omit"):
+        with pytest.raises(
+            ValueError, match=r"fine-tuned on single texts; expected the task 'regress', got 'pairs'. Omit"
+        ):
             inference(path, "pairs", **LAZY)
 
 
@@ -189,7 +191,9 @@ def test_what_is_wrong_is_said(served):
     with pytest.raises(ValueError, match=r"max_length is out of range; expected 8 to 48, .* got 49"):
         inference(path, max_length=49)
     for name, value in (("sizes", []), ("sizes", [0, 1]), ("lengths", [-1, 16]), ("guesses", 0)):
-        with pytest.raises(ValueError, match=rf"serving.inference: {name}; expected numbers of at least 1, got \["):
+        with pytest.raises(
+            ValueError, match=rf"serving.inference: {name} is out of range; expected numbers >= 1, got \["
+        ):
             inference(path, **{name: value})
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
@@ -204,7 +208,7 @@ def test_batches_of_anything_but_one_text(served):
     path, *_ = served(transformers.BertForSequenceClassification, num_labels=3)
     serve = inference(path, **LAZY)
     with pytest.raises(
-        TypeError, match=r"batch\(\) takes many items; expected a list of items, got 'the cat'. Call the function"
+        TypeError, match=r"batch\(\) takes a list of items; expected a list, got 'the cat'. Call the function"
     ):
         serve.batch("the cat")
     assert serve.batch(one for one in TEXTS) == serve.batch(TEXTS)
@@ -274,10 +278,10 @@ def test_a_config_without_architectures_is_served_as_asked(served):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "is invalid; expected a JSON object, got something else"),
-        ("[1]", "is invalid; expected a JSON object, got something else"),
-        ('{"seq_len": "64"}', "seq_len is invalid; expected an integer of at least 1, got '64'"),
-        ('{"doc_stride": 0}', "doc_stride is invalid; expected an integer of at least 1, got 0"),
+        ("{", "is invalid; expected a JSON object, got another JSON value"),
+        ("[1]", "is invalid; expected a JSON object, got another JSON value"),
+        ('{"seq_len": "64"}', "seq_len is invalid; expected an integer >= 1, got '64'"),
+        ('{"doc_stride": 0}', "doc_stride is invalid; expected an integer >= 1, got 0"),
         ('{"long_texts": "windows"}', "long_texts is invalid; expected 'cut' or 'parts', got 'windows'"),
         ('{"pairs": 1}', "pairs is invalid; expected true, false or null, got 1"),
         ('{"null_threshold": "0"}', "null_threshold is invalid; expected a number, got '0'"),

@@ -66,7 +66,7 @@ def test_bad_json_lines_are_named_by_line(tmp_path):
         "text in this field, got the fields (none). " in refused(file)
     )
     file.write_text('{"text": ["a"]}\n')
-    assert "line 1: 'text' is not a text; expected a string, got list" in refused(file)
+    assert "line 1: 'text' is not a string; expected a string, got list" in refused(file)
     file.write_text('{"text": "half \\ud800 a pair"}\n')
     assert read_corpus(file) == ["half ? a pair"]
 
@@ -103,7 +103,7 @@ def test_json_is_json_lines(tmp_path):
         "list.json, line 1 has no field 'text'; expected an object "
         "with the text in this field, got the fields 'v" in (said := refused(file))
     )
-    assert said.endswith("Name the field of the text with --field NAME, or omit the file.")
+    assert said.endswith("Pass the name of the text field with --field, or omit the file.")
 
 
 def test_what_datasets_writes_beside_its_tables_is_no_text(tmp_path):
@@ -125,7 +125,7 @@ def test_parquet(tmp_path):
         "has no column 'body'; expected a column of this name "
         "with the text, got the columns 'id', 'text'" in refused(file, field="body")
     )
-    assert "row 1: 'id' is not a text; expected a string, got int" in refused(file, field="id")
+    assert "row 1: 'id' is not a string; expected a string, got int" in refused(file, field="id")
     file.write_bytes(file.read_bytes()[:-30])
     assert "rows.parquet cannot be read; expected a complete Parquet file" in refused(file)
 

@@ -102,7 +102,10 @@ def test_added_tokens_decoder(directory, fast):
 def test_a_special_token_of_another_name_is_refused(directory, token):
     tell(directory, mask_token={"content": "[MASK]"}, pad_token=None)
     load_tokenizer(directory)
-    said = r"mask_token has another name in .*; expected \[MASK\], got '<mask>'\. Rename the token in the vocabulary"
+    said = (
+        r"mask_token has an unsupported name in .*; expected \[MASK\], got '<mask>'\. "
+        r"Rename the token in the vocabulary"
+    )
     (directory / "special_tokens_map.json").write_text(json.dumps({"mask_token": token}))
     with pytest.raises(ValueError, match=said):
         load_tokenizer(directory)
@@ -116,7 +119,7 @@ def test_a_special_token_of_another_name_is_refused(directory, token):
 
 def test_an_additional_special_token_without_an_id_is_refused(directory):
     tell(directory, additional_special_tokens=["[SEP]", {"content": "[NEW]"}])
-    with pytest.raises(ValueError, match=r"expected an id for each of them, got none for '\[NEW\]'\. Add it"):
+    with pytest.raises(ValueError, match=r"expected an id for each special token, got none for '\[NEW\]'\. Add it"):
         load_tokenizer(directory)
 
 
@@ -148,5 +151,5 @@ def test_two_added_tokens_of_one_id(directory):
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"])
 def test_a_broken_file_is_named(directory, name):
     (directory / name).write_text("{")
-    with pytest.raises(ValueError, match=rf"{name} is not JSON; expected an object, got "):
+    with pytest.raises(ValueError, match=rf"{name} is not valid JSON; expected a JSON object, got "):
         load_tokenizer(directory)

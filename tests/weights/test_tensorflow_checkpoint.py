@@ -255,10 +255,13 @@ def test_a_cut_data_file(copy):
             "the blocks of the index overlap",
         ),
         (table(block([], whole=b"ab")), "is too short; expected at least 4 bytes, got 2"),
-        (table(block([], whole=b"\0\0\0\0" + struct.pack("<I", 1))), "damaged; expected entries up to|has no header"),
+        (
+            table(block([], whole=b"\0\0\0\0" + struct.pack("<I", 1))),
+            "damaged; expected its entries to end at byte|has no header",
+        ),
         (
             table(block([], whole=b"\0\0\7" + struct.pack("<II", 0, 1))),
-            "the block at 0 of the index is damaged; expected entries up to 3",
+            "the block at 0 of the index is damaged; expected its entries to end at byte 3",
         ),
         (table(block([HEADER], kind=2)), "an unknown compression; expected 0 or 1, got 2"),
         (table(block([], whole=b"\xff\xff\xff\xff\x0f" + b"x" * 9)[:-5] + b"\1" + b"\0" * 4), "got another one"),
@@ -273,10 +276,10 @@ def test_indices_that_are_refused(tmp_path, index, message):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (entry(shard=3), "a tensor is in an unknown data file; expected a number below 1, got 3"),
+        (entry(shard=3), "a tensor is in an unknown data file; expected a file number below 1, got 3"),
         (entry(offset=60), "'x' lies outside of its data file"),
-        (entry(shape=(3,)), r"'x' has shape \(3,\) of float32; expected 12 bytes, got 8"),
-        (entry(shape=(2**40, 2**40), size=8), r"'x' has shape .* expected \d+ bytes, got 8"),
+        (entry(shape=(3,)), r"'x' has the wrong size; expected 12 bytes for shape \(3,\) of float32, got 8"),
+        (entry(shape=(2**40, 2**40), size=8), r"'x' has the wrong size; expected \d+ bytes for shape .*, got 8"),
         (entry(dtype=15), "'x' does not contain numbers; expected a numeric dtype, got TensorFlow's dtype number 15"),
         (entry(crc=1), "'x' is damaged; expected the"),
     ],

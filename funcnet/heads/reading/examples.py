@@ -125,7 +125,7 @@ def read_texts(
     Args:
         path: file for `read_table`.
         columns: names of the columns.
-        pairs: whether to read a second text. With None, it is read if the file has its column.
+        pairs: whether to read a second text. If None, a second text is read if the file has its column.
         numbers: whether labels are numbers.
         labelled: if True, every row must have a label. If False, no labels are read.
 
@@ -172,7 +172,8 @@ def read_tokens(
     sentence, unless all lines end in one of the `known` tags, as in CoNLL's `test.txt`.
 
     Raises:
-        ValueError: if `read_table` cannot read the file, a row is ragged, or the lists have different lengths.
+        ValueError: if `read_table` cannot read the file, a row has the wrong number of columns, or the lists have
+            different lengths.
     """
     path = Path(path)
     if path.suffix.lower() in (".jsonl", ".json", ".ndjson"):
@@ -200,8 +201,8 @@ def read_choices(path: str | Path, columns: Columns, *, labelled: bool = True) -
     numbered.sort(key=lambda name: int(re.sub(r"\D", "", name)))  # by number, whatever the order of the columns
     if "choices" not in table.columns and len(numbered) < 2:
         raise ValueError(
-            f"read_choices: {table.file}: no choices; expected a column 'choices' (a list) or choice0, choice1, …, got "
-            f"{', '.join(table.columns)}. Rename the columns."
+            f"read_choices: {table.file}: no choices; expected a column 'choices' (lists) or the columns choice0, "
+            f"choice1, …, got the columns {', '.join(table.columns)}. Rename the columns."
         )
     examples: list[ChoiceExample] = []
     for row in table.rows:
@@ -218,7 +219,7 @@ def read_choices(path: str | Path, columns: Columns, *, labelled: bool = True) -
         wrong = [choice for choice in found if not isinstance(choice, str)]
         if wrong:
             raise ValueError(
-                f"read_choices: {where}, column 'choices': a choice is not a text; expected texts, got "
+                f"read_choices: {where}, column 'choices': a choice is not a string; expected strings, got "
                 f"{wrong[0]!r:.40}."
             )
         begin = f"{_text(table.file, row, second)} " if second else ""
@@ -268,8 +269,8 @@ def _require_columns(table: Table, names: Sequence[str]) -> None:
         got = ", ".join(f"{name!r:.40}" for name in table.columns)
         near = difflib.get_close_matches(missing[0], table.columns, n=1)
         raise ValueError(
-            f"read_table: {table.file}, line 1: no column {missing[0]!r}; expected {', '.join(map(repr, names))}, got "
-            f"{got}. {f'Nearest: {near[0]!r:.40}. ' if near else ''}{advice}."
+            f"read_table: {table.file}, line 1: no column {missing[0]!r}; expected the columns "
+            f"{', '.join(map(repr, names))}, got {got}. {f'Nearest: {near[0]!r:.40}. ' if near else ''}{advice}."
         )
 
 
@@ -279,8 +280,8 @@ def _has_second(table: Table, second: str) -> bool:
     one = next((row for row in table.rows if row.values.get(second) is None), None)
     if two is not None and one is not None:
         raise ValueError(
-            f"read_table: {place(table.file, two.line)}, column {second!r}: a second text; expected it in every line "
-            f"or in none, got none in line {one.line}. Remove the second text, or add one to every line."
+            f"read_table: {place(table.file, two.line)}, column {second!r}: this row has a second text; expected one "
+            f"in every row or in no row, got none in line {one.line}. Remove this text, or add one to every row."
         )
     return two is not None
 
@@ -289,7 +290,7 @@ def _text(path: Path, row: Record, column: str) -> str:
     value = row.values.get(column)
     if not isinstance(value, str):
         raise ValueError(
-            f"read_table: {place(path, row.line)}, column {column!r}: not a text; expected a text, got "
+            f"read_table: {place(path, row.line)}, column {column!r}: not a string; expected a string, got "
             f"{'nothing' if value is None else repr(value)[:40]}."
         )
     return value
@@ -312,7 +313,7 @@ def _class(where: str, value: Any) -> str:
     if value is None or not str(value).strip():
         raise ValueError(f"{where}: the label is missing; expected a label, got nothing. Add a label to every row.")
     if isinstance(value, list | dict):
-        raise ValueError(f"{where}: not a label; expected a text or a number, got {value!r:.40}.")
+        raise ValueError(f"{where}: not a label; expected a string or a number, got {value!r:.40}.")
     return str(value).strip()  # a trailing space, which is invisible, does not make a new class
 
 
@@ -341,8 +342,8 @@ def _token_objects(table: Table, columns: Columns, labelled: bool) -> list[Token
             wrong = [one for one in value if not isinstance(one, str | int | float)]
             if wrong:
                 raise ValueError(
-                    f"read_tokens: {where}, column {name!r}: not a list of words; expected words, got "
-                    f"{wrong[0]!r:.40} among them."
+                    f"read_tokens: {where}, column {name!r}: not a list of words; expected only words, got "
+                    f"the item {wrong[0]!r:.40}."
                 )
         filled = [[str(one) for one in value or []] for value in lists]
         if len(filled[0]) != len(filled[-1]):
@@ -378,8 +379,8 @@ def _conll(path: Path, labelled: bool) -> list[TokenExample]:
             )
         if len(cells) != width:
             raise ValueError(
-                f"read_tokens: {place(path, number)}: a ragged row; expected {width} columns, got {len(cells)}: "
-                f"{line[:60]!r}."
+                f"read_tokens: {place(path, number)}: wrong number of columns; expected {width} columns, got "
+                f"{len(cells)}: {line[:60]!r}."
             )
         sentence.append(cells)
     if not examples:

@@ -78,7 +78,7 @@ def read_glue(path: str | Path, task: GlueTask, *, labelled: bool = True) -> tup
 
     Raises:
         FileNotFoundError: if the file is missing.
-        ValueError: if a row is ragged, a column is missing, or a label of STS-B is not a number.
+        ValueError: if a row has the wrong number of columns, a column is missing, or a label of STS-B is not a number.
     """
     path = Path(path)
     rows = list(tab_rows(read_text(path)))
@@ -88,8 +88,8 @@ def read_glue(path: str | Path, task: GlueTask, *, labelled: bool = True) -> tup
     missing = [name for name in wanted if name not in columns]
     if missing:
         raise ValueError(
-            f"read_glue: {path}, line 1: no column {missing[0]!r} of {task.name}; expected {', '.join(wanted)}, got "
-            f"{', '.join(columns)}. Pass a file of {task.name}{'' if not labelled else ' with labels'}."
+            f"read_glue: {path}, line 1: no column {missing[0]!r}; expected {task.name}'s columns {', '.join(wanted)}, "
+            f"got {', '.join(columns)}. Pass a file of {task.name}{'' if not labelled else ' with labels'}."
         )
     at = {name: columns.index(name) for name in wanted}
     examples, left_out = [], []
@@ -97,7 +97,7 @@ def read_glue(path: str | Path, task: GlueTask, *, labelled: bool = True) -> tup
         if len(cells) != len(columns):
             if task.name != "QQP":
                 raise ValueError(
-                    f"read_glue: {place(path, line)}: a ragged row; expected {len(columns)} columns "
+                    f"read_glue: {place(path, line)}: wrong number of columns; expected {len(columns)} columns "
                     f"({', '.join(columns)}), got {len(cells)}."
                 )
             left_out.append(line)

@@ -17,7 +17,7 @@ from funcnet.heads.reading.tables import read_text, require_characters
 
 __all__ = ["Question", "exact_match", "f1_score", "normalize_answer", "read_squad", "squad_scores"]
 
-KINDS = {list: "a list", str: "a text", int: "an integer", bool: "true or false"}
+KINDS = {list: "a list", str: "a string", int: "an integer", bool: "true or false"}
 SHOWN = 5  # wrong answers that a message lists
 
 
@@ -80,7 +80,7 @@ def read_squad(path: str | Path, *, labelled: bool = True) -> list[Question]:
     if twice:
         raise ValueError(
             f"read_squad: {path}: {_line_of(path, twice[0][0])}question {twice[0][0]!r} occurs more than once; "
-            f"expected each id once, got it {twice[0][1]} times. Remove the copies."
+            f"expected each id once, got this id {twice[0][1]} times. Remove the copies."
         )
     if labelled:
         _check(path, questions)
@@ -118,8 +118,8 @@ def squad_scores(
     missing = [question.id for question in questions if question.id not in answers]
     if missing:
         raise ValueError(
-            f"squad_scores: predictions are missing; expected one for each question, got none for {len(missing)}, the "
-            f"first of which is {missing[0]!r}. Pass an empty text for 'no answer'."
+            f"squad_scores: predictions are missing; expected one for each question, got none for {len(missing)} "
+            f"questions, the first of which is {missing[0]!r}. For a question without an answer, pass an empty string."
         )
     second = any(question.has_answer is not None for question in questions)
     gold = {q.id: _gold(q, second) for q in questions}
@@ -225,8 +225,8 @@ def _check(path: Path, questions: Sequence[Question]) -> None:
     if wrong:
         more = f"\n  and {wrong - len(lines)} more" if wrong > len(lines) else ""
         raise ValueError(
-            f"read_squad: {path}: {wrong} questions have wrong answers; expected the text of each answer at its "
-            "offset. Correct or remove these questions:\n" + "\n".join(lines) + more
+            f"read_squad: {path}: the answers of {wrong} questions are wrong; expected the text of each answer at its "
+            "offset in the context. Correct or remove these questions:\n" + "\n".join(lines) + more
         )
 
 

@@ -96,7 +96,7 @@ def read_text(path: Path) -> str:
         if data.startswith(b"PK\x03\x04"):
             raise ValueError(
                 f"read_table: {path} is not a text file; expected UTF-8 text, got a spreadsheet or another zip archive."
-                " Save a spreadsheet as CSV (UTF-8)."
+                " If it is a spreadsheet, save it as CSV (UTF-8)."
             ) from None
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
@@ -112,10 +112,10 @@ def require_characters(path: Path, text: str, value: Any, line: int = 1) -> None
     """Raise ValueError for JSON with half of a surrogate pair, such as `\\ud83d` alone, which UTF-8 cannot encode.
 
     Args:
-        path: file, for the message.
+        path: path of the file, for error messages.
         text: the JSON.
         value: the parsed JSON.
-        line: line where the JSON begins, for the message.
+        line: number of the line where the JSON begins, for error messages.
     """
     if "\\ud" not in text and "\\uD" not in text:
         return
@@ -126,7 +126,7 @@ def require_characters(path: Path, text: str, value: Any, line: int = 1) -> None
         line += text.count("\n", 0, max(0, text.lower().find(half)))
         raise ValueError(
             f"read_table: {path}, line {line}: half of a surrogate pair, {half}; expected complete characters, got a "
-            "text that was probably cut inside an emoji. Remove the half character."
+            "text that was probably cut inside an emoji. Remove the incomplete character."
         ) from None
 
 
@@ -145,7 +145,7 @@ def _sign(path: Path, text: str, known: str) -> str:
     if found is None and other is not None:
         name = ".tsv, where quotes are ordinary characters" if known[0] == "," else ".csv"
         raise ValueError(
-            f"read_table: {path}, line {number}: expected columns separated by {SIGNS[known[0]]}, got {SIGNS[other]}: "
+            f"read_table: {path}, line {number}: wrong separator; expected {SIGNS[known[0]]}, got {SIGNS[other]}: "
             f"{head[:60]!r}. Save the file with {SIGNS[known[0]]}, or rename it to {name}."
         )
     return found or known[0]
@@ -163,8 +163,8 @@ def _csv_records(path: Path, text: str, sign: str) -> Iterator[tuple[int, list[s
             line, column, reason = _broken_quote(text, begin, sign)
             raise ValueError(
                 f"read_table: {path}, line {line}, character {column}: wrong quoting; expected a "
-                f"{SIGNS[sign][:-1]} or the end of the line after a closing quote, got {reason}. Double the quotes "
-                "inside a field."
+                f"{SIGNS[sign][:-1]} or the end of the line after a closing quote, got {reason}. Inside a quoted "
+                "field, write each quote twice."
             ) from None
         if cells:
             yield begin, cells
@@ -211,7 +211,7 @@ def _named(path: Path, records: list[tuple[int, list[str]]], advice: str) -> Tab
     if twice:
         raise ValueError(
             f"read_table: {path}, line {head_line}: column {twice[0]!r} occurs more than once; expected each name "
-            f"once, got {', '.join(columns)}. Rename one of them."
+            f"once, got {', '.join(columns)}. Rename one of these columns."
         )
     for line, cells in records[1:]:
         if len(cells) != len(columns):
@@ -221,7 +221,7 @@ def _named(path: Path, records: list[tuple[int, list[str]]], advice: str) -> Tab
                 else f"{cells[len(columns)][:40]!r} in column {len(columns) + 1}"
             )
             raise ValueError(
-                f"read_table: {path}, line {line}: a ragged row; expected {len(columns)} columns "
+                f"read_table: {path}, line {line}: wrong number of columns; expected {len(columns)} columns "
                 f"({', '.join(columns)}), got {len(cells)}: {wrong}. "
                 f"{advice if len(cells) > len(columns) else 'Fill in the missing cells'}."
             )
@@ -251,7 +251,7 @@ def _objects(path: Path, text: str) -> Table:
             where, why = wrong_json(error, number)
             raise ValueError(
                 f"read_table: {path}, {where}: invalid JSON; expected one object per line, got '{why}'. Write each "
-                "object on its own line, without a list around all objects."
+                "object on its own line, not inside a list."
             ) from None
         require_characters(path, line, value, number)
         if not isinstance(value, dict):

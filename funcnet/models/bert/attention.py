@@ -40,8 +40,9 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
         numbers = np.asarray(attention_mask)
         if (strange := numbers[(numbers != 0) & (numbers != 1)]).size:
             raise ValueError(
-                "attention_bias: attention_mask contains a number other than 0 and 1; expected 1 where to attend, got "
-                f"{float(strange.flat[0]):g}. For an additive mask (0 and -1e9), pass `mask == 0`."
+                "attention_bias: attention_mask contains a number other than 0 and 1; expected 1 for keys that are "
+                f"attended to and 0 for other keys, got {float(strange.flat[0]):g}. For an additive mask (0 and -1e9), "
+                "pass `mask == 0`."
             )
     return jnp.where((shown == 0) | (shown == 1), bias, jnp.nan)
 

@@ -150,7 +150,7 @@ class BertConfig:
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 "BertConfig: hidden_size is not divisible by num_attention_heads; expected a multiple of "
-                f"num_attention_heads, got {self.hidden_size} and {self.num_attention_heads}."
+                f"num_attention_heads = {self.num_attention_heads}, got {self.hidden_size}."
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
             if getattr(self, name) is not None and not 0 <= getattr(self, name) <= 1:
@@ -250,12 +250,12 @@ class BertConfig:
         if kind != "bert":
             raise ValueError(
                 f"BertConfig: the config belongs to another kind of model; expected model_type 'bert', got {kind!r}. "
-                "Pass a directory that contains a BERT."
+                "Pass a directory that contains a BERT model."
             )
         for name, value in _REQUIRED.items():
             if values.get(name, value) not in (value, None):
                 raise ValueError(
-                    f"BertConfig: {name} is not supported; expected {value}, got {values[name]}. "
+                    f"BertConfig: this value of {name} is not supported; expected {value}, got {values[name]}. "
                     "Only BERT's encoder with tied embeddings is supported."
                 )
         named = values.get("architectures") or []
@@ -310,10 +310,12 @@ class BertConfig:
         if google.is_file() and not file.is_file():
             file = google
         if not file.is_file():
-            raise FileNotFoundError(f"BertConfig.load: {file} is missing; expected a directory with a model, got none.")
+            raise FileNotFoundError(f"BertConfig.load: {file} is missing; expected a model directory with this file.")
         values = parse_json(file, "BertConfig.load")
         if not isinstance(values, dict):
-            raise ValueError(f"BertConfig.load: {file}: expected a JSON object, got {type(values).__name__}.")
+            raise ValueError(
+                f"BertConfig.load: {file} is invalid; expected a JSON object, got {type(values).__name__}."
+            )
         try:
             return cls.from_dict(values, str(file))
         except (ValueError, TypeError) as error:
@@ -328,7 +330,7 @@ def _check_kinds(config: BertConfig) -> None:
     for label, name in config.id2label.items():
         if not isinstance(label, numbers.Integral) or not isinstance(name, str):
             raise TypeError(
-                f"BertConfig: id2label has the wrong type; expected an integer and a string for each label, got "
+                f"BertConfig: id2label has the wrong type; expected integer labels with string names, got "
                 f"{label!r}: {name!r:.60}."
             )
 

@@ -106,7 +106,7 @@ def from_pretrained(
     folder = path if path.is_dir() else path.parent
     if not path.is_dir() and not path.with_name(f"{path.name}.index").is_file():
         raise FileNotFoundError(
-            f"bert.from_pretrained: {path} is missing; expected a directory with {_CONFIG} and {_WEIGHTS}, got none."
+            f"bert.from_pretrained: {path} is missing; expected a directory with {_CONFIG} and {_WEIGHTS}."
         )
     asked = BertConfig.load(folder) if config is None else config
     _require_vocabulary(folder / "vocab.txt", asked.vocab_size)
@@ -162,8 +162,8 @@ def _require_described(model: nn.Module, config: BertConfig) -> None:
         if isinstance(module, BertEncoder) and len(module.layer) != config.num_hidden_layers:
             raise ValueError(
                 f"bert.save_pretrained: {path}.layer does not match the config; expected num_hidden_layers = "
-                f"{config.num_hidden_layers}, got {len(module.layer)}. Select layers by `from_pretrained(…, layers=…)` "
-                f"or give the model {fits} num_hidden_layers={len(module.layer)})`."
+                f"{config.num_hidden_layers}, got {len(module.layer)}. Select layers with `from_pretrained(…, "
+                f"layers=…)`, or give the model {fits} num_hidden_layers={len(module.layer)})`."
             )
         if type(module) not in _PLACES:
             continue
@@ -173,7 +173,7 @@ def _require_described(model: nn.Module, config: BertConfig) -> None:
             advice = f"Give the model {fits} hidden_act=…)`" if always is None else "Restore that function"
             raise ValueError(
                 f"bert.save_pretrained: {path}.{name} does not match the config; expected {wanted}, got "
-                f"{called(function)}. {advice}; the files cannot store another function."
+                f"{called(function)}. The files cannot store this function. {advice}."
             )
 
 
@@ -185,6 +185,6 @@ def _require_vocabulary(path: Path, rows: int) -> None:
         count = sum(1 for _ in file)
     if count > rows:
         raise ValueError(
-            f"bert.from_pretrained: {path}: line {rows + 1}: the vocabulary is larger than the model's word table; "
-            f"expected at most {rows} tokens, got {count}. Use the vocabulary of the model."
+            f"bert.from_pretrained: {path}, line {rows + 1}: the vocabulary is larger than the model's word table; "
+            f"expected at most {rows} tokens, got {count}. Use the vocabulary that the model was trained with."
         )

@@ -40,7 +40,7 @@ class BertForQuestionAnswering(nn.Module):
         super().__init__()
         if config.num_labels != 2:
             raise ValueError(
-                "BertForQuestionAnswering: num_labels is wrong; expected 2, for the start and the end, got "
+                "BertForQuestionAnswering: num_labels is wrong; expected 2 (the start and the end), got "
                 f"{config.num_labels}."
             )
         self.config = config
@@ -61,7 +61,7 @@ class BertForQuestionAnswering(nn.Module):
     ) -> Any:
         if (start_positions is None) != (end_positions is None):
             raise ValueError(
-                "BertForQuestionAnswering: one of the positions is missing; expected start_positions and "
+                "BertForQuestionAnswering: one of the targets is missing; expected start_positions and "
                 "end_positions, got one of them. Pass both, or neither."
             )
         asked = (output_attentions, output_hidden_states)

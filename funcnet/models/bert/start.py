@@ -103,14 +103,14 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
     if "0" not in layers:
         raise ValueError(
             f"quick_start: the layers are stacked; expected one subtree per layer ('0', '1', …), got "
-            f"{', '.join(layers)!r}. Unstack the parameters first: net.unstack(params)."
+            f"{', '.join(layers)!r}. Unstack the parameters first: `net.unstack(params)`."
         )
     if log_frequencies is not None:
         log_frequencies = jnp.asarray(log_frequencies)
         if log_frequencies.shape != (config.vocab_size,):
             raise ValueError(
-                f"quick_start: log_frequencies; expected shape ({config.vocab_size},), one per token, "
-                f"got {log_frequencies.shape}. Use the vocabulary of the model to count the tokens."
+                f"quick_start: log_frequencies has the wrong shape; expected ({config.vocab_size},), one entry per "
+                f"token, got {log_frequencies.shape}. Count the tokens with the vocabulary of the model."
             )
         if "cls" in params:
             predictions = params["cls"]["predictions"]

@@ -42,7 +42,8 @@ def run(
         out = computing(bound, getattr(bound, method), *args, **kwargs)
     else:
         raise ValueError(
-            f"{type(module).__name__}.apply: there is no method {method!r}. Pass a name that the class defines."
+            f"{type(module).__name__}.apply: there is no method {method!r}. Pass the name of a method that the class "
+            "defines."
         )
     inputs.warn_of_lost_changes(call.copies)
     return out, read_back(bound, state) if call.changed else state, call.captured
@@ -63,8 +64,8 @@ class _Binder:
             for what, given in (("params", params), ("state", state)):
                 if tree.flatten(given):
                     raise ValueError(
-                        f"{frame.where()}: {what} has {', '.join(map(repr, given))} under the module's second name "
-                        f"{path!r}. The arrays of a shared module must be under its first name only."
+                        f"{frame.where()}: {what} contains {', '.join(map(repr, given))} under the module's second "
+                        f"name {path!r}. The arrays of a shared module must be stored under its first name only."
                     )
             return self.made[id(module)]
         bound = object.__new__(type(module))
@@ -176,8 +177,8 @@ def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
         return
     if isinstance(value, Node):
         raise ValueError(
-            f"{frame.where()}: forward created the module {name!r}, whose arrays init could not make; expected modules "
-            f"to be created in __init__. Create {type(value).__name__}(…) there."
+            f"{frame.where()}: forward created the module {name!r}, but init could not initialise its arrays; expected "
+            f"modules to be created in __init__. Create {type(value).__name__}(…) there."
         )
     if name not in dict(leaves(bound, Buffer)):
         raise ValueError(

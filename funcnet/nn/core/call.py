@@ -154,9 +154,9 @@ class Frame:
         if _trace() != self.call.trace:
             raise ValueError(
                 f"{self.where()}: {what} inside a transformation that its own forward started (lax.scan, vmap, jit, "
-                "jax.checkpoint, …). The value would leak out of the transformation, or be the same at every step. Use "
-                "nn.Repeat for a stack of layers, and nn.remat(layer) in place of jax.checkpoint. Leave jit out. In "
-                "other cases, use the child's pure apply: `p, s = self.subtree('child')`, then "
+                "jax.checkpoint, …). The value would leak out of the transformation, or be the same at every step. "
+                "Use nn.Repeat for a stack of layers, and nn.remat(layer) in place of jax.checkpoint. Do not call jit "
+                "inside forward. In other cases, use the child's pure apply: `p, s = self.subtree('child')`, then "
                 "`self.child.apply(p, s, x, rng=key)` with a key for each step."
             )
 
@@ -177,8 +177,8 @@ def outermost(
         if method is None and position >= len(inputs):
             raise TypeError(
                 f"{where}: forward has an argument {argument!r}, which is also an argument of "
-                f"{where.rpartition('.')[2]}; expected it by position, got {len(inputs)} inputs. Pass it as input "
-                f"{position + 1}, or rename it."
+                f"{where.rpartition('.')[2]}; expected it as a positional input, got {len(inputs)} positional inputs. "
+                f"Pass it as input {position + 1}, or rename the argument of forward."
             )
     paths = {id(module): path for path, module in net.named_modules()}
     names = list(paths.values())
@@ -186,7 +186,7 @@ def outermost(
     if not all(isinstance(value, bool) for value in given):
         raise TypeError(
             f"{where}: training must be static; expected a bool or {{name pattern: bool}}, got {training!r}. Under "
-            "jit, close over it: jax.jit(functools.partial(net.apply, training=True))."
+            "jit, bind the argument before tracing: jax.jit(functools.partial(net.apply, training=True))."
         )
     if not isinstance(training, bool):
         training = tree.assign(training, names, False, where=f"{where}(training=…)")

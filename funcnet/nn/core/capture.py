@@ -35,8 +35,8 @@ def _by_name(values: Taps, where: str) -> dict[str, Any]:
     for key, value in values.items():
         if call_name(*key) in named:
             raise ValueError(
-                f"{where}: two calls have the name {call_name(*key)!r}, the first call of one module and a later call "
-                "of another; expected one call. Rename one of the modules."
+                f"{where}: two calls have the name {call_name(*key)!r}: the first call of one module, and a later call "
+                "of another module; expected one call per name. Rename one of the modules."
             )
         named[call_name(*key)] = value
     return named

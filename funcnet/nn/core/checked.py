@@ -118,16 +118,16 @@ def _look(module: Any, args: Any, kwargs: Any, output: Any) -> None:
             wrong &= indices != found.ignored
         checkify.check(
             ~wrong.any(),
-            f"{where}: {found.what} out of range; expected 0 to {last}, got {{low}} to {{high}}. "
-            "Check the vocabulary or the number of classes. Negative ids do not count from the end.",
+            f"{where}: {found.what} out of range; expected values from 0 to {last}, got values from {{low}} to "
+            "{high}. Check the vocabulary size or the number of classes. Negative ids do not count from the end.",
             low=indices.min(),
             high=indices.max(),
         )
     before = _nan((args, kwargs, values(module)))
     checkify.check(
         before | ~_nan(output),
-        f"{where}: the output has NaN, but the inputs, parameters and buffers have none; expected numbers. Check the "
-        "inputs for a fully masked row, a logarithm or root of a negative number, or an earlier overflow.",
+        f"{where}: the output contains NaN, but the inputs, parameters and buffers do not; expected no NaN. Look for a "
+        "fully masked row, a logarithm or root of a negative number, or an overflow in an earlier operation.",
     )
 
 

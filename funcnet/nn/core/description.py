@@ -59,13 +59,13 @@ class Description(Node):
         elif kind is None:
             if any(isinstance(one, Parameter) and not owners.is_held(one) for one in _items(value)):
                 raise TypeError(
-                    f"{type(self).__name__}.{name}: init does not find parameters in a plain container; expected a "
+                    f"{type(self).__name__}.{name}: init cannot find parameters in a plain container; expected a "
                     f"module, got a {type(value).__name__} of parameters. Use nn.ParameterList or nn.ParameterDict."
                 )
             if is_torchs(value):
                 raise TypeError(
-                    f"{type(self).__name__}.{name}: the value is torch's; expected a module or a parameter of "
-                    f"funcnet.nn, got torch's own {type(value).__name__}. Change the import."
+                    f"{type(self).__name__}.{name}: the value is an object of torch; expected a module or a parameter "
+                    f"of funcnet.nn, got a torch {type(value).__name__}. Import the class from funcnet.nn instead."
                 )
             object.__setattr__(self, name, value)
         elif value is None:
@@ -85,9 +85,8 @@ class Description(Node):
             raise ValueError(f"{frame.where()}: forward deleted {name!r}. Delete attributes only outside forward.")
         if isinstance(vars(self).get(name), Computed):
             raise ValueError(
-                f"{type(self).__name__}.{name}: the attribute is computed from other leaves; expected a part or a "
-                "plain attribute to delete. Remove the computation first, for example with "
-                "parametrize.remove_parametrizations or prune.remove."
+                f"{type(self).__name__}.{name}: this attribute is computed from other leaves, so it cannot be deleted. "
+                "Remove the computation first, for example with parametrize.remove_parametrizations or prune.remove."
             )
         notes.warn_of_change(self, name)
         object.__delattr__(self, name)
@@ -118,8 +117,7 @@ class Description(Node):
             )
         if "." in name or name == "":
             raise KeyError(
-                f"{type(self).__name__}: the name is invalid; expected a name that has no dot and is not empty, got "
-                f"{name!r}."
+                f"{type(self).__name__}: the name is invalid; expected a non-empty string without dots, got {name!r}."
             )
         if hasattr(self, name) and self._slot(name)[0] is not kind:
             raise KeyError(f"{type(self).__name__}: the attribute {name!r} already exists. Choose another name.")
@@ -207,7 +205,9 @@ class Description(Node):
                 break
             owner = home.setdefault(id(place.leaf), place.path)
             if flat is not None and owner not in flat:
-                raise ValueError(f"{type(self).__name__}: the tree has no {owner!r}; expected a tree of this net.")
+                raise ValueError(
+                    f"{type(self).__name__}: the tree has no array {owner!r}; expected the params or state of this net."
+                )
             yield join(prefix, place.path), place.value if flat is None else flat[owner]
 
     def named_parameters(

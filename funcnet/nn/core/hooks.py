@@ -97,8 +97,9 @@ class Hooks:
 
     def __hash__(self) -> int:
         raise TypeError(
-            "Hooks: a set of hooks can change, so it cannot be a static argument. Pass it to the jitted function as an "
-            "ordinary argument. It is a pytree without leaves, and the function is traced again when the set changes."
+            "Hooks: an nn.Hooks object is mutable, so it cannot be a static argument of jax.jit. Pass it as an "
+            "ordinary argument. It is a pytree without leaves, and jax.jit traces the function again when hooks are "
+            "added or removed."
         )
 
     def _add(self, hook: _Hook, prepend: bool = False) -> RemovableHandle:
@@ -283,8 +284,8 @@ class _Barrier:
             return result
         if not isinstance(result, jax.Array | tuple):
             warnings.warn(
-                f"{self._where()}: backward hooks do not see this output; expected an array or a tuple of arrays, got "
-                f"{type(result).__name__}.",
+                f"{self._where()}: backward hooks cannot see the gradients of this output; expected an array or a "
+                f"tuple of arrays, got {type(result).__name__}.",
                 stacklevel=2,
             )
         results = result if isinstance(result, tuple) else (result,)
@@ -314,7 +315,7 @@ class _Barrier:
             for hook in self.after:
                 if self._checked(hook, hook.fn(self.module, nothing, grad_output), nothing, "grad_input") != nothing:
                     raise ValueError(
-                        f"{self._where()}: {hook.name()} returned a gradient for inputs that are not differentiated; "
+                        f"{self._where()}: {hook.name()} returned a gradient for inputs that have no gradient; "
                         "expected None."
                     )
             self.grad_output = None

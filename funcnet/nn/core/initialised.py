@@ -74,8 +74,8 @@ class Initialised:
     def size(self, dim: int | None = None) -> Any:
         if self.shape is None:
             raise ValueError(
-                f"{type(self).__name__}: the shape is not known before `init` gets an example input. "
-                "Initialise a lazy module with its constructor's arguments, or use the module class that is not lazy."
+                f"{type(self).__name__}: the shape is not known before `init` gets an example input. Initialise the "
+                "parameter with a function of nn.init, or use the module class that is not lazy."
             )
         return self.shape if dim is None else self.shape[dim]
 
@@ -176,8 +176,8 @@ class _Part(Initialised):
     def init(self, new: Any) -> None:
         if self._leaf.init is None and self.shape != self._leaf.size():
             raise ValueError(
-                "Parameter: the entire parameter needs an init before a part of it. Call nn.init.normal_(p), then "
-                "p[0].zero_()."
+                "Parameter: the entire parameter must have an init before a part of it is initialised. For example, "
+                "call nn.init.normal_(p) before p[0].zero_()."
             )
         self._leaf.init = functools.partial(
             _in_part, whole=self._leaf.init or initialisers.zeros(), index=self._index, part=new

@@ -47,7 +47,7 @@ class OutputAndState(_Pair):
 
     def _refuse(self, *args: Any) -> NoReturn:
         raise TypeError(
-            "apply returns (output, state), a pair; expected it to be unpacked: y, state = net.apply(params, state, x)."
+            "apply returns the pair (output, state), which must be unpacked: y, state = net.apply(params, state, x)."
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -64,8 +64,8 @@ class EvalMode:
 
     def __bool__(self) -> bool:
         warnings.warn(
-            "a description was called like a function, in eval mode. For training mode, call net.apply(params, state, "
-            "x, training=True, rng=key).",
+            "a description was called like a function, which runs it in eval mode. For training mode, call "
+            "net.apply(params, state, x, training=True, rng=key).",
             stacklevel=2,
         )
         return False
@@ -81,7 +81,7 @@ def warn_of_lost_changes(copies: list[tuple[Any, str, Any, Any]]) -> None:
         if not _same(original, copy):
             warnings.warn(
                 f"{frame.where()}: forward changed {name!r}, a plain {type(original).__name__}, and the change is lost "
-                "after this call. Return the values, assign them to a buffer, or look inside with nn.capture.",
+                "after this call. Return the values, assign them to a buffer, or record them with nn.capture.",
                 stacklevel=4,
             )
 

@@ -84,7 +84,7 @@ class Module(Description):
         overrides.refuse_ignored(type(self))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__}: forward is missing. Define forward(self, …).")
+        raise NotImplementedError(f"{type(self).__name__}: the class does not define forward. Define forward(self, …).")
 
     # ----------------------------------------------------------------------------------------------- trees of values
 
@@ -227,10 +227,11 @@ class Module(Description):
             return binding.run(self, {}, {}, arrays(args), arrays(kwargs), call)[0]
         if frame is None:
             raise TypeError(
-                f"{type(self).__name__}: a description holds no arrays and cannot be called by itself. Call "
-                "net.apply(params, state, x). Inside forward, call a child that is an attribute or is in an "
-                "nn.ModuleList. A plain list or dict, a functools.partial of a method, or a lambda over self hides the "
-                "child. Store the method itself, self.act = self.method, and make the partial or lambda in forward."
+                f"{type(self).__name__}: a description holds no arrays and cannot be called directly. Call "
+                "net.apply(params, state, x). Only submodules that are attributes of the module, or items of an "
+                "nn.ModuleList, can be called inside forward. Submodules in a plain list or dict, in a "
+                "functools.partial of a method, or in a lambda over self are not found. Store the method itself, "
+                "self.act = self.method, and create the partial or lambda in forward."
             )
         call = frame.call
         forward = functools.partial(binding.computing, self, self.forward) if frame.computed else self.forward

@@ -52,7 +52,7 @@ def warn_of_change(part: Any, name: str) -> None:
     if part in TRACED:
         warnings.warn(
             f"{type(part).__name__}: {name!r} was changed after jax.jit had traced the module. Functions that were "
-            "jitted before the change may run their old program. Call jax.jit again.",
+            "jitted before the change may still run the program compiled before it. Call jax.jit again.",
             stacklevel=4,
         )
 
@@ -61,7 +61,7 @@ def warn_of_init(leaf: Any) -> None:
     """Warn that the init of a leaf is changed after its values were made."""
     if leaf in STARTED:
         warnings.warn(
-            f"{type(leaf).__name__}: its init was changed after values were made from it. These values stay as they "
-            "are. For new values, use params = net.reinit(key, params, 'name.of.the.module').",
+            f"{type(leaf).__name__}: its init was changed after it had been used to create values. These values do not "
+            "change. To create new values, use params = net.reinit(key, params, 'name.of.the.module').",
             stacklevel=4,
         )

@@ -44,7 +44,7 @@ def refuse_device(cls: type, arguments: Mapping[str, Any]) -> None:
     if "device" in arguments and "device" not in inspect.signature(cls).parameters:
         raise TypeError(
             f"{cls.__name__}: layers take no device, because a description holds no arrays; expected no device, got "
-            f"{arguments['device']!r}. Place the arrays: jax.device_put(params, device)."
+            f"{arguments['device']!r}. Place the arrays on the device instead: jax.device_put(params, device)."
         )
 
 
@@ -62,8 +62,8 @@ def set_mode(module: Any, mode: bool) -> Any:
         )
     if not frame.call.sets_modes:
         raise ValueError(
-            f"{frame.where()}: forward changed the mode, which would be lost after this call. Pass the mode to apply: "
-            "training={name pattern: bool}."
+            f"{frame.where()}: forward changed the training mode, and this change would be lost after the call. Pass "
+            "the mode to apply: training={name pattern: bool}."
         )
     vars(module)["training"] = bool(mode)
     for child in module.children():

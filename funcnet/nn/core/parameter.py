@@ -33,8 +33,8 @@ class _Leaf(Initialised):
         """What JAX asks for when a description is used as an array."""
         raise TypeError(
             f"{self!r} is a description and has no values; expected an array. The arrays are in the params and state "
-            "that net.init returns, and inside forward in attributes of modules: a plain list hides them "
-            "(use nn.ParameterList)."
+            "that net.init returns. Inside forward, they are attributes of the modules. Parameters in a plain list "
+            "are not replaced by arrays: use nn.ParameterList."
         )
 
     def __jax_array__(self) -> Any:
@@ -51,7 +51,9 @@ class _Leaf(Initialised):
             self.shape, self.init, self.dtype = tuple(map(int, shape_or_array)), init, dtype or jnp.float32
         elif hasattr(shape_or_array, "shape"):
             if init is not None:
-                raise TypeError(f"{type(self).__name__}: an array is already the initial value; expected no init.")
+                raise TypeError(
+                    f"{type(self).__name__}: the initial value is already given by an array; expected no init."
+                )
             array = shape_or_array if isinstance(shape_or_array, jax.Array) else np.asarray(shape_or_array)
             self.shape, self.dtype = tuple(array.shape), dtype or array.dtype
             self.init = functools.partial(fixed, array=array)
@@ -126,8 +128,8 @@ class Parameter(_Leaf):
         super().__init__(data, init, dtype)
         if requires_grad and not jnp.issubdtype(self.dtype, jnp.inexact):
             raise TypeError(
-                f"Parameter: the dtype cannot have gradients; expected a floating or complex dtype, got {self.dtype}. "
-                "Use nn.Buffer, or requires_grad=False."
+                "Parameter: this dtype does not support gradients; expected a floating or complex dtype, got "
+                f"{self.dtype}. Use nn.Buffer, or requires_grad=False."
             )
         self.requires_grad = requires_grad
 
@@ -205,9 +207,9 @@ class Computed(Initialised):
     def assign(self, module: Any, value: Any) -> None:
         """Carry out `module.name = value` on a description."""
         raise TypeError(
-            f"{type(module).__name__}.{self.name}: the attribute is computed from other leaves; expected no "
-            f"assignment, got {type(value).__name__}. Set its initial value with nn.init, or remove the computation "
-            "first."
+            f"{type(module).__name__}.{self.name}: this attribute is computed from other leaves, so nothing can be "
+            f"assigned to it; got {type(value).__name__}. Set its initial value with nn.init, or remove the "
+            "computation first."
         )
 
     def take_out(self, module: Any) -> Any:

@@ -212,7 +212,8 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
     if not isinstance(sd, Mapping):
         advice = "Read it with funcnet.weights.load(path)." if isinstance(sd, str | Path) else "Pass its .state_dict()."
         raise TypeError(
-            f"{where}: sd has the wrong type; expected a dict of names and arrays, got {type(sd).__name__}. {advice}"
+            f"{where}: sd has the wrong type; expected a dict that maps names to arrays, got {type(sd).__name__}. "
+            f"{advice}"
         )
     prepared = hooks.before_load(module, sd, strict)
     sd, found = prepared.sd, _match(module, prepared)
@@ -220,7 +221,10 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
     _complain(module, sd, found, strict, prepared.errors)
     lacking = [name for name in found.missing if name not in prepared.missing]
     if lacking and into is None:
-        raise ValueError(f"{where}: sd lacks {', '.join(lacking)}. Pass values for them with into=net.init(key).")
+        raise ValueError(
+            f"{where}: sd lacks {', '.join(lacking)}. To supply initial values for the missing entries, pass "
+            "into=net.init(key)."
+        )
     for name, owner in _extra_states(module).items():
         if name in sd:
             owner.set_extra_state(sd[name])
@@ -294,7 +298,7 @@ def restack(module: Any, values: Tree, stacked: bool) -> Tree:
         if any(structure != structures[0] for structure in structures):
             raise ValueError(
                 f"{type(module).__name__}.stack: the layers of {path[:-1]!r} have different leaves and cannot be "
-                "stacked. Stack before you partition, or choose the same leaves in every layer."
+                "stacked. Stack the layers before you partition params, or select the same leaves in every layer."
             )
         return {tree.STACKED: jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)}
 

@@ -71,8 +71,8 @@ def run(module: Any, kind: str, *args: Any) -> None:
     for hook in registered(module):
         if hook.kind == kind and hook.fn(module, *args) is not None and kind in (POST, LOAD_POST):
             raise ValueError(
-                f"{type(module).__name__}: a {kind} hook returned a value; expected None, got a value from "
-                f"{getattr(hook.fn, '__name__', hook.fn)}. Change the arguments of the hook in place instead."
+                f"{type(module).__name__}: the {kind} hook {getattr(hook.fn, '__name__', hook.fn)} returned a value; "
+                "expected None. Change the arguments of the hook in place instead."
             )
 
 
@@ -124,8 +124,8 @@ def _checked(module: Any, metadata: Any) -> Mapping[str, Mapping[str, Any]]:
     for about in abouts:
         if not isinstance(about, Mapping) or not isinstance(about.get("version"), int | None):
             raise ValueError(
-                f"{type(module).__name__}.load_state_dict: sd._metadata is malformed; expected "
-                f"{{module name: {{'version': number}}}}, got {about!r:.80} in it. Remove _metadata with dict(sd)."
+                f"{type(module).__name__}.load_state_dict: sd._metadata is malformed; expected {{module name: "
+                f"{{'version': number}}}}, got an entry {about!r:.80}. To discard _metadata, pass dict(sd)."
             )
     return metadata
 

@@ -86,7 +86,7 @@ def vector_to_parameters(net: Module, vec: jax.Array, params: Tree) -> Tree:
     if jnp.shape(vec) != (sum(sizes),):
         raise ValueError(
             f"utils.vector_to_parameters: the vector has the wrong shape; expected {(sum(sizes),)}, got "
-            f"{jnp.shape(vec)}. Pass one number per parameter of the net."
+            f"{jnp.shape(vec)}. Pass one number per entry of the params."
         )
     layers: dict[str, list[jax.Array]] = {}
     start = 0
@@ -109,7 +109,7 @@ def _order(net: Module) -> Iterator[tuple[str, tuple[int, ...]]]:
 def _of(flat: dict[str, Any], home: str, net: Module) -> Any:
     if home not in flat:
         raise ValueError(
-            f"utils: the params have no {home!r}; expected those of {type(net).__name__}, got {list(flat)}. Pass "
+            f"utils: params has no entry {home!r}; expected the params of {type(net).__name__}, got {list(flat)}. Pass "
             "all params of this net."
         )
     return flat[home]

@@ -53,8 +53,8 @@ def fuse_conv_bn_eval(
     where = "utils.fuse_conv_bn_eval"
     if transpose and conv.groups != 1:
         raise ValueError(
-            f"{where}: a grouped transposed convolution cannot be fused, because its outputs are not a single "
-            f"dimension of its weight; expected groups=1, got {conv.groups}."
+            f"{where}: a grouped transposed convolution cannot be fused, because its weight has no single dimension "
+            f"for the output channels; expected groups=1, got {conv.groups}."
         )
     return _fuse(where, fuse_conv_bn_weights, conv, bn, conv_params, bn_params, bn_state, transpose)
 
@@ -127,8 +127,8 @@ def fuse_linear_bn_eval(
     where = "utils.fuse_linear_bn_eval"
     if bn.num_features not in (linear.out_features, 1):
         raise ValueError(
-            f"{where}: the BatchNorm has the wrong number of features; expected {linear.out_features}, or 1 for all, "
-            f"got {bn.num_features}."
+            f"{where}: the BatchNorm has the wrong number of features; expected {linear.out_features}, or 1 for all "
+            f"outputs together, got {bn.num_features}."
         )
     return _fuse(where, fuse_linear_bn_weights, linear, bn, linear_params, bn_params, bn_state)
 
@@ -179,8 +179,9 @@ def _own(where: str, module: Module, given: Tree, name: str) -> Any:
     if leaf is None or (name in given and isinstance(leaf, Parameter | Buffer)):
         return given.get(name)
     raise ValueError(
-        f"{where}: the {type(module).__name__} has no {name} of its own; expected {name!r} in its params or state, "
-        f"got {sorted(given)}. Remove the computation of a computed leaf first. Use net.subtree(…) for a shared leaf."
+        f"{where}: the params or state of the {type(module).__name__} do not contain its {name}; expected an entry "
+        f"{name!r}, got {sorted(given)}. If {name} is computed, remove the computation first. If it is shared, get the "
+        "arrays with net.subtree(…)."
     )
 
 

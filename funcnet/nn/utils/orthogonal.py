@@ -109,8 +109,9 @@ class _Orthogonal(Module):
         if not self.use_trivialization:
             if self.orthogonal_map != "householder":
                 raise NotImplementedError(
-                    f"parametrizations.orthogonal: {self.orthogonal_map!r} without use_trivialization has no right "
-                    "inverse; expected 'householder' or use_trivialization=True. Use one of the two to assign a value."
+                    "parametrizations.orthogonal: a value cannot be assigned with "
+                    f"orthogonal_map={self.orthogonal_map!r} and use_trivialization=False, which have no right "
+                    "inverse; expected orthogonal_map='householder' or use_trivialization=True."
                 )
             packed = _packed_reflections(tall)
             return (jnp.swapaxes(packed, -1, -2) if wide else packed).astype(dtype)

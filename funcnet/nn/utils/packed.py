@@ -53,8 +53,8 @@ class PackedSequence(_Fields):
         if batch_sizes is None:  # torch's old form, with both in one pair
             if not isinstance(data, (tuple, list)) or len(data) != 2:
                 raise TypeError(
-                    "PackedSequence: batch_sizes are missing; expected data and batch_sizes, got None. Create it with "
-                    "pack_sequence or pack_padded_sequence."
+                    "PackedSequence: batch_sizes is missing; expected data and batch_sizes, got batch_sizes=None. "
+                    "Create it with pack_sequence or pack_padded_sequence."
                 )
             data, batch_sizes = data
         sizes = known_integers("PackedSequence", "batch_sizes", batch_sizes)
@@ -75,8 +75,9 @@ class PackedSequence(_Fields):
         for name, indices in (("sorted_indices", order), ("unsorted_indices", back)):
             if indices is not None and not np.array_equal(np.sort(indices), np.arange(sizes[0])):
                 raise ValueError(
-                    f"PackedSequence: {name} are not a permutation; expected each of the {sizes[0]} sequences once, "
-                    f"got {indices.tolist()}. Create it with pack_sequence or pack_padded_sequence."
+                    f"PackedSequence: {name} are not a permutation; expected the index of each of the {sizes[0]} "
+                    f"sequences exactly once, got {indices.tolist()}. Create it with pack_sequence or "
+                    "pack_padded_sequence."
                 )
         return super().__new__(cls, data, sizes, order, back)
 

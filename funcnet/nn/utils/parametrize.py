@@ -161,8 +161,8 @@ def remove_parametrizations(
         made_of = bound.parametrizations[one.name]
         if not made_of.is_tensor:
             raise ValueError(
-                f"{where}: {tensor_name!r} is made of {made_of.ntensors} arrays, none of which is the original; "
-                "expected leave_parametrized=True, got False."
+                f"{where}: {tensor_name!r} is computed from {made_of.ntensors} arrays, none of which is its original "
+                "value; expected leave_parametrized=True, got False."
             )
         return made_of.original
 
@@ -206,13 +206,14 @@ def carry_over(net: Module, params: Tree, state: Tree, rng: jax.Array) -> tuple[
             given[plain] = given[tied[id(place.leaf)]]
         if plain not in given and "parametrizations" not in place.path.split("."):
             raise ValueError(
-                f"{where}: the trees have no {plain!r}; expected those of the plain net, got {sorted(given)}. Pass the "
-                "params and state that init or load_state_dict returned before the net was parametrized."
+                f"{where}: params and state have no {plain!r}; expected the arrays of the net without "
+                f"parametrizations, got {sorted(given)}. Pass the params and state that init or load_state_dict "
+                "returned before the net was parametrized."
             )
     if set(given) - known:
         raise ValueError(
-            f"{where}: the trees have leaves that the net does not have; expected {sorted(known)}, got in addition "
-            f"{sorted(set(given) - known)}. Pass the params and state of this net."
+            f"{where}: params and state have entries that the net does not have; expected {sorted(known)}, got the "
+            f"additional entries {sorted(set(given) - known)}. Pass the params and state of this net."
         )
     return start(net, rng, {}, given)
 

@@ -120,8 +120,9 @@ class Parametrized(Computed):
                 )
         if not hasattr(value, "shape") or isinstance(value, (Module, Parameter, Buffer, Computed)):
             raise TypeError(
-                f"{type(module).__name__}.{self.name}: the attribute is parametrized; expected an initial array, got "
-                f"{type(value).__name__}. Remove the parametrization before you assign a part."
+                f"{type(module).__name__}.{self.name}: this attribute is parametrized, so only an array (its new "
+                f"initial value) can be assigned to it; got {type(value).__name__}. Remove the parametrization before "
+                "you assign a parameter, buffer or module."
             )
         self.copy_(value)
         self.assigned = True

@@ -204,8 +204,8 @@ def custom_from_mask(net: Module, name: str, params: Tree, state: Tree, mask: An
     """
     if np.ndim(mask) == 0:
         raise ValueError(
-            f"prune.custom_from_mask: the mask has the wrong shape; expected that of {name!r}, got a scalar. Pass one "
-            "number per entry of the parameter."
+            f"prune.custom_from_mask: the mask has the wrong shape; expected the shape of {name!r}, got a scalar. Pass "
+            "one number per entry of the parameter."
         )
     return apply_mask(net, name, params, state, lambda index: CustomFromMask(np.asarray(mask)[index]))
 
@@ -247,7 +247,7 @@ def global_unstructured(
     where = "prune.global_unstructured"
     if isinstance(parameters, str) or not isinstance(parameters, Iterable):
         raise TypeError(
-            f"{where}: parameters is not a list; expected several dotted names, got {type(parameters).__name__}."
+            f"{where}: parameters is not a list; expected a list of dotted names, got {type(parameters).__name__}."
         )
     if importance_scores is not None and not isinstance(importance_scores, Mapping):
         raise TypeError(

@@ -303,7 +303,9 @@ def _count(amount: Any, size: int) -> int:
     """Return the number of entries to prune, of the `size` remaining ones."""
     count = int(amount) if isinstance(amount, numbers.Integral) else round(float(amount) * size)
     if count > size:
-        raise ValueError(f"prune: amount is too large; expected at most the {size} remaining ones, got {amount}.")
+        raise ValueError(
+            f"prune: amount is too large; expected at most {size}, the number of remaining entries, got {amount}."
+        )
     return count
 
 

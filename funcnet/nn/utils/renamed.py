@@ -45,6 +45,6 @@ def own_leaf(where: str, module: Module, tensor_name: str) -> Any:
     if leaf.shape is None:
         raise ValueError(
             f"{where}: the shape of {tensor_name!r} is not known; expected a module that is not lazy, got "
-            f"{type(module).__name__}. Use the module class that is not lazy, and pass the sizes."
+            f"{type(module).__name__}. Use the module class that is not lazy, and pass the sizes to its constructor."
         )
     return leaf

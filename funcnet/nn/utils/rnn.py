@@ -68,8 +68,8 @@ def pack_padded_sequence(
     lengths = known_integers(where, "lengths", lengths)
     if lengths.shape != (batch,) or lengths.min() < 1 or lengths.max() > steps:
         raise ValueError(
-            f"{where}: lengths do not fit; expected {batch} lengths, each from 1 to {steps}, got {lengths.tolist()}. "
-            "Pass one length per sequence of the batch, and leave out empty sequences."
+            f"{where}: lengths do not fit the input; expected {batch} lengths, each from 1 to {steps}, got "
+            f"{lengths.tolist()}. Pass one length per sequence of the batch, and leave out empty sequences."
         )
     order = None
     if not enforce_sorted:
@@ -204,8 +204,8 @@ def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = Fals
     batch, steps = padded.shape[:2]
     if lengths.shape != (batch,) or lengths.min(initial=0) < 0 or lengths.max(initial=0) > steps:
         raise ValueError(
-            f"{where}: lengths do not fit; expected {batch} lengths, each from 0 to {steps}, got {lengths.tolist()}. "
-            "Pass one length per sequence of the batch."
+            f"{where}: lengths do not fit the input; expected {batch} lengths, each from 0 to {steps}, got "
+            f"{lengths.tolist()}. Pass one length per sequence of the batch."
         )
     return [jnp.asarray(sequence[:length]) for sequence, length in zip(padded, lengths.tolist(), strict=True)]
 
@@ -293,13 +293,14 @@ def _listed(where: str, sequences: Any) -> tuple[list[Any], np.ndarray]:
     """Return (sequences, lengths) after a check that the shapes differ only in the length."""
     if not isinstance(sequences, Iterable):
         raise TypeError(
-            f"{where}: expected a list of sequences, got {type(sequences).__name__}. Put the value in a list."
+            f"{where}: expected a list of sequences, got {type(sequences).__name__}. To pass a single sequence, put it "
+            "in a list."
         )
     arrays = [_array(a) for a in sequences]
     if not arrays or any(a.ndim == 0 or a.shape[1:] != arrays[0].shape[1:] for a in arrays):
         raise ValueError(
-            f"{where}: sequences do not fit together; expected at least one, with shapes (length, *) that differ only "
-            f"in the length, got {[a.shape for a in arrays]}."
+            f"{where}: the sequences do not fit together; expected at least one sequence, and shapes (length, *) that "
+            f"differ only in the length, got shapes {[a.shape for a in arrays]}."
         )
     checks.one_dtype(where, **{f"sequence {i}": a for i, a in enumerate(arrays)})
     return arrays, np.array([a.shape[0] for a in arrays])

@@ -106,7 +106,9 @@ def _write(arguments: FeaturesArguments, extract: FeatureExtractor) -> int:
 def _check(arguments: FeaturesArguments) -> None:
     """Raise an error for wrong arguments before anything is loaded."""
     if arguments.batch_tokens is not None and arguments.batch_tokens < 1:
-        raise ValueError(f"features: --batch-tokens; expected at least 1, got {arguments.batch_tokens}.")
+        raise ValueError(
+            f"features: --batch-tokens is out of range; expected at least 1, got {arguments.batch_tokens}."
+        )
     if len(set(arguments.layers)) < len(arguments.layers):
         raise ValueError(
             f"features: --layers has duplicates; expected each layer once, got {' '.join(map(str, arguments.layers))}."
@@ -123,7 +125,7 @@ def _check(arguments: FeaturesArguments) -> None:
     for file in inputs:
         if not file.exists() or file.is_dir():
             wrong = "is a folder" if file.is_dir() else "is missing"
-            raise FileNotFoundError(f"features: {file} {wrong}; expected a file of text.")
+            raise FileNotFoundError(f"features: {file} {wrong}; expected a text file.")
         if (suffix := file.suffix.lower()) in COLUMNS:
             more = "keys and punctuation of JSON" if suffix in OBJECTS else "names and separators of the columns"
             warnings.warn(
@@ -149,4 +151,6 @@ def _texts(files: tuple[Path, ...]) -> Iterator[Text]:
                 first, between, second = text.rpartition(_PAIR)  # the last one, as Google's greedy pattern does
                 yield (first, second) if between else text
     if number < 0:
-        raise ValueError(f"features: {', '.join(map(str, files))}: no text; expected at least one line, got none.")
+        raise ValueError(
+            f"features: {', '.join(map(str, files))}: the input is empty; expected at least one line, got none."
+        )

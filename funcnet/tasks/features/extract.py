@@ -105,8 +105,8 @@ class FeatureExtractor:
             longest = read_settings(Path(path)).get("seq_len", config.max_position_embeddings)
         if not 3 <= longest <= config.max_position_embeddings:
             raise ValueError(
-                f"features: max_length is out of range; expected 3 to {config.max_position_embeddings}, the size of "
-                f"the position table, got {longest}."
+                f"features: max_length is out of range; expected 3 to {config.max_position_embeddings} (the size of "
+                f"the position table), got {longest}."
             )
         tokenizer = text_.load_tokenizer(path)
         text_.require_fit(tokenizer, config.vocab_size, where=f"features: {path}")
@@ -147,8 +147,8 @@ class FeatureExtractor:
         """
         if self.pool == "none":
             raise ValueError(
-                "features: texts have different numbers of tokens; expected a pool for one array of all texts, got "
-                "'none'. Call the extractor and iterate over the result instead."
+                "features: without pooling, texts of different lengths do not fit into one array; expected another "
+                "pool, got 'none'. Call the extractor and iterate over the result instead."
             )
         values = [found.values for found in self(texts)]
         stacked = np.stack(values) if values else np.zeros((0, len(self.layers), self.width), np.float32)
@@ -171,7 +171,8 @@ def _pooled(hidden: jax.Array, shown: jax.Array, pool: str) -> jax.Array:
 def _layer(layer: int, states: int) -> int:
     if not -states <= layer < states:
         raise ValueError(
-            f"features: layer is out of range; expected {-states} to {states - 1} (0 is the embeddings), got {layer}."
+            f"features: layer is out of range; expected {-states} to {states - 1} (0 means the embeddings), got "
+            f"{layer}."
         )
     return layer % states
 

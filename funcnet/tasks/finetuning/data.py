@@ -139,8 +139,8 @@ def _files(settings: FinetuningSettings) -> tuple[Path, Path | None]:
     glue = glue_task(settings.train)
     if glue is None or not (settings.train / "train.tsv").is_file():
         raise ValueError(
-            f"finetune: --train {settings.train} is not a GLUE folder; expected a file, or a folder with the name of a "
-            "GLUE task and a train.tsv, got another folder. Pass the training file itself."
+            f"finetune: --train {settings.train} is not a GLUE folder; expected a file, or a folder that is named "
+            "after a GLUE task and contains train.tsv, got another folder. Pass the training file itself."
         )
     return settings.train / "train.tsv", settings.examples.validation or settings.train / glue.dev
 
@@ -151,12 +151,12 @@ def _require_measure(settings: FinetuningSettings, *, is_validated: bool) -> Non
     if not is_validated and patience:
         raise ValueError(
             f"finetune: --patience {patience} needs validation examples; expected some, got none. Pass a --validation "
-            "file, or a --split above 0."
+            "file, or set --split above 0."
         )
     if not is_validated and settings.examples.test is None and seeds > 1:
         raise ValueError(
             f"finetune: --seeds {seeds} needs validation or test examples; expected some, got none. Pass a "
-            "--validation or --test file, or a --split above 0."
+            "--validation or --test file, or set --split above 0."
         )
 
 

@@ -79,7 +79,7 @@ def load(directory: str | Path) -> FineTuned:
     known = dict.fromkeys(head.architecture for head in TRAINED)
     if name not in known:
         raise ValueError(
-            f"finetuning.load: {directory} is not a fine-tuned BERT; expected one of the architectures "
+            f"finetuning.load: {directory} is not a fine-tuned BERT model; expected one of the architectures "
             f"{', '.join(known)}, got {name}. Fine-tune the model with `funcnet finetune`."
         )
     head, tokenizer, seq_len = open_head(directory, config, None, "finetuning.load", heads=TRAINED)

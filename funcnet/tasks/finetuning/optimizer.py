@@ -49,7 +49,7 @@ def trainable_names(names: Sequence[str], freeze: tree.Patterns) -> list[str]:
     left = [name for name in names if name not in frozen]
     if not left:
         raise RunError(
-            "finetune: --freeze leaves nothing to train; expected patterns that match only some of the parameters, got "
+            "finetune: --freeze leaves nothing to train; expected patterns that match only some parameters, got "
             "all of them frozen."
         )
     return left

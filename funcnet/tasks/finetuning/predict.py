@@ -63,7 +63,7 @@ def predict(
             outputs per text.
     """
     if batch_size < 1:
-        raise ValueError(f"predict: --batch-size; expected at least 1, got {batch_size}.")
+        raise ValueError(f"predict: --batch-size is out of range; expected at least 1, got {batch_size}.")
     model = directory.load(path)
     if null_threshold is not None:
         model = dataclasses.replace(model, head=model.head.with_null_threshold(null_threshold))

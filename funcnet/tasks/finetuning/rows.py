@@ -134,8 +134,8 @@ def encode_rows(
             targets += head.targets(example, encoded)
         if head.rows_together and counts[-1] != counts[0]:
             raise ValueError(
-                f"{head.name}: {example.where}: wrong number of choices; expected {counts[0]} as in the first row, got "
-                f"{counts[-1]}."
+                f"{head.name}: {example.where}: wrong number of choices; expected {counts[0]}, as in the first row, "
+                f"got {counts[-1]}."
             )
     choices = counts[0] if head.rows_together else 1
     return Rows(

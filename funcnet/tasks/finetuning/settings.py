@@ -142,6 +142,6 @@ class FinetuningSettings:
         for name, tasks in ONLY_FOR.items():
             if self.task not in tasks and values[name] != usual[name]:
                 raise ValueError(
-                    f"finetune: {flag(name)} does not apply to this task; expected {' or '.join(tasks)}, got "
-                    f"{self.task}."
+                    f"finetune: {flag(name)} does not apply to this task; expected the task {' or '.join(tasks)}, "
+                    f"got {self.task}."
                 )

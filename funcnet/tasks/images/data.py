@@ -60,7 +60,7 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
     if data is None:
         return _arrays(*_digits(), classes=tuple(map(str, range(10))))
     if not data.is_dir():
-        raise RunError(f"train-images: --data {data}; expected a folder of images, got no such folder.")
+        raise RunError(f"train-images: --data {data} is not a folder; expected a folder of images.")
     if any((data / name).exists() or (data / f"{name}.gz").exists() for pair in IDX for name in pair):
         arrays = [read_idx(data / name) for pair in IDX for name in pair]
         return _arrays(*arrays, classes=tuple(str(number) for number in range(int(arrays[1].max()) + 1)))
@@ -97,7 +97,9 @@ class ImageFolder:
                 resized = image.convert("RGB").resize((self.size, self.size), Image.Resampling.BILINEAR)
                 return np.asarray(resized, np.float32).transpose(2, 0, 1) / np.float32(255)  # (3, H, W)
         except (OSError, UnidentifiedImageError, ValueError) as error:
-            raise RunError(f"train-images: {file}; expected an image, got a damaged file ({error}).") from error
+            raise RunError(
+                f"train-images: {file} cannot be read; expected an image, got a damaged file ({error})."
+            ) from error
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -110,15 +112,15 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     compressed = path.with_name(f"{path.name}.gz")
     if not path.exists() and not compressed.exists():
         raise RunError(
-            f"train-images: --data {path.parent}; expected {path.name} or {compressed.name} with the other "
-            "idx files, got neither."
+            f"train-images: --data {path.parent} is incomplete; expected {path.name} or {compressed.name} next to "
+            "the other idx files, got neither."
         )
     try:
         content = path.read_bytes() if path.exists() else gzip.decompress(compressed.read_bytes())
         sizes = np.frombuffer(content, ">i4", content[3], offset=4)
         return np.frombuffer(content, np.uint8, offset=4 + 4 * len(sizes)).reshape(sizes)
     except (ValueError, IndexError, EOFError, gzip.BadGzipFile) as error:
-        raise RunError(f"train-images: {path}; expected an idx file of bytes, got a damaged file ({error}).") from error
+        raise RunError(f"train-images: {path} cannot be read; expected an idx file of bytes, got '{error}'.") from error
 
 
 def padded_batches(dataset: Dataset, batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
@@ -135,8 +137,8 @@ def _digits() -> tuple[NDArray[Any], ...]:
         from sklearn.datasets import load_digits
     except ImportError:
         raise RunError(
-            "train-images: scikit-learn is missing, which provides the digits; expected it to be installed, got an "
-            "environment without it. Run `pip install scikit-learn`, or pass --data."
+            "train-images: scikit-learn, which provides the default images, is not installed. Install it with "
+            "`pip install scikit-learn`, or pass --data."
         ) from None
     found = load_digits()
     is_test = _every_fifth(len(found.target))
@@ -180,8 +182,8 @@ def _folder(data: Path, image_size: int) -> LabelledImages:
     classes = tuple(sorted(one.name for one in roots[0].iterdir() if one.is_dir() and _images(one)))
     if len(classes) < 2:
         raise RunError(
-            f"train-images: --data {roots[0]}; expected subfolders with images for at least two classes, got "
-            f"{', '.join(classes) or 'none'}. Images have the suffixes {', '.join(SUFFIXES)}."
+            f"train-images: --data {roots[0]} has too few classes; expected at least two subfolders with images, one "
+            f"per class, got {', '.join(classes) or 'none'}. The suffixes of images are {', '.join(SUFFIXES)}."
         )
     found = [[(file, label) for label, name in enumerate(classes) for file in _images(r / name)] for r in roots]
     if is_divided:

@@ -55,6 +55,6 @@ class ImageSettings:
         check_ranges(self, "train-images")
         if self.local_statistics and self.device.parallel == "jit":
             raise ValueError(
-                "train-images: --local-statistics; expected --parallel shard_map or pmap, got jit, which "
-                "computes over the complete batch."
+                "train-images: --local-statistics does not apply to --parallel jit, which computes the statistics "
+                "over the complete batch; expected --parallel shard_map or pmap, got jit."
             )

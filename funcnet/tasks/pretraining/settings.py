@@ -97,21 +97,22 @@ class PretrainingSettings:
             length = getattr(self.model, name)
             if length is not None and not 8 <= length <= longest:
                 raise ValueError(
-                    f"pretrain: {flag(name)}; expected 8 to {longest}, the size of the position table, got {length}."
+                    f"pretrain: {flag(name)} is out of range; expected 8 to {longest} (the size of the position "
+                    f"table), got {length}."
                 )
         usual = defaults(type(self))
         for name in ("long_share", "long_batch_size"):
             if self.model.long_seq_len is None and getattr(self.model, name) != usual[name]:
                 raise ValueError(
-                    f"pretrain: {flag(name)} {getattr(self.model, name)} without a second phase; expected "
-                    "--long-seq-len too, got none. Add --long-seq-len."
+                    f"pretrain: {flag(name)} {getattr(self.model, name)} has no effect without a second phase; "
+                    "expected --long-seq-len as well, got none. Add --long-seq-len."
                 )
         if self.data is not None:
             for name, value in (flat(self.text) | flat(self.pairs)).items():
                 if value != usual[name]:
                     raise ValueError(
-                        f"pretrain: {flag(name)} together with --data; expected only --data, got {value}. Omit "
-                        "the flag, because the folder in --data was built with other settings."
+                        f"pretrain: {flag(name)} cannot be combined with --data; expected only --data, got "
+                        f"{value}. Omit {flag(name)}, because the folder in --data was built with its own settings."
                     )
 
     @property

@@ -86,7 +86,7 @@ def build(
     settings.check()
     folder, text, pool = Path(folder), settings.text, ProcessPool(processes)
     if folder.is_file():
-        raise NotADirectoryError(f"data build: --out {folder}; expected a folder, got a file.")
+        raise NotADirectoryError(f"data build: --out {folder} is a file; expected a folder.")
     given = given_vocabulary(text)
     corpus = corpus or open_corpus(text.corpus, documents=text.documents, field=text.field)
     created = not folder.exists()

@@ -86,5 +86,5 @@ def import_data(files: Sequence[Path], out: Path, *, vocab: Path, held_out: Sequ
 
 def _print_end(out: Path, what: str, seq_len: int) -> None:
     print((out / "report.txt").read_text("utf-8"))
-    print(f"Written: {out}, {what}. For the report, see report.* in it.")
+    print(f"Written: {out}, {what}. The report is in its files report.*.")
     print(f"Next: funcnet pretrain --data {shlex.quote(str(out))} --seq-len {seq_len} --out DIR")

@@ -84,7 +84,7 @@ class PretrainingDataset:
         except IndexError as error:  # opening a folder checks the sizes of its files, not every byte
             raise ValueError(
                 f"data: a shard is damaged; expected ids of the vocabulary and positions in the text, got "
-                f"'{error}'. Run the same `funcnet data build` again to repair the data, or import them again."
+                f"'{error}'. Run the same `funcnet data build` again to repair the data, or repeat the import."
             ) from error
 
     def _batch(self, indices: NDArray[np.int64], column: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -102,7 +102,7 @@ def import_examples(
         raise ValueError("data import: no files are given; expected at least one file with examples, got none.")
     folder = Path(folder).absolute()
     if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"data import: --out {folder}; expected a folder, got a file.")
+        raise NotADirectoryError(f"data import: --out {folder} is a file; expected a folder.")
     require_new_folder(folder, "data import")
     tokenizer = load_tokenizer(vocab, lower_case=False if cased else None)
     part = folder.with_name(f".{folder.name}.part")
@@ -180,8 +180,8 @@ def _examples(files: Sequence[Path], seq_len: int | None, slots: int | None) -> 
             found = {name: len(features[name]) for name in wanted}
             if found != wanted:
                 raise ValueError(
-                    f"data import: {path}, record {number} differs in length from the first; expected {wanted}, got "
-                    f"{found}. Import files of different lengths into different folders."
+                    f"data import: {path}, record {number} differs in length from the first record; expected {wanted}, "
+                    f"got {found}. Import files of different lengths into different folders."
                 )
             yield path, number, features
         if not number:

@@ -48,8 +48,9 @@ def split_documents(
         raise ValueError(
             f"split_documents: {single if len(sizes) == 1 else 'too few documents'}; expected at least {least} "
             f"different documents of two sentences or more{' (two to train on, two held out)' if share else ''}, got "
-            f"{len(candidates)} (of {len(sizes)} documents). Use more text, or state how the files are divided into "
-            "documents: --documents blank-line (a blank line ends a document) or file (each file is a document)."
+            f"{len(candidates)} (of {len(sizes)} documents). Use more text, or specify how the files are split into "
+            "documents: `--documents blank-line` (a blank line ends a document) or `--documents file` (each file is "
+            "one document)."
         )
     if not share:
         return np.arange(len(sizes)), np.empty(0, np.int64)
@@ -67,7 +68,8 @@ def split_documents(
 
 
 def plain_sentences(sentences: Sequence[str]) -> list[str]:
-    """Return the sentences of eight words or more, reduced to letters and digits in lower case.
+    """Return the sentences of eight words or more, lowercased, with everything but letters and digits removed.
+    --
 
     Example:
         >>> plain_sentences(["Thank you.", "One two three-four five, six seven 8 NINE."])

@@ -157,7 +157,7 @@ class DataFiles:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest of a folder, or None if there is none. Refuse one of another format, and one that was
+    """Return the manifest of a folder, or None if there is none. Refuse a manifest that has another format or was
     changed.
     """
     path = folder / "manifest.json"
@@ -220,7 +220,9 @@ def file_problem(path: Path, described: dict[str, Any], origin: Mapping[str, str
     for what, digest in (made_from or {}).items():
         if digest != (expected := origin.get(what, "none")):
             other = "corpus" if what == "plan" else what
-            return f"was made with another {other} than {path.parent}; expected {expected:.12}, got {digest:.12}"
+            return (
+                f"was made with another {other} than {path.parent}; expected SHA-256 {expected:.12}…, got {digest:.12}…"
+            )
     if made_from is None or (
         every_byte and (describe_file(path) != described or (made_from and not is_whole(path, made_from)))
     ):

@@ -104,8 +104,9 @@ def check_enough_documents(usable: int, total: int) -> None:
     if usable < 2:
         raise ValueError(
             "build_pairs: no random next sentence can be drawn; expected at least 2 documents of 2 sentences or "
-            f"more, got {usable} of {total}. Use more documents, or state how the files are divided into documents: "
-            "--documents blank-line (a blank line ends a document) or file (each file is a document)."
+            f"more, got {usable} of {total}. Use more documents, or specify how the files are split into "
+            "documents: `--documents blank-line` (a blank line ends a document) or `--documents file` (each file is "
+            "one document)."
         )
 
 

@@ -30,7 +30,7 @@ class ProcessPool:
 
     def __init__(self, processes: int):
         if processes < 1:
-            raise ValueError(f"data build: --processes; expected at least 1, got {processes}.")
+            raise ValueError(f"data build: --processes is out of range; expected at least 1, got {processes}.")
         self.processes = processes
         self._pool: ProcessPoolExecutor | None = None
 
@@ -63,8 +63,8 @@ class ProcessPool:
         except BrokenProcessPool as error:
             raise ChildProcessError(
                 f"data build: a worker was killed; expected {self.processes} live workers, got one less (the system "
-                "kills processes when memory runs out). Run the same command again to continue. Fewer --processes "
-                "need less memory."
+                "kills processes when memory runs out). Run the same command again to continue. Fewer worker processes "
+                "(--processes) need less memory."
             ) from error
 
     def __enter__(self) -> ProcessPool:

@@ -79,8 +79,8 @@ class PretrainingData:
         """
         if "row" not in self.train.pairs[0]:
             raise ValueError(
-                f"data: {self.directory} was imported as rows; expected data built from text for packed rows, got "
-                "Google's examples. Omit --packed."
+                f"data: {self.directory} was imported as rows, which cannot be packed; expected data that was built "
+                "from text, got Google's examples. Omit --packed."
             )
         manifest = read_manifest(self.directory)
         assert manifest is not None
@@ -116,7 +116,7 @@ def open_data(folder: str | Path, *, seq_len: int | None = None, seed: int = 0) 
     if seq_len is None or seq_len not in lengths:
         raise ValueError(
             f"data: {folder} has no rows of {seq_len} tokens; expected one of {lengths}, got {seq_len}. Pass one of "
-            "these with --seq-len, or build the data with another --seq-len."
+            "these lengths with --seq-len, or build the data with another --seq-len."
         )
     tokenizer = load_tokenizer(folder)
     train, evaluation = open_datasets(folder, manifest, tokenizer, seq_len, seed)

@@ -52,11 +52,13 @@ class TextSettings:
         """
         # sentencex treats every unknown language as English, for example "german"
         if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)*", self.language):
-            raise ValueError(f"{where}: --language; expected an ISO 639 code, such as en or de, got {self.language!r}.")
+            raise ValueError(
+                f"{where}: --language is unknown; expected an ISO 639 code, such as en or de, got {self.language!r}."
+            )
         if self.vocab is not None and self.vocab_size != TextSettings.vocab_size:
             raise ValueError(
-                f"{where}: --vocab-size {self.vocab_size} together with --vocab; expected one of them, got both. "
-                "Omit --vocab-size, because a given vocabulary has a fixed size."
+                f"{where}: --vocab-size {self.vocab_size} cannot be combined with --vocab; expected one of them, got "
+                "both. Omit --vocab-size, because a given vocabulary has a fixed size."
             )
 
 
@@ -102,7 +104,9 @@ class DataSettings:
         check_ranges(self, where)
         self.text.check(where)
         if not self.seq_len or len(set(self.seq_len)) < len(self.seq_len):
-            raise ValueError(f"{where}: --seq-len; expected one or more different lengths, got {list(self.seq_len)}.")
+            raise ValueError(
+                f"{where}: --seq-len is invalid; expected one or more different lengths, got {list(self.seq_len)}."
+            )
 
     def recorded(self, vocabulary: str | None) -> dict[str, Any]:
         """Return the settings as recorded in a manifest: without the path of the corpus, and with the digest of a given

@@ -13,7 +13,7 @@ import pytest
 from funcnet import weights
 from funcnet.models import bert
 
-NEW = "has new weights, and must be trained, in"
+NEW = "has new weights, which must be trained:"
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_a_vocabulary_longer_than_the_word_table(saved, quiet):
         ),
         (
             {"id2label": {"0": ["no"]}},
-            r"id2label has the wrong type; expected an integer and a string .* got 0: \['no'\]",
+            r"id2label has the wrong type; expected integer labels with string names, got 0: \['no'\]",
         ),
         ({"id2label": ["no", "yes"]}, r"id2label is not a dict of labels; .* got \['no', 'yes'\]"),
         ({"id2label": {"a": "no"}}, "id2label is not a dict of labels"),

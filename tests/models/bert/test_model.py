@@ -224,7 +224,7 @@ def test_configs_that_cannot_be(change, message):
     [
         ({"vocab_padding": 0.5}, "vocab_padding has the wrong type; expected an integer, got 0.5"),
         ({"id2label": ["ham", "spam"]}, r"id2label has the wrong type; expected a dict of .*, got \['ham', 'spam'\]"),
-        ({"id2label": {"0": "ham", 1: "spam"}}, "id2label has the wrong type; .* for each label, got '0': 'ham'"),
+        ({"id2label": {"0": "ham", 1: "spam"}}, "id2label has the wrong type; .* with string names, got '0': 'ham'"),
     ],
 )
 def test_fields_of_another_kind(change, message):
@@ -264,7 +264,7 @@ def test_help_lists_what_the_package_holds():
 
 
 def test_heads_that_cannot_be(sizes, batch):
-    with pytest.raises(ValueError, match="num_labels is wrong; expected 2, for the start and the end, got 3"):
+    with pytest.raises(ValueError, match="num_labels is wrong; expected 2 \(the start and the end\), got 3"):
         bert.BertForQuestionAnswering(bert.BertConfig(**sizes, num_labels=3))
     model = bert.BertForQuestionAnswering(bert.BertConfig(**sizes))
     params, state = model.init(jax.random.key(0))

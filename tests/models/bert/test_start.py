@@ -89,7 +89,7 @@ def test_what_is_refused(params, config):
     narrow = bert.BertConfig(vocab_size=50, hidden_size=24, num_hidden_layers=1, num_attention_heads=3)
     with pytest.raises(ValueError, match="heads of width 20 or more, got 1 layers and 3 heads of width 8"):
         quick_start({}, narrow)
-    with pytest.raises(ValueError, match=r"log_frequencies; expected shape \(300,\), .* got \(299,\)"):
+    with pytest.raises(ValueError, match=r"log_frequencies has the wrong shape; expected \(300,\), .* got \(299,\)"):
         quick_start(params, config, np.zeros(299))
     encoder = params["bert"]["encoder"]["layer"]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *encoder.values())

@@ -34,11 +34,17 @@ def test_ids_and_nan_are_told_by_the_first_module(scan):
     assert np.array_equal(out, net.apply(params, state, ids, target)[0])
     trained, _ = run(params, state, ids, target, training={"drop": True}, rng=KEY)
     assert np.array_equal(trained, net.apply(params, state, ids, target, training={"drop": True}, rng=KEY)[0])
-    with pytest.raises(ValueError, match=r"^words \(Embedding\): ids out of range; expected 0 to 6, got -1 to 2\. Che"):
+    with pytest.raises(
+        ValueError,
+        match=r"^words \(Embedding\): ids out of range; expected values from 0 to 6, got values from -1 to 2\. Che",
+    ):
         run(params, state, jnp.array([-1, 2]), target)
-    with pytest.raises(ValueError, match=r"^loss \(CrossEntropyLoss\): target out of range; expected 0 to 3, got 0 to"):
+    with pytest.raises(
+        ValueError,
+        match=r"^loss \(CrossEntropyLoss\): target out of range; expected values from 0 to 3, got values from 0 to",
+    ):
         run(params, state, ids, jnp.array([0, 4]))
-    with pytest.raises(ValueError, match=r"^the root \(Model\): the output has NaN|^loss"):
+    with pytest.raises(ValueError, match=r"^the root \(Model\): the output contains NaN|^loss"):
         run(params, state, ids, target, log=True)
     params["layers"] = jax.tree.map(lambda p: p * jnp.nan, params["layers"])
     run(params, state, ids, target)  # NaN in, NaN out: no module's doing
@@ -66,12 +72,17 @@ def test_ids_by_keyword_are_looked_at_too():
     params, state = net.init(KEY)
     run = nn.checked(net)
     run(params, state, jnp.array([0, 6]), jnp.array([1, 3]))
-    with pytest.raises(ValueError, match=r"^the root \(Embedding\): ids out of range; expected 0 to 6, got 0"):
+    with pytest.raises(
+        ValueError, match=r"^the root \(Embedding\): ids out of range; expected values from 0 to 6, got values from 0"
+    ):
         nn.checked(net.words)(params["words"], {}, [0, 7])
-    with pytest.raises(ValueError, match=r"^words \(Embedding\): ids out of range; expected 0 to 6, got 0 to 7"):
+    with pytest.raises(
+        ValueError, match=r"^words \(Embedding\): ids out of range; expected values from 0 to 6, got values from 0 to 7"
+    ):
         run(params, state, jnp.array([0, 7]), jnp.array([1, 3]))
     with pytest.raises(
-        ValueError, match=r"^loss \(CrossEntropyLoss\): target out of range; expected 0 to 3, got 1 to 4"
+        ValueError,
+        match=r"^loss \(CrossEntropyLoss\): target out of range; expected values from 0 to 3, got values from 1 to 4",
     ):
         run(params, state, jnp.array([0, 6]), jnp.array([1, 4]))
     net = Renamed(7, 4)
@@ -120,5 +131,5 @@ def test_a_row_that_may_attend_to_nothing_is_named():
     x = jnp.ones((1, 3, 4))
     run = nn.checked(net)
     run(params, state, x, x, x, need_weights=False)
-    with pytest.raises(ValueError, match=r"^the root \(MultiheadAttention\): the output has NaN"):
+    with pytest.raises(ValueError, match=r"^the root \(MultiheadAttention\): the output contains NaN"):
         run(params, state, x, x, x, key_padding_mask=jnp.ones((1, 3), bool))

@@ -95,7 +95,7 @@ def test_all_of_a_parameter_may_be_assigned_before_it_has_an_init():
     net = nn.Module()
     net.p = p
     np.testing.assert_array_equal(net.init(KEY)[0]["p"], START)
-    with pytest.raises(ValueError, match="entire parameter needs an init before a part"):
+    with pytest.raises(ValueError, match="entire parameter must have an init before a part"):
         nn.Parameter((3, 4)).data[0] = 1.0
     with pytest.raises(ValueError, match="there is no init to change"):
         nn.Parameter((3, 4)).data.mul_(2)
@@ -118,7 +118,7 @@ def test_parameters_in_a_plain_list_are_refused():
             super().__init__()
             self.ws = [nn.Parameter((2,)), nn.Parameter((2,))]
 
-    with pytest.raises(TypeError, match=r"Listed.ws: init does not find .* got a list of .* nn.ParameterList"):
+    with pytest.raises(TypeError, match=r"Listed.ws: init cannot find .* got a list of .* nn.ParameterList"):
         Listed()
 
     class Aliased(nn.Module):
@@ -132,5 +132,7 @@ def test_parameters_in_a_plain_list_are_refused():
 
 def test_torchs_own_parameter_is_refused():
     net = nn.Module()
-    with pytest.raises(TypeError, match=r"Module.w: the value is torch's; expected .* got torch's own Parameter"):
+    with pytest.raises(
+        TypeError, match=r"Module.w: the value is an object of torch; expected .* got a torch Parameter"
+    ):
         net.w = torch.nn.Parameter(torch.ones(2))

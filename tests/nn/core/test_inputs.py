@@ -72,7 +72,9 @@ def test_what_forward_appends_is_reported():
 def test_the_pair_used_as_an_array_says_what_it_is(use):
     net = nn.Linear(2, 2)
     y = net.apply(*net.init(KEY), jnp.ones((1, 2)))
-    with pytest.raises(TypeError, match=r"apply returns \(output, state\), a pair; expected .* y, state = net.apply"):
+    with pytest.raises(
+        TypeError, match=r"apply returns the pair \(output, state\), which must be unpacked: y, state = net.apply"
+    ):
         use(y)
     out, _ = y
     assert out.shape == (1, 2) and y[0] is out and len(y) == 2 and isinstance(y, tuple) and not hasattr(y, "nothing")
@@ -114,12 +116,12 @@ def test_a_module_without_arrays_is_a_function(name):
 def test_a_called_description_is_in_eval_mode_and_says_so():
     x = jnp.ones((4, 3))
     with pytest.warns(
-        UserWarning, match=r"called like a function, in eval mode.*net.apply\(params, state, x, training"
+        UserWarning, match=r"called like a function, which runs it in eval mode.*net.apply\(params, state, x, training"
     ):
         np.testing.assert_array_equal(nn.Sequential(nn.ReLU(), nn.Dropout(0.5))(x), x)
     with pytest.raises(ValueError, match=r"needs randomness. Pass apply\(…, rng=jax.random.key\(0\)\)"):
         nn.FractionalMaxPool2d(2, output_size=2)(jnp.ones((1, 4, 4)))
-    with pytest.raises(TypeError, match="Linear: a description holds no arrays and cannot be called by itself"):
+    with pytest.raises(TypeError, match="Linear: a description holds no arrays and cannot be called directly"):
         nn.Linear(2, 2)(x)
 
 

@@ -70,8 +70,8 @@ def refuses(text, attempt, error=ValueError):
         (lambda m: m.register_buffer("b", 3.0), TypeError, "Whole.b: expected a Buffer or None, got float"),
         (lambda m: m.add_module("m", 3), TypeError, "Whole.m: expected a Module or None, got int"),
         (lambda m: m.add_module("a.b", nn.Tanh()), KeyError,
-         "expected a name that has no dot and is not empty, got 'a.b'"),
-        (lambda m: m.add_module("", nn.Tanh()), KeyError, "expected a name that has no dot and is not empty, got ''"),
+         "expected a non-empty string without dots, got 'a.b'"),
+        (lambda m: m.add_module("", nn.Tanh()), KeyError, "expected a non-empty string without dots, got ''"),
         (lambda m: setattr(m, "*", nn.Tanh()), KeyError, "a part cannot have the name '*', which denotes the"),
         (lambda m: m.add_module(3, nn.Tanh()), TypeError,
          "Whole: the name has the wrong type; expected a string, got int"),
@@ -83,9 +83,9 @@ def refuses(text, attempt, error=ValueError):
         (lambda m: nn.Parameter(4, 4), TypeError, "Parameter: init is not a function; expected a function of"),
         (lambda m: nn.Linear(-2, 2), ValueError, "a size is negative; expected sizes of at least 0, got (2, -2)"),
         (lambda m: m.load_state_dict("x.pt"), TypeError,
-         "names and arrays, got str. Read it with funcnet.weights.load"),
+         "a dict that maps names to arrays, got str. Read it with funcnet.weights.load"),
         (lambda m: nn.Parameter(np.ones(2), nn.init.ones()), TypeError,
-         "Parameter: an array is already the initial value"),
+         "Parameter: the initial value is already given by an array"),
         (lambda m: m.get_submodule("fd"), AttributeError, "Whole: there is no module 'fd'. Nearest names: 'fc'"),
         (lambda m: m.get_parameter("fc.wait"), AttributeError,
          "Linear: there is no parameter 'fc.wait'. Nearest names: 'weight', "),
@@ -178,10 +178,10 @@ def test_parameters_read_as_torchs():
     assert repr(p) == "Parameter((4, 3), dtype=float32)" and p.data is p
     assert p.requires_grad and not p.requires_grad_(False).requires_grad
     refuses("expected an array of shape (4, 3), got (5,)", lambda: p.copy_(np.ones(5)))
-    refuses("the entire parameter needs an init before a part", lambda: nn.Parameter((2,))[0].zero_())
+    refuses("the entire parameter must have an init before a part", lambda: nn.Parameter((2,))[0].zero_())
     refuses("the shape is not known before `init` gets an example", lambda: nn.Parameter(None).numel())
     for whole in (jnp.arange(3), np.ones(3, bool)):
-        refuses("Parameter: the dtype cannot have gradients; expected a floating or complex dtype, got",
+        refuses("Parameter: this dtype does not support gradients; expected a floating or complex dtype, got",
                 lambda whole=whole: nn.Parameter(whole), TypeError)  # fmt: skip
         assert nn.Parameter(whole, requires_grad=False).dtype == whole.dtype
     assert nn.Parameter(3).shape == (3,) and nn.Buffer(np.ones(2)).shape == (2,)
@@ -296,7 +296,11 @@ def test_what_training_refuses(whole, arguments, kwargs, error, text):
 
 def test_training_under_jit_is_static(whole):
     net, params, state = whole
-    refuses("Under jit, close over it", lambda: jax.jit(net.apply)(params, state, X, training=True), TypeError)
+    refuses(
+        "Under jit, bind the argument before tracing",
+        lambda: jax.jit(net.apply)(params, state, X, training=True),
+        TypeError,
+    )
 
 
 def changed(tree_, name, value):
@@ -383,7 +387,8 @@ def run(act, **kwargs):
         (lambda m, x: delattr(m, "weight"), ValueError, "the root (Does): forward deleted 'weight'"),
         (lambda m, x: m.items.append(nn.Tanh()), ValueError, "items (ModuleList): forward created the module '3'"),
         (lambda m, x: m.hidden[0](x), TypeError, "Linear: a description holds no arrays and cannot be"),
-        (lambda m, x: m.items(x), NotImplementedError, "ModuleList: forward is missing. Define forward(self, …)"),
+        (lambda m, x: m.items(x), NotImplementedError,
+         "ModuleList: the class does not define forward. Define forward(self, …)"),
         (lambda m, x: jax.random.uniform(m.child.drop.make_rng()), ValueError,
          "child.drop (Dropout): the module needs randomness. Pass apply"),
         (lambda m, x: m.child(x[:, :1]), (ValueError, TypeError), "in module child.fc (Linear)"),
@@ -412,7 +417,7 @@ def test_what_holds_on_to_the_description_is_told_how_to_let_go(make):
 
     net = Holds()
     attempt = lambda: net.apply(*net.init(KEY), X)
-    refuses("A plain list or dict, a functools.partial of a method, or a lambda over self", attempt, TypeError)
+    refuses("in a plain list or dict, in a functools.partial of a method, or in a lambda over self", attempt, TypeError)
 
 
 def test_plain_lists_and_dicts_are_copied_so_that_nothing_leaks():
@@ -478,10 +483,13 @@ def test_a_property_that_fails_fails_as_ever():
 
 def test_descriptions_alone_do_not_run(whole):
     net, params, _ = whole
-    refuses("Whole: a description holds no arrays and cannot be called by itself", lambda: net(X), TypeError)
+    refuses("Whole: a description holds no arrays and cannot be called directly", lambda: net(X), TypeError)
     refuses("Whole.make_rng: this method can only be called inside forward", net.make_rng, TypeError)
     refuses("Whole.subtree: a description holds no arrays. Pass params and state", lambda: net.subtree("fc"), TypeError)
-    refuses("the tree has no 'scale'; expected a tree of this net", lambda: list(net.named_parameters({})))
+    refuses(
+        "the tree has no array 'scale'; expected the params or state of this net",
+        lambda: list(net.named_parameters({})),
+    )
     text = "Whole: the first argument must be params or state; expected a dict as `init` returns it, got "
     refuses(
         f"{text}bool. Pass the other arguments by keyword: prefix=…, recurse=…",
@@ -567,7 +575,7 @@ def test_a_tie_given_twice_is_refused():
     params, state = net.init(KEY)
     params["again"]["0"] = params["shared"]
     refuses(
-        "under the module's second name 'again.0'. The arrays of a shared module must be under",
+        "under the module's second name 'again.0'. The arrays of a shared module must be stored under",
         lambda: net.apply(params, state, IDS),
     )
 

@@ -29,7 +29,8 @@ def test_an_init_that_comes_too_late_is_reported_and_reinit_does_it():
     nn.init.ones_(net[0].weight)  # before: no word
     params, _ = net.init(KEY)
     with pytest.warns(
-        UserWarning, match=r"its init was changed after values were made.*params = net.reinit\(key, params"
+        UserWarning,
+        match=r"its init was changed after it had been used to create values.*params = net.reinit\(key, params",
     ):
         nn.init.zeros_(net[0].weight)
     fresh = net.reinit(jax.random.key(1), params, "0")

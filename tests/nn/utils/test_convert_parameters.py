@@ -52,5 +52,5 @@ def test_refusals_say_why():
     for size in (2, 4):
         with pytest.raises(ValueError, match=rf"the vector has the wrong shape; expected \(3,\), got \({size},\)"):
             utils.vector_to_parameters(net, jnp.zeros(size), params)
-    with pytest.raises(ValueError, match="the params have no 'bias'; expected those of Linear"):
+    with pytest.raises(ValueError, match="params has no entry 'bias'; expected the params of Linear"):
         utils.parameters_to_vector(net, {"weight": params["weight"]})

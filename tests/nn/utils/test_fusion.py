@@ -89,7 +89,7 @@ def blank(net):
 def test_refusals_say_why():
     conv, bn = nn.ConvTranspose1d(4, 6, 3, groups=2), nn.BatchNorm1d(6)
     with pytest.raises(
-        ValueError, match="a grouped transposed convolution cannot be fused, because its outputs are not a single"
+        ValueError, match="a grouped transposed convolution cannot be fused, because its weight has no single dimension"
     ):
         utils.fuse_conv_bn_eval(conv, bn, blank(conv)[0], *blank(bn), transpose=True)
     conv = nn.Conv1d(4, 6, 3)
@@ -98,12 +98,13 @@ def test_refusals_say_why():
         utils.fuse_conv_bn_eval(conv, bare, blank(conv)[0], *blank(bare))
     linear = nn.Linear(3, 4)
     with pytest.raises(
-        ValueError, match="the BatchNorm has the wrong number of features; expected 4, or 1 for all, got 6"
+        ValueError,
+        match="the BatchNorm has the wrong number of features; expected 4, or 1 for all outputs together, got 6",
     ):
         utils.fuse_linear_bn_eval(linear, bn, blank(linear)[0], *blank(bn))
     normed = utils.parametrizations.weight_norm(conv)
     with pytest.raises(
-        ValueError, match="the Conv1d has no weight of its own; expected 'weight' in its params or state"
+        ValueError, match="the params or state of the Conv1d do not contain its weight; expected an entry 'weight'"
     ):
         utils.fuse_conv_bn_eval(normed, bn, blank(normed)[0], *blank(bn))
 
@@ -116,7 +117,9 @@ def test_what_is_borrowed_is_not_taken_for_none(name):
     setattr(owner, attribute, getattr(net[int(path)], attribute))
     whole = nn.Sequential(owner, *net)
     params, state = whole.init(KEY)
-    with pytest.raises(ValueError, match=rf"has no {attribute} of its own; .*Use net.subtree\(…\) for a shared leaf"):
+    with pytest.raises(
+        ValueError, match=rf"do not contain its {attribute}; .*If it is shared, get the arrays with net.subtree\(…\)"
+    ):
         utils.fuse_linear_bn_eval(net[0], net[1], params["1"], params["2"], state["2"])
     (linear, _), (norm, norm_state) = whole.subtree("1", params, state), whole.subtree("2", params, state)
     fused, new = utils.fuse_linear_bn_eval(net[0], net[1], linear, norm, norm_state)
@@ -128,5 +131,7 @@ def test_a_bias_that_is_computed_is_refused():
     linear = nn.Linear(3, 4)
     bn = nn.BatchNorm1d(4)
     pruned, params, _ = nn.utils.prune.identity(linear, "bias", *linear.init(KEY))
-    with pytest.raises(ValueError, match=r"the Linear has no bias of its own; .*Remove the computation"):
+    with pytest.raises(
+        ValueError, match=r"of the Linear do not contain its bias; .*If bias is computed, remove the computation"
+    ):
         utils.fuse_linear_bn_eval(pruned, bn, params, *blank(bn))

@@ -490,9 +490,14 @@ def test_weights_that_were_trained_before_are_carried_over():
     new, vectors = parametrize.carry_over(spectral, dense, {}, KEY)
     sigma = jnp.linalg.norm(dense["weight"], 2)
     same(weight_of(spectral, new, vectors), dense["weight"] / sigma, 1e-3)
-    with pytest.raises(ValueError, match=r"carry_over: the trees have no 'bias'; expected those of the plain net"):
+    with pytest.raises(
+        ValueError, match=r"carry_over: params and state have no 'bias'; expected the arrays of the net"
+    ):
         parametrize.carry_over(spectral, {"weight": dense["weight"]}, {}, KEY)
-    with pytest.raises(ValueError, match=r"carry_over: the trees have leaves that the net does not.*got \['more'\]"):
+    with pytest.raises(
+        ValueError,
+        match=r"carry_over: params and state have entries that the net does not have;.* additional entries \['more'\]",
+    ):
         parametrize.carry_over(spectral, {**dense, "more": dense["bias"]}, {}, KEY)
 
 
@@ -578,15 +583,15 @@ def test_refusals_say_why(call, text):
 def test_what_computes_it_must_go_before_the_attribute():
     made = parametrizations.weight_norm(nn.Linear(2, 2))
     with pytest.raises(
-        ValueError, match=r"Linear.weight: the attribute is computed from other leaves; expected a part or a plain"
+        ValueError, match=r"Linear.weight: this attribute is computed from other leaves, so it cannot be deleted"
     ):
         del made.weight
     with pytest.raises(
-        TypeError, match=r"Linear.weight: the attribute is parametrized; expected an initial array, got Param"
+        TypeError, match=r"Linear.weight: this attribute is parametrized, so only an array .*; got Param"
     ):
         made.weight = nn.Parameter((2, 2))
     with pytest.raises(
-        TypeError, match=r"Linear.weight: the attribute is computed from other leaves; expected no assignment, got nd"
+        TypeError, match=r"Linear.weight: this attribute is computed .* so nothing can be assigned to it; got nd"
     ):
         nn.utils.weight_norm(nn.Linear(2, 2)).weight = np.eye(2)
     with pytest.raises(

@@ -157,10 +157,18 @@ REFUSALS = [
     (
         lambda: rnn.pack_padded_sequence(X, [4, 2, 0]),
         ValueError,
-        r"lengths do not fit; .* each from 1 to 4, got \[4, 2",
+        r"lengths do not fit the input; .* each from 1 to 4, got \[4, 2",
     ),
-    (lambda: rnn.pack_padded_sequence(X, [4, 2]), ValueError, r"lengths do not fit; expected 3 lengths.* got \[4, 2\]"),
-    (lambda: rnn.pack_padded_sequence(X, [5, 2, 1]), ValueError, r"lengths do not fit; .* each from 1 to 4, got \[5"),
+    (
+        lambda: rnn.pack_padded_sequence(X, [4, 2]),
+        ValueError,
+        r"lengths do not fit the input; expected 3 lengths.* got \[4, 2\]",
+    ),
+    (
+        lambda: rnn.pack_padded_sequence(X, [5, 2, 1]),
+        ValueError,
+        r"lengths do not fit the input; .* each from 1 to 4, got \[5",
+    ),
     (
         lambda: rnn.pack_padded_sequence(X, [2, 3, 1]),
         ValueError,
@@ -184,7 +192,7 @@ REFUSALS = [
     ),
     (traced(lambda lengths: rnn.unpad_sequence(X, lengths)), TypeError, "unpad_sequence: lengths are traced"),
     (traced(lambda sizes: rnn.PackedSequence(X[:, 0], sizes)), TypeError, "batch_sizes are traced"),
-    (lambda: rnn.PackedSequence(DATA), TypeError, "PackedSequence: batch_sizes are missing"),
+    (lambda: rnn.PackedSequence(DATA), TypeError, "PackedSequence: batch_sizes is missing"),
     (
         lambda: rnn.PackedSequence(DATA, [1, 2]),
         ValueError,
@@ -195,7 +203,7 @@ REFUSALS = [
     (
         lambda: rnn.PackedSequence(DATA, [2, 1], [0, 2]),
         ValueError,
-        "sorted_indices are not a permutation; expected each of the 2",
+        "sorted_indices are not a permutation; expected the index of each of the 2",
     ),
     (lambda: rnn.PackedSequence(DATA, [2, 1], [0, 1], [0]), ValueError, "unsorted_indices are not a permutation"),
     (lambda: rnn.pad_packed_sequence(X), TypeError, "pad_packed_sequence: expected a PackedSequence, got ndarray"),
@@ -205,16 +213,28 @@ REFUSALS = [
         ValueError,
         "total_length is too small; expected at least the longest length, 2, got 1",
     ),
-    (lambda: rnn.pad_sequence([]), ValueError, "pad_sequence: sequences do not fit together; expected at least one"),
+    (
+        lambda: rnn.pad_sequence([]),
+        ValueError,
+        "pad_sequence: the sequences do not fit together; expected at least one",
+    ),
     (lambda: rnn.pad_sequence(3), TypeError, "pad_sequence: expected a list of sequences, got int"),
-    (lambda: rnn.pad_sequence(TWO), ValueError, r"sequences do not fit together; .* got \[\(2, 3\), \(2, 4\)\]"),
-    (lambda: rnn.pad_sequence([np.float32(1)]), ValueError, r"sequences do not fit together; .* got \[\(\)\]"),
+    (lambda: rnn.pad_sequence(TWO), ValueError, r"sequences do not fit together; .* got shapes \[\(2, 3\), \(2, 4\)\]"),
+    (lambda: rnn.pad_sequence([np.float32(1)]), ValueError, r"sequences do not fit together; .* got shapes \[\(\)\]"),
     (lambda: rnn.pad_sequence([DATA, DATA.astype(np.float16)]), TypeError, "pad_sequence: the dtypes differ"),
     (lambda: rnn.pad_sequence([DATA], padding_side="up"), ValueError, "padding_side is unknown; .* got 'up'"),
     (lambda: rnn.pack_sequence([DATA[:1], DATA]), ValueError, "lengths are not sorted"),
-    (lambda: rnn.pack_sequence([]), ValueError, "pack_sequence: sequences do not fit together"),
-    (lambda: rnn.unpad_sequence(X, [4, 2]), ValueError, "unpad_sequence: lengths do not fit; expected 3 lengths"),
-    (lambda: rnn.unpad_sequence(X, [4, 2, 9]), ValueError, r"lengths do not fit; .* each from 0 to 4, got \[4, 2, 9\]"),
+    (lambda: rnn.pack_sequence([]), ValueError, "pack_sequence: the sequences do not fit together"),
+    (
+        lambda: rnn.unpad_sequence(X, [4, 2]),
+        ValueError,
+        "unpad_sequence: lengths do not fit the input; expected 3 lengths",
+    ),
+    (
+        lambda: rnn.unpad_sequence(X, [4, 2, 9]),
+        ValueError,
+        r"lengths do not fit the input; .* each from 0 to 4, got \[4, 2, 9\]",
+    ),
     (lambda: rnn.unpad_sequence(X[0, 0], [1]), ValueError, r"expected time and batch dimensions, got \(2,\)"),
 ]
 

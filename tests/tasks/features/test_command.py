@@ -268,7 +268,7 @@ ONE = [Features(["[CLS]"], np.zeros((1, 2), np.float32))]
         (lambda f: FeatureExtractor(f, max_length=41), "features: max_length is out of range; expected 3 to 40"),
         (
             lambda f: FeatureExtractor(f, pool="none").array(["a"]),
-            "features: texts have different numbers of tokens; expected a pool",
+            "features: without pooling, texts of different lengths do not fit into one array; expected another pool",
         ),
         (lambda f: write_features(f / "a.txt", ONE, [-1]), r"a.txt: unknown format; expected .arrow, .npy"),
     ],
@@ -291,10 +291,10 @@ def test_a_line_that_is_not_utf8_is_named(folder, tmp_path):
         ({"files": []}, r"features: no input file; expected at least one .*, got none"),
         ({"files": ["no.txt"]}, r"no.txt is missing; expected a file of text"),
         ({"files": ["."]}, r"is a folder; expected a file of text"),
-        ({"files": ["empty.txt"]}, r"empty.txt: no text; expected at least one line"),
+        ({"files": ["empty.txt"]}, r"empty.txt: the input is empty; expected at least one line"),
         ({"out": "none/a.npy"}, r"features: --out .*none/a.npy; expected a file in an existing folder"),
         ({"layers": (-1, 0, -1)}, r"features: --layers has duplicates; expected each layer once, got -1 0 -1"),
-        ({"batch_tokens": 0}, r"features: --batch-tokens; expected at least 1, got 0"),
+        ({"batch_tokens": 0}, r"features: --batch-tokens is out of range; expected at least 1, got 0"),
     ],
 )
 def test_what_is_wrong_is_said_before_the_work(folder, tmp_path, given, message):
@@ -313,7 +313,7 @@ def test_what_is_wrong_is_said_before_the_work(folder, tmp_path, given, message)
 def test_the_input_is_not_written_over(folder, tmp_path, capsys, name, out, where):
     (tmp_path / name).write_text("the cat sat\n")
     assert run_here("features", folder, tmp_path / name, "--out", tmp_path / out) == 2
-    told = f"features: {where} {tmp_path / name} is the input; expected another file, got the one that is read."
+    told = f"features: {where} {tmp_path / name} is also an input file; expected a different file, got the same one."
     assert told in capsys.readouterr().err and (tmp_path / name).read_text() == "the cat sat\n"
 
 

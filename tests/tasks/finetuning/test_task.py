@@ -349,8 +349,8 @@ def test_a_config_with_a_field_of_another_kind(model, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--epochs", "0"], "finetune: --epochs; expected above 0, got 0.0"),
-        (["--split", "1"], "finetune: --split; expected from 0 to below 1, got 1.0"),
+        (["--epochs", "0"], "finetune: --epochs is out of range; expected above 0, got 0.0"),
+        (["--split", "1"], "finetune: --split is out of range; expected from 0 to below 1, got 1.0"),
         (["--doc-stride", "64"], "finetune: --doc-stride does not apply to this task; expected answer, got classify"),
         (["--seq-len", "4096"], "finetune: --seq-len is out of range; expected 8 to 512"),
         (["--freeze", "**"], "finetune: --freeze leaves nothing to train; expected patterns that match only some"),
@@ -367,7 +367,7 @@ def test_a_config_with_a_field_of_another_kind(model, tmp_path, capsys):
             ["--split", "0", "--seeds", "2"],
             "finetune: --seeds 2 needs validation or test examples; expected some, got none",
         ),
-        (["--text-column", "body"], "no column 'body'; expected 'body', 'label', got 'text', 'label'"),
+        (["--text-column", "body"], "no column 'body'; expected the columns 'body', 'label', got 'text', 'label'"),
         (["--batch-size", "9", "--accumulate", "2"], "finetune: --batch-size"),
     ],
 )
@@ -418,7 +418,7 @@ def test_a_folder_that_is_none_of_glues(model, tmp_path, capsys):
         tmp_path / "out",
         *FAST,
     )
-    assert "expected a file, or a folder with the name of a GLUE task" in said
+    assert "expected a file, or a folder that is named after a GLUE task" in said
 
 
 @slow
@@ -465,13 +465,13 @@ def test_a_directory_that_was_not_fine_tuned(model, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--batch-size", "0"], ": --batch-size; expected at least 1, got 0"),
+        (["--batch-size", "0"], ": --batch-size is out of range; expected at least 1, got 0"),
         (
             ["--out", "none/a.csv"],
             "--out none/a.csv; expected a file in an existing folder. Create none first",
         ),
         (["--out", "."], "--out .; expected a file, got a folder"),
-        (["--null-threshold", "0"], "predict: --null-threshold does not apply to this model; expected a model of"),
+        (["--null-threshold", "0"], "predict: --null-threshold does not apply to this model; expected a model for"),
     ],
 )
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
@@ -485,7 +485,7 @@ def test_the_input_is_not_written_over(tmp_path, capsys, command):
     file = write_task(tmp_path, "classify", 6)
     before = file.read_bytes()
     (tmp_path / "link.csv").symlink_to(file)
-    told = f"{command}: --out {tmp_path / 'link.csv'} is the input; expected another file"
+    told = f"{command}: --out {tmp_path / 'link.csv'} is also an input file; expected a different file"
     assert told in refused(capsys, command, "no-model", file, "--out", tmp_path / "link.csv")
     assert file.read_bytes() == before
 

@@ -162,8 +162,8 @@ def test_wrong_arguments_are_one_line_and_code_2(tmp_path, capsys):
     for arguments, expected in [
         (("--local-statistics",), "expected --parallel shard_map or pmap, got jit"),
         (("--devices", 8, "--batch-size", 12), "expected a multiple of 8, got 12"),
-        (("--data", tmp_path / "none"), "expected a folder of images, got no such folder"),
-        (("--data", tmp_path), "expected subfolders with images for at least two classes"),
+        (("--data", tmp_path / "none"), "is not a folder; expected a folder of images"),
+        (("--data", tmp_path), "has too few classes; expected at least two subfolders with images, one per class"),
         (("--batch-size", 5000), "smaller than one batch"),
         (("--resume",), "there is no run to resume"),
     ]:

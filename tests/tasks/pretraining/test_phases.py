@@ -65,7 +65,7 @@ def test_settings_that_the_data_folder_determines_are_refused(data, tmp_path, ca
     assert run_here("pretrain", "--out", tmp_path / "no", "--data", data, "--steps", 6, *TRAINING) == 2
     assert "has no rows of 128 tokens; expected one of [32, 64], got 128" in " ".join(capsys.readouterr().err.split())
     assert run_here("pretrain", "--out", tmp_path / "no", "--data", data, "--cased", "--steps", 6) == 2
-    assert "--cased together with --data; expected only --data" in " ".join(capsys.readouterr().err.split())
+    assert "--cased cannot be combined with --data; expected only --data" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "no").exists()
 
 

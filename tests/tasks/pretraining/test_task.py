@@ -286,7 +286,7 @@ def test_bad_settings(tmp_path, capsys, corpus, finished):
         return refused(capsys, tmp_path / "out", *small, *arguments)
 
     assert "512" in line("--devices", "1", "--seq-len", "1024")
-    assert "--vocab-size 200 together with --vocab; expected one of them" in line("--vocab", finished)
+    assert "--vocab-size 200 cannot be combined with --vocab; expected one of them" in line("--vocab", finished)
     assert "8" in line("--devices", "8", "--batch-size", "12")
     assert "devices" in line("--devices", "64", "--batch-size", "64")
     for flag, value, expected in [
@@ -304,8 +304,8 @@ def test_bad_settings(tmp_path, capsys, corpus, finished):
         assert f"{flag}; expected {expected}" in line(flag, value)
     for flag, value in ("--long-share", "0.5"), ("--long-batch-size", "4"):
         assert (
-            f"{flag} {value} without a second phase; expected --long-seq-len too, got none. Add --long-seq-len"
-            in line(flag, value)
+            f"{flag} {value} has no effect without a second phase; expected --long-seq-len as well, got none. Add "
+            "--long-seq-len" in line(flag, value)
         )
     assert not (tmp_path / "out").exists(), "a refused run leaves no files"
     assert "there is no run to resume" in line("--devices", "1", "--resume")

@@ -239,7 +239,7 @@ def refused(folder, settings, error=ValueError, **more):
 def test_a_file_is_no_folder(corpus, tmp_path):
     (tmp_path / "file").touch()
     said = refused(tmp_path / "file", settings_of(corpus), NotADirectoryError)
-    assert said == f"data build: --out {tmp_path / 'file'}; expected a folder, got a file."
+    assert said == f"data build: --out {tmp_path / 'file'} is a file; expected a folder."
 
 
 def test_another_corpus_or_other_settings(built, corpus, tmp_path):
@@ -330,11 +330,13 @@ def test_bad_input_leaves_nothing(tmp_path, corpus):
     assert "no random next sentence can be drawn; expected at least 2 documents of 2 sentences" in refused(out, few)
     assert "does not exist" in refused(out, settings_of(tmp_path / "no"), FileNotFoundError)
     assert not out.exists()
-    assert "--processes; expected at least 1, got 0" in refused(out, settings_of(corpus), processes=0)
-    assert "--seq-len; expected one or more different lengths, got [32, 32]" in refused(
+    assert "--processes is out of range; expected at least 1, got 0" in refused(out, settings_of(corpus), processes=0)
+    assert "--seq-len is invalid; expected one or more different lengths, got [32, 32]" in refused(
         out, settings_of(corpus, seq_len=(32, 32))
     )
-    assert "--held-out; expected from 0 to below 1, got 1" in refused(out, settings_of(corpus, held_out=1))
+    assert "--held-out is out of range; expected from 0 to below 1, got 1" in refused(
+        out, settings_of(corpus, held_out=1)
+    )
     out.mkdir()
     (out / "mine.txt").write_text("mine")
     assert "contains other files; expected a new or empty folder, got mine.txt" in refused(out, settings_of(corpus))

@@ -48,7 +48,9 @@ def test_what_is_exported_comes_back(built, tmp_path, monkeypatch, capsys):
     for held_out, name in ((False, "train"), (True, "held-out")):
         export_examples(out, tmp_path / "again.tfrecord", held_out=held_out)
         assert (tmp_path / "again.tfrecord").read_bytes() == (built / f"{name}.tfrecord").read_bytes()
-    with pytest.raises(ValueError, match=r"was imported as rows; expected data built from text for packed rows"):
+    with pytest.raises(
+        ValueError, match=r"was imported as rows, which cannot be packed; expected data that was built from text"
+    ):
         data.train_batches(8, packed=True)
     (out / "tokens-00001.arrow").unlink()
     with pytest.raises(ValueError, match=r"tokens-00001\.arrow is missing; .* Run `funcnet data import` again"):
@@ -81,7 +83,7 @@ def test_what_is_refused(built, tmp_path):
     assert "does not exist" in refused(None, error=FileNotFoundError)
     assert "x.tfrecord is empty; expected examples, got none" in refused([])
     assert "record 3 lacks input_mask" in refused([*rows[:2], {"input_ids": rows[0]["input_ids"]}])
-    assert "record 3 differs in length from the first; expected {" in refused(changed("input_ids", [1, 2]))
+    assert "record 3 differs in length from the first record; expected {" in refused(changed("input_ids", [1, 2]))
     wrong = "record 3 is not a pair of this vocabulary; expected [CLS] A [SEP] B [SEP], ids below"
     ids, places = rows[2]["input_ids"], rows[2]["masked_lm_positions"]
     assert wrong in refused(changed("input_ids", ids + 1))
@@ -100,7 +102,7 @@ def test_what_is_refused(built, tmp_path):
         ValueError, match=r"data import: no files are given; expected at least one file with examples, got none"
     ):
         import_examples([], out, vocab=built / "data")
-    with pytest.raises(NotADirectoryError, match=r"vocab\.txt; expected a folder, got a file"):
+    with pytest.raises(NotADirectoryError, match=r"vocab\.txt is a file; expected a folder"):
         import_examples([tmp_path / "x.tfrecord"], tmp_path / "vocab.txt", vocab=built / "data")
     shutil.copytree(built / "data", tmp_path / "full")
     with pytest.raises(

@@ -35,12 +35,13 @@ def test_a_worker_that_is_killed():
         ProcessPool(2) as workers,
         pytest.raises(
             ChildProcessError,
-            match=r"a worker was killed; expected 2 live workers, got one less .* Fewer --processes need less",
+            match=r"a worker was killed; expected 2 live workers, got one less "
+            r".* Fewer worker processes \(--processes\) need less",
         ),
     ):
         workers.run(end_this_process, [(1,)], done=print)
 
 
 def test_at_least_one_process():
-    with pytest.raises(ValueError, match="--processes; expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="--processes is out of range; expected at least 1, got 0"):
         ProcessPool(0)

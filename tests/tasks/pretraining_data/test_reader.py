@@ -233,8 +233,8 @@ def test_bad_input(corpus, tmp_path, prepared):
     assert "does not exist" in refused(tmp_path / "none")
     (tmp_path / "vocab.txt").write_text("\n".join(SPECIAL_TOKENS[:3]))
     assert "lacks special tokens" in refused(corpus, vocab=tmp_path / "vocab.txt")
-    assert "--passes; expected 1 to 99, got 0" in refused(corpus, passes=0)
-    assert "--seq-len; expected at least 5 ([CLS] a [SEP] b [SEP]), got 3" in refused(corpus, seq_len=3)
+    assert "--passes is out of range; expected 1 to 99, got 0" in refused(corpus, passes=0)
+    assert "--seq-len is out of range; expected at least 5 ([CLS] a [SEP] b [SEP]), got 3" in refused(corpus, seq_len=3)
     assert "vocab_size is smaller than the alphabet" in refused(corpus, vocab_size=9)
     with pytest.raises(ValueError, match=r"smaller than one batch; expected at least 4096 training examples, got \d+"):
         prepared.train_batches(4096)

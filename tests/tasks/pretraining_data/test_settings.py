@@ -8,16 +8,19 @@ from funcnet.settings import compose
 from funcnet.tasks.pretraining_data import DataSettings
 
 REFUSED = {
-    "--vocab-size 300 together with --vocab; expected one of them, got both": {"vocab_size": 300, "vocab": Path("v")},
-    "--language; expected an ISO 639 code, such as en or de, got 'english'": {"language": "english"},
-    "--held-out; expected from 0 to below 1, got 1": {"held_out": 1},
-    "--passes; expected 1 to 99, got 100": {"passes": 100},
-    "--short-share; expected 0 to 1, got 2": {"short_share": 2},
-    "--max-predictions; expected at least 1, got 0": {"max_predictions": 0},
-    "--seed; expected 0 to 2**63 - 1, got -1": {"seed": -1},
-    "--seq-len; expected one or more different lengths, got [32, 32]": {"seq_len": (32, 32)},
-    "--seq-len; expected one or more different lengths, got []": {"seq_len": ()},
-    "--seq-len; expected at least 5 ([CLS] a [SEP] b [SEP]), got 4": {"seq_len": (32, 4)},
+    "--vocab-size 300 cannot be combined with --vocab; expected one of them, got both": {
+        "vocab_size": 300,
+        "vocab": Path("v"),
+    },
+    "--language is unknown; expected an ISO 639 code, such as en or de, got 'english'": {"language": "english"},
+    "--held-out is out of range; expected from 0 to below 1, got 1": {"held_out": 1},
+    "--passes is out of range; expected 1 to 99, got 100": {"passes": 100},
+    "--short-share is out of range; expected 0 to 1, got 2": {"short_share": 2},
+    "--max-predictions is out of range; expected at least 1, got 0": {"max_predictions": 0},
+    "--seed is out of range; expected 0 to 2**63 - 1, got -1": {"seed": -1},
+    "--seq-len is invalid; expected one or more different lengths, got [32, 32]": {"seq_len": (32, 32)},
+    "--seq-len is invalid; expected one or more different lengths, got []": {"seq_len": ()},
+    "--seq-len is out of range; expected at least 5 ([CLS] a [SEP] b [SEP]), got 4": {"seq_len": (32, 4)},
 }
 
 
