@@ -164,7 +164,7 @@ def test_the_mode_is_no_attribute_to_set():
             self.eval()
             return x
 
-    with pytest.raises(ValueError, match=r"the root .Switches.: forward changed the mode"):
+    with pytest.raises(ValueError, match=r"the root .Switches.: forward changed the training mode"):
         Switches().apply({}, {}, X)
 
 

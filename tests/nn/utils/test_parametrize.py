@@ -470,7 +470,7 @@ def test_left_unparametrized():
         torch.nn.utils.parametrize.remove_parametrizations(theirs, "weight", False)
         same_state_dict(plain, trees, state, theirs)
     net = registered(nn, 1)
-    with pytest.raises(ValueError, match="'weight' is made of 2 arrays, none of which is the original"):
+    with pytest.raises(ValueError, match="'weight' is computed from 2 arrays, none of which is its original value"):
         parametrize.remove_parametrizations(net, "weight", *net.init(KEY), leave_parametrized=False)
 
 
