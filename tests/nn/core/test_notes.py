@@ -52,7 +52,7 @@ def test_reinit_of_buffers():
 def test_reinit_after_load_state_dict():
     net = make()
     params, state = net.load_state_dict(net.state_dict(*net.init(KEY)))
-    with pytest.warns(UserWarning, match="values were made"):
+    with pytest.warns(UserWarning, match="had been used to create values"):
         nn.init.constant_(net[0].bias, 2.0)
     assert net.reinit(KEY, params, "0.bias")["0"]["bias"].tolist() == [2.0] * 3
     del state
