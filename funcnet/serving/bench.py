@@ -142,9 +142,7 @@ def bench_serve(arguments: BenchServe) -> int:
         [one.texts, str(one.threads), *(f"{ms:.2f}" for ms in (one.median, one.p95, one.p99)), f"{one.per_second:,.0f}"]
         for one in found
     ]
-    print(
-        f"{arguments.directory}: {serve.task}, {len(serve.run.shapes())} compiled programs, ready after {ready:.1f} s"
-    )
+    print(f"{arguments.directory}: {serve.task}, {len(serve.run.shapes())} programs, ready after {ready:.1f} s")
     print(table.text([head, *rows], left=1))
     longest = serve.run.longest
     if not arguments.file and (longer := [str(length) for length in arguments.lengths if length > longest]):

@@ -188,7 +188,10 @@ def test_what_is_wrong_is_said(served):
         serve(["a", "b"])
     with pytest.raises(ValueError, match=r"task is unknown; expected one of fill-mask, .*, got 'ner'"):
         inference(path, "ner")
-    with pytest.raises(ValueError, match=r"max_length is out of range; expected 8 to 48, .* got 49"):
+    with pytest.raises(
+        ValueError,
+        match=r"max_length is out of range; expected 8 to 48 \(the size of the position table in .*\), got 49",
+    ):
         inference(path, max_length=49)
     for name, value in (("sizes", []), ("sizes", [0, 1]), ("lengths", [-1, 16]), ("guesses", 0)):
         with pytest.raises(

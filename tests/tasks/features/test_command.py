@@ -289,8 +289,8 @@ def test_a_line_that_is_not_utf8_is_named(folder, tmp_path):
     ("given", "message"),
     [
         ({"files": []}, r"features: no input file; expected at least one .*, got none"),
-        ({"files": ["no.txt"]}, r"no.txt is missing; expected a file of text"),
-        ({"files": ["."]}, r"is a folder; expected a file of text"),
+        ({"files": ["no.txt"]}, r"no.txt is missing; expected a text file"),
+        ({"files": ["."]}, r"is a folder; expected a text file"),
         ({"files": ["empty.txt"]}, r"empty.txt: the input is empty; expected at least one line"),
         ({"out": "none/a.npy"}, r"features: --out .*none/a.npy; expected a file in an existing folder"),
         ({"layers": (-1, 0, -1)}, r"features: --layers has duplicates; expected each layer once, got -1 0 -1"),
