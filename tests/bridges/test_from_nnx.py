@@ -203,7 +203,7 @@ def test_refusals():
         net.apply(*net.init(KEY), jnp.ones(2), nnx_method="attend")
 
     layer = nn.utils.parametrizations.weight_norm(bridges.FromNNX(nnx.Linear, 2, 2), "kernel")
-    with pytest.raises(ValueError, match=r"'kernel' is computed, .* nn.init.normal_\(module.kernel\)"):
+    with pytest.raises(ValueError, match=r"'kernel' is computed, .* `nn.init.normal_\(module.kernel\)`"):
         layer.init(KEY)
     nn.init.normal_(layer.kernel)
     params, state = layer.init(KEY)

@@ -46,7 +46,7 @@ def test_a_head_of_another_size_starts_anew(tmp_path, started):
     net = make()
     weights.save(tmp_path / "net.safetensors", net.state_dict(*started))
     other = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], **SMALL | {"num_classes": 7})
-    found = r"ResNet has new weights, .* in fc\.weight \(the file's is \(5, 512\)\), fc\.bias"
+    found = r"ResNet has new weights, .* trained: fc\.weight \(the file's is \(5, 512\)\), fc\.bias"
     with pytest.warns(UserWarning, match=found):
         params, _ = loading.load(tmp_path / "net.safetensors", other, resnet.NAMING, reshape_heads=True)
     assert params["fc"]["weight"].shape == (7, 512)
@@ -60,7 +60,7 @@ def test_a_head_that_the_file_lacks(tmp_path, started):
     arrays = {n: a for n, a in net.state_dict(*started).items() if not n.startswith("fc.")}
     weights.save(tmp_path / "net.safetensors", arrays | {"decoder.weight": np.ones(2, np.float32)})
     found = (
-        r"new weights, .* in fc\.weight, fc\.bias\. Ignored weights that the model does not have: decoder\.weight\.$"
+        r"new weights, .* trained: fc\.weight, fc\.bias\. Ignored weights that the model does not have: decoder\.weight\.$"
     )
     with pytest.warns(UserWarning, match=found):
         params, state = loading.load(tmp_path / "net.safetensors", net, resnet.NAMING, key=jax.random.key(5))

@@ -173,7 +173,7 @@ def _require_described(model: nn.Module, config: BertConfig) -> None:
             advice = f"Give the model {fits} hidden_act=…)`" if always is None else "Restore that function"
             raise ValueError(
                 f"bert.save_pretrained: {path}.{name} does not match the config; expected {wanted}, got "
-                f"{called(function)}. The files cannot store this function. {advice}."
+                f"{called(function)}. {advice}, because the files cannot store another function."
             )
 
 

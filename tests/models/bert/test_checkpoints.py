@@ -221,7 +221,7 @@ def test_a_vocabulary_longer_than_the_word_table(saved, quiet):
     equal(bert.from_pretrained(path)[1], params["bert"])
     (path / "vocab.txt").write_text("".join(f"w{i}\n" for i in range(99)))
     message = (
-        r"vocab\.txt: line 98: the vocabulary is larger than the model's word table; expected at most 97 .* got 99"
+        r"vocab\.txt, line 98: the vocabulary is larger than the model's word table; expected at most 97 .* got 99"
     )
     with pytest.raises(ValueError, match=message):
         bert.from_pretrained(path)

@@ -53,7 +53,7 @@ def test_the_encoder_from_every_kind_of_directory(tmp_path, saved):
     assert "embeddings.LayerNorm.bias" in weights.load(tmp_path / "bare" / "model.safetensors")
     jax.tree.map(np.testing.assert_array_equal, bert.from_pretrained(tmp_path / "bare")[1], encoder)
 
-    told = r"BertForPreTraining has new weights, .* in cls\.predictions\.bias, .*cls\.seq_relationship\.weight"
+    told = r"BertForPreTraining has new weights, .* trained: cls\.predictions\.bias, .*cls\.seq_relationship\.weight"
     with pytest.warns(UserWarning, match=told):
         _, read, _ = bert.from_pretrained(tmp_path / "bare", bert.BertForPreTraining)
     jax.tree.map(np.testing.assert_array_equal, read["bert"], encoder)
