@@ -36,7 +36,7 @@ class BenchServe:
     directory: tyro.conf.Positional[Path]
     """Output directory of `funcnet pretrain` or `finetune`, or a Hugging Face directory with a vocabulary."""
     file: Path | None = None
-    """File with one text per line. By default, texts of random words are made in each of the --lengths."""
+    """File with one text per line. By default, random texts of each of the --lengths are measured."""
     task: str | None = None
     """Task to measure, such as fill-mask, classify or pairs. The default is the task that the model was trained for."""
     lengths: tuple[int, ...] = (16, 64, 128)

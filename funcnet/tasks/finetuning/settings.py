@@ -33,11 +33,11 @@ class ExampleSettings:
     test: Path | None = None
     """File of test examples, on which the kept model is measured at the end."""
     text_column: str | None = None
-    """Name of the column of the texts. The default is text, or tokens for the task tokens."""
+    """Name of the column of the texts. The default is "text", or "tokens" for the task tokens."""
     second_column: str | None = None
-    """Name of the column of the second texts. The default is text_b."""
+    """Name of the column of the second texts. The default is "text_b"."""
     label_column: str | None = None
-    """Name of the column of the labels. The default is label, or tags for the task tokens."""
+    """Name of the column of the labels. The default is "label", or "tags" for the task tokens."""
     label_separator: str | None = None
     """For the task labels: separator between the labels of one text. JSON lines may contain lists of labels instead."""
 
