@@ -247,7 +247,7 @@ def test_configs_of_other_models(tmp_path):
         bert.BertConfig.preset("huge")
     with pytest.raises(FileNotFoundError, match=r"config\.json is missing"):
         bert.BertConfig.load(tmp_path)
-    for text, message in (("{", "is not JSON"), ("[]", "expected a JSON object, got list")):
+    for text, message in (("{", "is not valid JSON"), ("[]", "expected a JSON object, got list")):
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(ValueError, match=message):
             bert.BertConfig.load(tmp_path)
