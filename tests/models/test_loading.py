@@ -60,7 +60,8 @@ def test_a_head_that_the_file_lacks(tmp_path, started):
     arrays = {n: a for n, a in net.state_dict(*started).items() if not n.startswith("fc.")}
     weights.save(tmp_path / "net.safetensors", arrays | {"decoder.weight": np.ones(2, np.float32)})
     found = (
-        r"new weights, .* trained: fc\.weight, fc\.bias\. Ignored weights that the model does not have: decoder\.weight\.$"
+        r"new weights, .* trained: fc\.weight, fc\.bias\. "
+        r"Ignored weights that the model does not have: decoder\.weight\.$"
     )
     with pytest.warns(UserWarning, match=found):
         params, state = loading.load(tmp_path / "net.safetensors", net, resnet.NAMING, key=jax.random.key(5))

@@ -351,7 +351,10 @@ def test_a_config_with_a_field_of_another_kind(model, tmp_path, capsys):
     [
         (["--epochs", "0"], "finetune: --epochs is out of range; expected above 0, got 0.0"),
         (["--split", "1"], "finetune: --split is out of range; expected from 0 to below 1, got 1.0"),
-        (["--doc-stride", "64"], "finetune: --doc-stride does not apply to this task; expected the task answer, got classify"),
+        (
+            ["--doc-stride", "64"],
+            "finetune: --doc-stride does not apply to this task; expected the task answer, got classify",
+        ),
         (["--seq-len", "4096"], "finetune: --seq-len is out of range; expected 8 to 512"),
         (["--freeze", "**"], "finetune: --freeze leaves nothing to train; expected patterns that match only some"),
         (["--freeze", "bert.embedings"], "finetune: --freeze: pattern 'bert.embedings' matches nothing"),
