@@ -37,7 +37,7 @@ def dotted(path: Iterable[Any]) -> str:
 def training_arguments(
     method: Callable[..., Any], owner: Any, training: bool, args: Any, kwargs: Any
 ) -> dict[str, bool]:
-    """Return {argument: flag} for the arguments of `method` that usually select training or eval.
+    """Return {argument: flag} for the arguments of `method` that usually select training or evaluation mode.
 
     Arguments that the caller passes, and settings of the owner's constructor, are not overridden.
     """

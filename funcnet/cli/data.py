@@ -46,7 +46,7 @@ class ImportData:
     out: Path
     """Folder to write."""
     held_out: tuple[Path, ...] = ()
-    """Files with examples for evaluation. By default, there is no evaluation."""
+    """Files with examples for evaluation. By default, there are none, and runs are not evaluated."""
     cased: bool = False
     """Use this flag if the vocabulary keeps capital letters and accents."""
 

@@ -56,8 +56,8 @@ def bert_adamw(
         no_decay: name patterns of the parameters without weight decay (see `funcnet.tree`). `()` decays all parameters.
         max_norm: maximum global norm of the gradients, clipped by TensorFlow's formula. None disables clipping.
         bias_correction: if True, divide m and v by 1 − bᵗ. With `max_norm=None`, this is `torch.optim.AdamW`.
-        rates: {name pattern: factor of the learning rate}, like torch's parameter groups. If several patterns match,
-            the last one is used. The factor of parameters that no pattern matches is 1.
+        rates: {name pattern: multiplier of the learning rate}, like torch's parameter groups. If several patterns
+            match, the last one is used. The multiplier of parameters that no pattern matches is 1.
 
     Returns:
         An `optax.GradientTransformation`, whose `update` requires the params.

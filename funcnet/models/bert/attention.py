@@ -16,10 +16,10 @@ __all__ = ["BertAttention", "BertSelfOutput", "attention_bias"]
 
 
 def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Array | None:
-    """Return the bias (B, 1, 1 or Q, K) that is added to the attention scores so that hidden keys get no weight.
+    """Return the bias (B, 1, 1, K) or (B, 1, Q, K), which is added to the scores so that masked keys get no weight.
 
-    The bias of a hidden key is the lowest finite number of `dtype`, not -inf. Therefore a query whose keys are all
-    hidden attends to all of them equally, as in transformers, instead of giving NaN.
+    The bias of a masked key is the lowest finite number of `dtype`, not -inf. Therefore a query whose keys are all
+    masked attends to all of them equally, as in transformers, instead of giving NaN.
 
     The mask is (B, K), or (B, Q, K) for a separate mask per query: 1 or True means attend, 0 or False means hide. An
     additive mask, in which 0 means attend, would have the opposite effect. Therefore numbers other than 0 and 1 raise

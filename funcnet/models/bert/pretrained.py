@@ -87,7 +87,8 @@ def from_pretrained(
             although `new_heads` is False. Also if `vocab.txt` has more lines than the word table has rows.
 
     Warns:
-        UserWarning: if weights are new, or the file has weights that no BERT has. One message lists all of them.
+        UserWarning: if weights are missing from the file and start anew, or the file has weights that no BERT model
+            has. One message lists all of them.
 
     Example:
         >>> import tempfile

@@ -90,7 +90,7 @@ class EvaluationSettings:
     """How often the model is evaluated, and how the best model is chosen."""
 
     evaluations: Annotated[int, Range(1)] = 1
-    """Number of evaluations on the validation examples per epoch. The best model so far is kept."""
+    """Number of times per epoch to evaluate on the validation examples. The best model so far is kept."""
     patience: Annotated[int, Range(0, note="0: never")] = 0
     """Number of evaluations without a better model after which the run ends early. With 0, it never ends early."""
     metric: str | None = None
@@ -124,7 +124,7 @@ class FinetuningSettings:
     per text or pair; pairs: one class per pair of texts; tokens: one tag per word; choice: the text that best continues
     another text; answer: the part of a text that answers a question."""
     model: Path
-    """Directory of the BERT to start from."""
+    """Directory of the BERT model to start from."""
     train: Path
     """Training file, or a GLUE folder."""
     run: RunSettings
