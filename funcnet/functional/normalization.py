@@ -265,8 +265,7 @@ def normalize(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _over_power(x: jax.Array, base: jax.Array, exponent: float) -> jax.Array:
-    """Return `x / base ** exponent`. The derivative with respect to `base` avoids the square of the power, which would
-    overflow first."""
+    """Return `x / base ** exponent`. Its derivative does not square the power, because the square overflows earlier."""
     return x / base**exponent
 
 

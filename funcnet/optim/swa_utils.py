@@ -79,7 +79,7 @@ class AveragedModel:
     """Averaged params and the matching state, as a pytree. Use `create` to make one.
 
     Args:
-        params, state: averaged params, and the state with which the net applies them.
+        params, state: averaged params, and the state to pass to `net.apply` with them.
         n_averaged: number of params that have been averaged, () int32.
         avg_fn: function (averaged, current, num_averaged) -> averaged, called for each leaf in at least float32.
         use_buffers: if True, the state is averaged too. Otherwise the latest state is kept.

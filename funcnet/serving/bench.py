@@ -32,7 +32,7 @@ class BenchServe:
     """
 
     what: tyro.conf.Positional[Literal["serve"]]
-    """What to measure. serve: the time from a text to its answer."""
+    """What to measure. "serve" measures the time from a text to its answer."""
     directory: tyro.conf.Positional[Path]
     """Output directory of `funcnet pretrain` or `finetune`, or a Hugging Face directory with a vocabulary."""
     file: Path | None = None
@@ -42,7 +42,7 @@ class BenchServe:
     lengths: tuple[int, ...] = (16, 64, 128)
     """Lengths of the random texts, in tokens."""
     threads: Annotated[tuple[int, ...], tyro.conf.arg(aliases=["-t"])] = (1, 2, 4)
-    """Numbers of threads that send texts at the same time."""
+    """One or more numbers of threads that send texts at the same time. Each number is measured separately."""
     seconds: float = 2.0
     """Duration of the measurement for each line of the table, in seconds."""
     seq_len: int | None = None

@@ -254,7 +254,7 @@ def test_what_runs_through_a_scan_varies_over_the_mesh_where_the_loops_does(spre
     [
         (
             nn.Linear(2, 3),
-            r"\* \(Linear\): the output of a layer .* expected float32\[4,2\], got float32\[4,3\]\. Make each layer keep",
+            r"\* \(Linear\): .* expected float32\[4,2\], got float32\[4,3\]\. Make each layer keep",
         ),
         (Half(), r"\* \(Half\): the output of a layer .* expected float32\[4,2\], got bfloat16\[4,2\]"),
         (nn.LSTM(2, 2), r"\* \(LSTM\): the output of a layer .* expected float32\[4,2\], got \('float32\[4,2\]', "),

@@ -183,7 +183,7 @@ def test_a_bench_that_cannot_be(pretrained, tmp_path, capsys):
     assert run_here("bench", "serve", pretrained, "--out", tmp_path / "none/a.json") == 2
     assert "bench serve: --out" in capsys.readouterr().err
     assert run_here("bench", "serve", pretrained, "--file", texts, "--out", texts) == 2
-    assert "bench serve: --out" in (told := capsys.readouterr().err) and "is the input" in told
+    assert "bench serve: --out" in (told := capsys.readouterr().err) and "also an input" in told
     assert run_here("bench", "serve", pretrained, "--file", tmp_path / "none.txt") == 2
     assert "none.txt is missing; expected a file" in capsys.readouterr().err
     assert run_here("bench", "serve", pretrained, "--seq-len", "999") == 2

@@ -302,7 +302,9 @@ def test_settings_that_were_changed_by_hand(served, content, message):
 def test_columns_that_were_changed_by_hand(served, columns):
     path, *_ = served(transformers.BertForTokenClassification)
     (path / "finetuning.json").write_text(f'{{"columns": {columns}}}')
-    with pytest.raises(ValueError, match=r"json: columns is invalid; expected an object with text, second, label, sep"):
+    with pytest.raises(
+        ValueError, match=r"columns is invalid; expected an object with the keys text, second, label, sep"
+    ):
         directory.load(path)
 
 

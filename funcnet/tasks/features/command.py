@@ -55,8 +55,8 @@ class FeaturesArguments:
     layers: tuple[int, ...] = (-1,)
     """Layers whose hidden states are written. -1 is the last layer, and 0 is the embeddings."""
     pool: Pool = "mean"
-    """How to pool the vectors of a text's tokens into one vector. cls takes the vector of [CLS]. none writes the vector
-    of every token."""
+    """How to pool the vectors of a text's tokens into one vector. "cls" takes the vector of [CLS]. "none" writes the
+    vector of every token."""
     seq_len: int | None = None
     """Maximum number of tokens per text. Longer texts are truncated. The default is the row length of fine-tuning if
     the model is fine-tuned, otherwise the size of its position table."""

@@ -50,8 +50,8 @@ class InputSettings:
     """Maximum number of tokens per row, including [CLS] and [SEP]. Longer texts are truncated, but a long context of a
     question is read in windows."""
     long_texts: Literal["cut", "parts"] = "cut"
-    """For the tasks classify, labels and regress: truncate a text that is longer than a row (cut), or read it in parts
-    of equal length and average their logits (parts)."""
+    """For the tasks classify, labels and regress: "cut" truncates a text that is longer than a row; "parts" reads it in
+    parts of equal length and averages their logits."""
     doc_stride: Annotated[int, Range(1)] = 128
     """For the task answer: number of tokens from the start of one window to the start of the next."""
     max_answer: Annotated[int, Range(1)] = 30
@@ -72,7 +72,7 @@ class UpdateSettings:
     epochs: Annotated[float, Range(0, above=True)] = 3.0
     """Number of passes over the training examples."""
     learning_rate: Annotated[float, Range(0)] | None = None
-    """Peak of the learning rate. The default is 5e-5 x 768 / hidden size, and at most 2e-4."""
+    """Peak of the learning rate. The default is 5e-5 x 768 / hidden size, but not more than 2e-4."""
     warmup: Annotated[float, Range(0, 1, below=True)] = 0.1
     """Fraction of the steps over which the learning rate rises from 0 to its peak. It then falls linearly to 0."""
     layer_decay: Annotated[float, Range(0, 1, above=True)] = 1.0

@@ -38,10 +38,10 @@ class ModelSettings:
     dropout: Annotated[float, Range(0, 1, below=True)] = 0.0
     """Dropout rate of hidden states and attention weights. In runs of a few minutes, dropout slows learning down."""
     start: Literal["quick", "bert"] | None = None
-    """Initialisation of the parameters. With bert, they are drawn from a normal distribution with standard deviation
-    0.02. With quick, which suits runs of a few minutes, four attention heads also start with useful patterns. With
-    quick and adamw, the parameters that hold these patterns are trained at one tenth of the learning rate. The default
-    is quick with adamw, and bert with lamb."""
+    """Initialisation of the parameters. "bert" draws them from a normal distribution with standard deviation 0.02.
+    "quick" also gives four attention heads useful patterns to start from, which suits runs of a few minutes. With
+    "quick" and the optimizer "adamw", the parameters that hold these patterns are trained at one tenth of the learning
+    rate. The default is "quick" with "adamw", and "bert" with "lamb"."""
     scan_layers: bool = False
     """Run the layers in a lax.scan, which compiles faster and runs slower."""
 
@@ -59,7 +59,7 @@ class OptimizerSettings:
     """Peak learning rate."""
     warmup: Annotated[float, Range(0, 1, below=True)] = 0.1
     """Fraction of the steps over which the learning rate rises from 0 to its peak. Afterwards, it falls to 0: linearly
-    with adamw, as a square root with lamb."""
+    with "adamw", as a square root with "lamb"."""
     weight_decay: Annotated[float, Range(0)] = 0.01
     """Weight decay, applied to all parameters except biases and LayerNorm."""
 

