@@ -78,10 +78,10 @@ def run_evaluate(arguments: Evaluate) -> int:
 def _check(arguments: Predict | Evaluate, command: str, suffixes: tuple[str, ...]) -> None:
     check_ranges(arguments, command)
     if arguments.out is not None:
+        require_folder(arguments.out, f"{command}: --out")
+        require_other(arguments.out, [arguments.file], f"{command}: --out")
         if arguments.out.suffix.lower() not in ("", *suffixes):
             raise ValueError(
                 f"{command}: --out {arguments.out} has the wrong suffix; expected a name that ends in "
                 f"{' or '.join(suffixes)}, got {arguments.out.suffix!r}."
             )
-        require_folder(arguments.out, f"{command}: --out")
-        require_other(arguments.out, [arguments.file], f"{command}: --out")

@@ -52,7 +52,7 @@ def test_weights(name):
 
 @pytest.mark.parametrize("name", ["l1_loss", "mse_loss", "huber_loss", "smooth_l1_loss"])
 def test_broadcasting_warns(name):
-    with pytest.warns(UserWarning, match=rf"F.{name}: target has shape \(2,\) and input \(2, 1\)") as caught:
+    with pytest.warns(UserWarning, match=rf"F.{name}: target has shape \(2,\), but input has shape \(2, 1\)") as caught:
         got = getattr(F, name)(jnp.ones((2, 1)), jnp.zeros(2), reduction="none")
     assert caught[0].filename == __file__ and got.shape == (2, 2)
 
