@@ -19,7 +19,7 @@ class PredictionSettings:
     batch_size: Annotated[int, Range(1)] = 32
     """Number of texts per batch."""
     null_threshold: float | None = None
-    """For the task answer: "no answer" is predicted if its score exceeds that of the best answer by more than this
+    """For the task "answer": "no answer" is predicted if its score exceeds that of the best answer by more than this
     margin. The default is the value found in training."""
 
 

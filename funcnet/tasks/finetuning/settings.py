@@ -33,13 +33,14 @@ class ExampleSettings:
     test: Path | None = None
     """File of test examples, on which the kept model is measured at the end."""
     text_column: str | None = None
-    """Name of the column of the texts. The default is "text", or "tokens" for the task tokens."""
+    """Name of the column of the texts. The default is "text", or "tokens" for the task "tokens"."""
     second_column: str | None = None
     """Name of the column of the second texts. The default is "text_b"."""
     label_column: str | None = None
-    """Name of the column of the labels. The default is "label", or "tags" for the task tokens."""
+    """Name of the column of the labels. The default is "label", or "tags" for the task "tokens"."""
     label_separator: str | None = None
-    """For the task labels: separator between the labels of one text. JSON lines may contain lists of labels instead."""
+    """For the task "labels": separator between the labels of one text. JSON lines may contain lists of labels
+    instead."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,16 +51,16 @@ class InputSettings:
     """Maximum number of tokens per row, including [CLS] and [SEP]. Longer texts are truncated, but a long context of a
     question is read in windows."""
     long_texts: Literal["cut", "parts"] = "cut"
-    """For the tasks classify, labels and regress: "cut" truncates a text that is longer than a row; "parts" reads it in
-    parts of equal length and averages their logits."""
+    """For the tasks "classify", "labels" and "regress": "cut" truncates a text that is longer than a row; "parts" reads
+    it in parts of equal length and averages their logits."""
     doc_stride: Annotated[int, Range(1)] = 128
-    """For the task answer: number of tokens from the start of one window to the start of the next."""
+    """For the task "answer": number of tokens from the start of one window to the start of the next."""
     max_answer: Annotated[int, Range(1)] = 30
-    """For the task answer: maximum number of tokens in an answer."""
+    """For the task "answer": maximum number of tokens in an answer."""
     n_best: Annotated[int, Range(1)] = 20
-    """For the task answer: number of answers to report per question."""
+    """For the task "answer": number of answers to report per question."""
     null_threshold: float = 0.0
-    """For the task answer: "no answer" is predicted if its score exceeds that of the best answer by more than this
+    """For the task "answer": "no answer" is predicted if its score exceeds that of the best answer by more than this
     margin."""
     buckets: Annotated[int, Range(1)] = 4
     """Maximum number of different padded lengths. A program is compiled for each length."""
