@@ -301,7 +301,7 @@ def test_bad_settings(tmp_path, capsys, corpus, finished):
         ("--devices", "100000", "1 to 4096"),
         ("--seed", "99999999999999999999", "0 to 2**62"),
     ]:
-        assert f"{flag}; expected {expected}" in line(flag, value)
+        assert f"{flag} is out of range; expected {expected}" in line(flag, value)
     for flag, value in ("--long-share", "0.5"), ("--long-batch-size", "4"):
         assert (
             f"{flag} {value} has no effect without a second phase; expected --long-seq-len as well, got none. Add "
