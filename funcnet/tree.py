@@ -47,6 +47,10 @@ def map_with_name(fn: Callable[..., Any], tree: Tree, *rest: Tree, prefix: str =
     >>> map_with_name(lambda name, leaf: name, {"fc": {"weight": 0, "bias": 0}, "act": {}})
     {'fc': {'weight': 'fc.weight', 'bias': 'fc.bias'}, 'act': {}}
     """
+    if not isinstance(tree, Mapping):
+        raise TypeError(
+            f"tree: nested dicts are needed; expected params or state as init returns them, got {type(tree).__name__}."
+        )
     out = {}
     for key, value in tree.items():
         name = f"{prefix}{key}"
@@ -94,6 +98,10 @@ def unflatten(flat: Mapping[str, Any]) -> Tree:
 
 
 def _as_list(patterns: Patterns) -> list[str]:
+    if not isinstance(patterns, Iterable):
+        raise TypeError(
+            f"tree.select: expected a pattern such as 'encoder.*.weight' or several, got {type(patterns).__name__}."
+        )
     return [patterns] if isinstance(patterns, str) else list(patterns)
 
 
@@ -265,6 +273,15 @@ def cast(tree: Any, dtype: Any) -> Any:
     >>> out["weight"].dtype, out["count"].dtype
     (dtype(bfloat16), dtype('int32'))
     """
+
+    try:
+        is_floating = jnp.issubdtype(jnp.dtype(dtype), jnp.inexact)
+    except TypeError:
+        is_floating = False
+    if not is_floating:
+        raise TypeError(f"tree.cast: dtype is not floating; expected a dtype such as jnp.bfloat16, got {dtype!r:.60}.")
+    if hasattr(tree, "named_parameters"):
+        raise TypeError(f"tree.cast: expected arrays, such as params, got {type(tree).__name__}.")
 
     def one(leaf: Any) -> Any:
         return jnp.asarray(leaf, dtype) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf

@@ -5,6 +5,8 @@ returns a complete batch, so no Python code runs per example. Second, a loader h
 function, so a run can resume from its step number.
 """
 
+from typing import NoReturn
+
 from funcnet.data.arrow import read_columns, write_columns
 from funcnet.data.datasets import ArrayDataset, Dataset
 from funcnet.data.draws import draw_bits, permute, to_integers, to_uniform
@@ -28,3 +30,22 @@ __all__ = [
     "write_columns",
     "write_examples",
 ]
+
+_TORCHS = {
+    "TensorDataset": "ArrayDataset({name: array})",
+    "ConcatDataset": "np.concatenate, or Joined",
+    "Subset": "array[indices]",
+    "random_split": "permute, and array[indices]",
+    "IterableDataset": "arrays, such as read_columns returns them",
+    "default_collate": "a dataset whose dataset[indices] returns a complete batch",
+    "Sampler": "DataLoader(…, shuffle=True, seed=…)",
+    "RandomSampler": "DataLoader(…, shuffle=True, seed=…)",
+    "SequentialSampler": "DataLoader(…)",
+    "DistributedSampler": "Layout.shard of funcnet.parallel",
+}
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Name the alternative for a class of torch's module that this package lacks."""
+    text = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(f"{text}. Use {_TORCHS[name]}." if name in _TORCHS else text, name=name)

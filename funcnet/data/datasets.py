@@ -43,6 +43,17 @@ class ArrayDataset:
     """
 
     def __init__(self, columns: Mapping[str, NDArray[Any]]):
+        if not isinstance(columns, Mapping) or not columns:
+            got = "an empty dict" if isinstance(columns, Mapping) else type(columns).__name__
+            raise ValueError(
+                f"ArrayDataset: columns must be named; expected a dict of names and arrays, got {got}. Write "
+                "ArrayDataset({'x': array})."
+            )
+        unfit = {name: type(column).__name__ for name, column in columns.items() if not hasattr(column, "shape")}
+        if unfit:
+            raise TypeError(
+                f"ArrayDataset: columns are not arrays; expected arrays, got {unfit}. Convert them with np.asarray."
+            )
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"ArrayDataset: arrays differ in length; expected equal lengths, got {lengths}.")

@@ -55,6 +55,13 @@ class DataLoader:
                 f"your own Dataset, got {type(dataset).__name__}. Wrap the data: `ArrayDataset({{'x': "
                 "np.asarray(data)})`."
             )
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+            raise TypeError(
+                "DataLoader: the dataset has no length or no items; expected an array, an ArrayDataset or your own "
+                f"Dataset, got {type(dataset).__name__}. Read a stream into arrays first."
+            )
+        if not isinstance(batch_size, int | np.integer):
+            raise TypeError(f"DataLoader: batch_size is not an integer; expected int, got {batch_size!r}.")
         size = len(dataset)
         if batch_size < 1:
             raise ValueError(f"DataLoader: batch_size is too small; expected at least 1, got {batch_size}.")
@@ -75,6 +82,8 @@ class DataLoader:
 
         Steps are counted from 0 over all epochs.
         """
+        if step < 0:
+            raise ValueError(f"DataLoader: step is negative; expected at least 0, got {step}.")
         epoch, number = divmod(step, len(self))
         places = np.arange(number * self.batch_size, min((number + 1) * self.batch_size, self.size))
         return permute(places, self.size, seed=self.seed, epoch=epoch) if self.shuffle else places

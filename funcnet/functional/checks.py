@@ -43,9 +43,23 @@ def wide_dtype(array: jax.Array) -> Any:
     return array.dtype if jnp.finfo(array.dtype).bits > 32 else jnp.dtype(jnp.float32)
 
 
+def _array(where: str, name: str, value: Any) -> jax.Array:
+    """Return `value` as a jax.Array, or raise TypeError. Lists of numbers are converted, but not lists of arrays."""
+    parts = value if isinstance(value, list) else ()
+    if value is None or type(value) in (tuple, dict, str) or any(hasattr(part, "shape") for part in parts):
+        advices: dict[type, str] = {
+            tuple: " Pass one of its items. An nn.LSTM, for example, returns (output, states).",
+            list: f" Join the arrays: jnp.stack({name}).",
+            dict: " Pass one of its values.",
+        }
+        advice = advices.get(type(value), "")
+        raise TypeError(f"{where}: {name} is not an array; expected an array, got {type(value).__name__}.{advice}")
+    return jnp.asarray(value)
+
+
 def floating(where: str, name: str, array: Any) -> jax.Array:
     """Return `array` as a jax.Array of a floating dtype, or raise TypeError."""
-    array = jnp.asarray(array)
+    array = _array(where, name, array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(
             f"{where}: {name} must hold floating-point numbers; expected a dtype such as float32 or bfloat16, got "
@@ -56,7 +70,7 @@ def floating(where: str, name: str, array: Any) -> jax.Array:
 
 def numbers(where: str, name: str, array: Any) -> jax.Array:
     """Return `array` as a jax.Array of any numeric dtype except bool, or raise TypeError."""
-    array = jnp.asarray(array)
+    array = _array(where, name, array)
     if array.dtype == bool:
         raise TypeError(
             f"{where}: {name} must hold numbers; expected a dtype such as float32 or int32, got bool. Convert it with "
@@ -82,7 +96,7 @@ def integers(where: str, name: str, array: Any) -> jax.Array:
     Narrow and unsigned ids are widened, because they are compared with numbers that their own dtype cannot hold. In
     uint8, an `ignore_index` of -100 would be 156, and class 300 would be class 44.
     """
-    array = jnp.asarray(array)
+    array = _array(where, name, array)
     if not jnp.issubdtype(array.dtype, jnp.integer):
         raise TypeError(
             f"{where}: {name} must hold integers; expected a dtype such as int32, got {array.dtype}. Convert it with "
@@ -220,6 +234,11 @@ def reduction_name(
 
     torch's deprecated arguments `size_average` and `reduce` take precedence.
     """
+    if hasattr(size_average, "shape") or hasattr(reduce, "shape"):
+        raise TypeError(
+            f"{where}: size_average and reduce are options; expected a bool or None, got an array. Make the loss "
+            "first, then call it: nn.MSELoss()(input, target)."
+        )
     if size_average is not None or reduce is not None:
         whole = "mean" if size_average is None or size_average else "sum"
         reduction = whole if reduce is None or reduce else "none"

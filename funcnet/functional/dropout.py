@@ -204,6 +204,11 @@ def _drop(
     """Replace entries by `floor` at random. The mask is drawn for the `leading` dimensions; None means all."""
     if not 0 <= p <= 1:
         raise ValueError(f"{where}: p is not a probability; expected a number from 0 to 1, got {p}.")
+    if isinstance(training, str | jax.Array) and not isinstance(training, jax.core.Tracer):
+        raise TypeError(
+            f"{where}: training has the wrong type; expected True or False, got {training!r:.40}. Pass the key by "
+            "name: rng=key."
+        )
     input = jnp.asarray(input)
     if not training or p == 0:
         return input  # of any dtype and rank, as in torch

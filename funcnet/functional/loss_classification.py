@@ -277,10 +277,12 @@ def _pick(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return three arrays of the target's shape: whether it is kept, x at the target class, and its weight or 0."""
     target = checks.integers(where, "target", target)
+    ignore_index = checks.as_int(where, "ignore_index", ignore_index)
     expected = x.shape[:axis] + x.shape[axis + 1 :]
-    checks.shape_of(
-        where, "target", target, expected, f"The shape of input is {x.shape}, with the classes in dimension {axis}."
-    )
+    why = f"The shape of input is {x.shape}, with the classes in dimension {axis}."
+    if target.shape == x.shape and where == "F.cross_entropy":
+        why += " If the target holds probabilities, such as one-hot rows, convert it with target.astype(jnp.float32)."
+    checks.shape_of(where, "target", target, expected, why)
     classes = x.shape[axis]
     checks.ids_in_range(where, "target", target, classes, ignore=ignore_index)
     kept = target != ignore_index

@@ -135,7 +135,8 @@ def group_norm(
             f"num_groups={num_groups}, got {channels}."
         )
     for name, vector in (("weight", weight), ("bias", bias)):
-        checks.shape_of("F.group_norm", name, vector, (channels,), "Pass one number per channel.")
+        why = f"Pass one number per channel; an input of shape {input.shape} has {channels} channels."
+        checks.shape_of("F.group_norm", name, vector, (channels,), why)
     if batch * (channels // num_groups) * math.prod(spatial) == 1:
         raise ValueError(
             "F.group_norm: one value per group has no variance; expected more than 1 value per group, got an input of "

@@ -141,6 +141,11 @@ def _softmax(where: str, function: Any, input: jax.Array, dim: int | None, dtype
     input = checks.floating(where, "input", input)
     if dim is None:
         dim = 0 if input.ndim in (0, 1, 3) else 1
+        warnings.warn(
+            f"{where}: dim is missing; expected a dimension, got None for an input of shape {input.shape}. As in "
+            f"torch, dimension {dim} is used. Pass dim={dim} or dim=-1.",
+            stacklevel=3,
+        )
     ndim = max(input.ndim, 1)
     if not -ndim <= dim < ndim:
         raise ValueError(f"{where}: dim is out of range; expected {-ndim} to {ndim - 1}, got {dim}.")

@@ -214,6 +214,11 @@ def _padding_row(where: str, padding_idx: int | None, weight: jax.Array) -> int 
 
 def _row_numbers(where: str, ids: jax.Array, weight: jax.Array) -> jax.Array:
     """Return the ids with V in place of every id that is out of range."""
+    if jnp.issubdtype(weight.dtype, jnp.integer) and jnp.issubdtype(jnp.result_type(ids), jnp.floating):
+        raise TypeError(
+            f"{where}: input and weight are swapped; expected integer ids first and then a floating weight, got "
+            f"{jnp.result_type(ids)} and {weight.dtype}."
+        )
     ids = checks.integers(where, "ids", ids)
     if weight.ndim != 2:
         raise ValueError(

@@ -290,7 +290,7 @@ def _replace(make: Callable[..., Init], name: str, random: bool = True) -> Calla
         given = signature.bind(*args, **kwargs).arguments
         tensor = given.pop("tensor")
         given.pop("generator", None)
-        if not hasattr(tensor, "init"):
+        if not hasattr(tensor, "init") or hasattr(tensor, "named_parameters"):
             raise TypeError(
                 f"init.{name}: expected the description of a parameter, got {type(tensor).__name__}. Arrays cannot "
                 f"change in place, so call nn.init.{name.rstrip('_')}(…)(key, shape, dtype) for a new array."

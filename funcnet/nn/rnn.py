@@ -103,6 +103,11 @@ class RNNBase(Module):
                 f"{input.shape}."
             )
         for name, h in zip(("h_0", "c_0"), hx or (), strict=False):
+            if isinstance(h, tuple | list):
+                raise TypeError(
+                    f"{where}: {name} is not an array; expected an array, got {type(h).__name__}. Only an LSTM has a "
+                    "pair of states."
+                )
             if jnp.ndim(h) != input.ndim:
                 raise ValueError(
                     f"{where}: {name} and input differ in rank; expected {input.ndim} dimensions, got shape "

@@ -4,6 +4,8 @@ optimizer states.
 For all other optimizers, use optax.
 """
 
+from typing import NoReturn
+
 from funcnet.optim import swa_utils
 from funcnet.optim.adamw import NO_DECAY, bert_adamw, scale_by_bert_adam
 from funcnet.optim.clipping import clip_by_global_norm
@@ -27,3 +29,24 @@ __all__ = [
     "to_torch",
     "warmup_linear_decay",
 ]
+
+_OPTAX = {
+    "Adam": "optax.adam",
+    "AdamW": "optax.adamw, or optim.bert_adamw",
+    "SGD": "optax.sgd",
+    "RMSprop": "optax.rmsprop",
+    "Adagrad": "optax.adagrad",
+    "Adadelta": "optax.adadelta",
+    "Adamax": "optax.adamax",
+    "NAdam": "optax.nadam",
+    "RAdam": "optax.radam",
+    "LBFGS": "optax.lbfgs",
+    "Optimizer": "optax.GradientTransformation",
+    "lr_scheduler": "a schedule as the learning rate: optax.cosine_decay_schedule, or optim.warmup_linear_decay",
+}
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Name the alternative for a class of torch's module that this package lacks."""
+    text = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(f"{text}. Use {_OPTAX[name]}." if name in _OPTAX else text, name=name)

@@ -59,7 +59,13 @@ def total_norm(tree: Any, norm_type: float = 2.0) -> jax.Array:
     >>> float(total_norm({"weight": jnp.array([3.0]), "bias": jnp.array([-4.0])}))
     5.0
     """
-    leaves = [_at_least_float32(leaf) for leaf in jax.tree.leaves(tree)]
+    leaves = jax.tree.leaves(tree)
+    if not all(hasattr(leaf, "dtype") and hasattr(leaf, "ndim") for leaf in leaves):
+        raise TypeError(
+            f"optim: the norm needs gradients; expected a tree of arrays, as jax.grad returns it, got "
+            f"{type(tree).__name__}. Pass the gradients, not the net or its parameters()."
+        )
+    leaves = [_at_least_float32(leaf) for leaf in leaves]
     if not leaves:
         return jnp.zeros(())
     norms = [_norm(leaf, norm_type) for leaf in leaves]

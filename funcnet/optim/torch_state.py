@@ -61,6 +61,12 @@ def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, ste
     Reference: torch.optim.Optimizer.state_dict; optax.ScaleByAdamState; optax.TraceState
     """
     where = "optim.from_torch"
+    if not (isinstance(state_dict, Mapping) and {"param_groups", "state"} <= state_dict.keys()):
+        got = sorted(map(str, state_dict)) if isinstance(state_dict, Mapping) else type(state_dict).__name__
+        raise TypeError(
+            f"{where}: state_dict is not the state of an optimizer; expected a dict with 'param_groups' and 'state', "
+            f"got {got}. Pass the optimizer's .state_dict()."
+        )
     groups, states = state_dict["param_groups"], state_dict["state"]
     _refuse_options(where, groups)
     order = _order(where, groups, names)

@@ -38,6 +38,8 @@ def split_sentences(document: str, *, language: str = "en") -> list[str]:
 
     Reference: https://github.com/wikimedia/sentencex
     """
+    if not isinstance(document, str):
+        raise TypeError(f"split_sentences: document is not a text; expected str, got {type(document).__name__}.")
     sentences: list[str] = []
     plain = ODD_SPACE.sub(" ", document)
     for paragraph in split_paragraphs(plain):

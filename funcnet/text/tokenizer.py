@@ -159,6 +159,8 @@ def truncating(tokenizer: Tokenizer, length: int) -> Tokenizer:
         >>> cutting.encode("low low low").tokens
         ['[CLS]', 'low', 'low', '[SEP]']
     """
+    if length < 1:
+        raise ValueError(f"truncating: length is too small; expected at least 1 token, got {length}.")
     cutting = Tokenizer.from_str(tokenizer.to_str())
     cutting.enable_truncation(length, strategy="longest_first")
     cutting.no_padding()

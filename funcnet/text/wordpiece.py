@@ -54,6 +54,11 @@ def train_wordpiece(
     Reference: `tokenizers.trainers.WordPieceTrainer`, https://huggingface.co/docs/tokenizers
     """
     tokenizer = bert_tokenizer({token: index for index, token in enumerate(SPECIAL_TOKENS)}, lower_case=lower_case)
+    if isinstance(documents, str | bytes):
+        raise TypeError(
+            f"train_wordpiece: documents is one text; expected several texts, got {type(documents).__name__}. Pass a "
+            "list: [text]."
+        )
     words = _count_words(documents, tokenizer)
     alphabet = _alphabet(words, limit_alphabet)
     if not alphabet:

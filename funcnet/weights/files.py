@@ -1,5 +1,6 @@
 """`load` and `save`: the suffix of a file's name selects its format."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +106,20 @@ def save(path: str | Path, tree: Any, *, max_shard_size: int | None = None) -> N
 
     Reference: https://huggingface.co/docs/safetensors; torch.save
     """
+    if not isinstance(path, str | Path):
+        raise TypeError(
+            f"weights.save: path has the wrong type; expected a path, got {type(path).__name__}. The order is "
+            "save(path, tree)."
+        )
     path = Path(path)
     _require_known(path, "save")
+    if not isinstance(tree, Mapping) and (path.suffix not in _TORCH or hasattr(tree, "named_parameters")):
+        raise TypeError(
+            f"weights.save: tree has the wrong type; expected a dict of names and arrays, got {type(tree).__name__}. "
+            "For a net, pass net.state_dict(params, state)."
+        )
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"weights.save: the folder {path.parent} does not exist; expected an existing folder.")
     write = torch_zip.write if path.suffix in _TORCH else safetensors_format.write
     if max_shard_size is None:
         write(path, tree)

@@ -46,6 +46,8 @@ def run(
             "defines."
         )
     inputs.warn_of_lost_changes(call.copies)
+    for (module_, name), *_ in call.places.values() if call.is_eager else ():
+        _refuse_data(frame_of(module_), "self", name, vars(module_).get(name))
     return out, read_back(bound, state) if call.changed else state, call.captured
 
 
@@ -137,6 +139,9 @@ def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Any, stacks: t
             message += " Pass the params and state that this module's own init returned."
         raise ValueError(message)
     value = given[name]
+    if value is None:
+        raise TypeError(f"{frame.where()}: {what} {name!r} has no value; expected an array, got None.")
+    _refuse_data(frame, what, name, value)
     if isinstance(value, np.ndarray):
         value = jnp.asarray(value)
     if leaf.shape is not None and not _fits(jnp.shape(value), (*stacks, *leaf.shape)):
@@ -156,6 +161,15 @@ def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
     return len(shape) == len(expected) and all(
         n == m or not isinstance(n, int) for n, m in zip(shape, expected, strict=True)
     )
+
+
+def _refuse_data(frame: Frame, what: str, name: str, value: Any) -> None:
+    """Raise TypeError if `array.data = …` was written, which JAX accepts and ignores."""
+    if "data" in getattr(value, "__dict__", ()):
+        raise TypeError(
+            f"{frame.where()}: {what} {name!r}: an assignment to array.data has no effect; expected a new array in its "
+            f"place, got {name}.data = …. Replace the entry in params: params[…][{name!r}] = value."
+        )
 
 
 def _no_others(frame: Frame, given: Tree, kind: type, borrowed: set[str]) -> None:
@@ -180,12 +194,28 @@ def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
             f"{frame.where()}: forward created the module {name!r}, but init could not initialise its arrays; expected "
             f"modules to be created in __init__. Create {type(value).__name__}(…) there."
         )
+    if name == "training":
+        raise ValueError(
+            f"{frame.where()}: forward changed the mode, which would be lost after this call; expected no assignment "
+            f"to 'training', got {value!r:.20}. Pass the mode to apply: training={{name pattern: bool}}."
+        )
+    if name in dict(leaves(bound, Parameter)):
+        raise ValueError(
+            f"{frame.where()}: forward assigned to the parameter {name!r}, so the value would be lost; expected only "
+            "buffers to be assigned. Use the new value in a function, such as F.linear(x, weight), or change params "
+            "outside of forward."
+        )
     if name not in dict(leaves(bound, Buffer)):
         raise ValueError(
             f"{frame.where()}: forward assigned to {name!r}, which is not a buffer, so the value would be lost. "
             f"Register it in __init__: self.register_buffer({name!r}, nn.Buffer(shape)), or use a local variable."
         )
     frame.same_trace(f"the buffer {name!r} is assigned")
+    if value is None or isinstance(value, str):
+        raise TypeError(
+            f"{frame.where()}: the buffer {name!r} cannot have this value; expected an array, got "
+            f"{type(value).__name__}."
+        )
     old, value = vars(bound)[name], jnp.asarray(value)
     if value.shape != old.shape:
         raise ValueError(

@@ -1,6 +1,7 @@
 """The state of one `apply` (`Call`), and what a bound module knows about itself (`Frame`)."""
 
 import copy
+import difflib
 import functools
 import inspect
 import itertools
@@ -9,16 +10,18 @@ from typing import Any
 
 import jax
 import jax.extend.core
+import jax.numpy as jnp
 
 from funcnet import tree
-from funcnet.nn.core.absent import PORTING, porting_note
+from funcnet.nn.core.absent import porting_note
+from funcnet.nn.core.advice import advice
 from funcnet.nn.core.parameter import Computed
 from funcnet.nn.core.parts import join
 
 Training = bool | Mapping[str, bool]
 Taps = dict[tuple[str, int], Any]
 
-__all__ = ["Call", "Frame", "Taps", "Training", "call_name", "outermost", "require_key", "scope_name"]
+__all__ = ["Call", "Frame", "Taps", "Training", "call_name", "outermost", "refuse_unknown", "require_key", "scope_name"]
 
 
 def call_name(name: str, count: int) -> str:
@@ -107,8 +110,9 @@ class Call:
                 return forward(*args, **kwargs)
         except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
             notes = getattr(error, "__notes__", [])
-            if PORTING not in notes and (note := porting_note(error)):
-                error.add_note(note)
+            for note in (advice(error), porting_note(error)):
+                if note and note not in notes:
+                    error.add_note(note)
             if frame.name and not any(n.startswith("in module ") for n in notes):
                 error.add_note(f"in module {frame.where()}")
             raise
@@ -202,10 +206,39 @@ def outermost(
 
 def require_key(rng: Any, where: str) -> None:
     """Raise TypeError if `rng` is neither None nor a key."""
-    if rng is not None and not isinstance(rng, jax.Array):
+    if rng is None:
+        return
+    if not isinstance(rng, jax.Array):
         raise TypeError(
             f"{where}: rng has the wrong type; expected a key, got {type(rng).__name__}. Use jax.random.key(0)."
         )
+    is_typed = jax.dtypes.issubdtype(rng.dtype, jax.dtypes.prng_key)
+    if rng.ndim != (0 if is_typed else 1) or not (is_typed or rng.dtype == jnp.uint32):
+        several = " Pass one of the keys: rng=keys[0]." if is_typed else " Use jax.random.key(0)."
+        raise TypeError(
+            f"{where}: rng is not a single key; expected one key, got {rng.dtype} of shape {rng.shape}.{several}"
+        )
+
+
+def refuse_unknown(net: Any, kwargs: Mapping[str, Any]) -> None:
+    """Raise TypeError if `apply` got an argument that neither `apply` nor `forward` has."""
+    accepted = _accepted(type(net).forward)
+    unknown = [] if accepted is None else [name for name in kwargs if name not in accepted]
+    if unknown:
+        own = ["training", "rng", "hooks", "method"]
+        near = "training" if "train" in unknown[0] else next(iter(difflib.get_close_matches(unknown[0], own, n=1)), "")
+        raise TypeError(
+            f"{type(net).__name__}.apply: neither apply nor forward has an argument {unknown[0]!r}; expected "
+            f"{', '.join(own)} or an argument of forward ({', '.join(accepted or ())}), got {unknown[0]!r}."
+            f"{f' Did you mean {near}=…?' if near else ''}"
+        )
+
+
+@functools.cache
+def _accepted(forward: Callable[..., Any]) -> tuple[str, ...] | None:
+    """Return the names of the arguments of forward, or None if it takes any name."""
+    given = list(inspect.signature(forward).parameters.values())[1:]
+    return None if any(one.kind is one.VAR_KEYWORD for one in given) else tuple(one.name for one in given)
 
 
 @functools.cache

@@ -122,9 +122,8 @@ class Description(Node):
         if hasattr(self, name) and self._slot(name)[0] is not kind:
             raise KeyError(f"{type(self).__name__}: the attribute {name!r} already exists. Choose another name.")
         if value is not None and not isinstance(value, kind):
-            raise TypeError(
-                f"{type(self).__name__}.{name}: expected a {_label(kind)} or None, got {type(value).__name__}."
-            )
+            got = f"torch's own {type(value).__name__}. Change the import" if is_torchs(value) else type(value).__name__
+            raise TypeError(f"{type(self).__name__}.{name}: expected a {_label(kind)} or None, got {got}.")
         if value is None:
             reserve(self, name, (kind, persistent))
         setattr(self, name, value)
@@ -310,6 +309,7 @@ _TAKEN = {
     tree.STACKED: "denotes the layers of a stack",
     "init": "is the method that makes the arrays",
     "apply": "is the method that runs the net",
+    "named_modules": "is the method that finds the parts",
 }
 
 

@@ -20,7 +20,7 @@ import jax
 from funcnet import random, tree
 from funcnet.nn.core import binding, display, lazy, notes, overrides, pure, state_dict, state_dict_hooks, summary
 from funcnet.nn.core.absent import METHODS
-from funcnet.nn.core.call import Training, outermost, require_key
+from funcnet.nn.core.call import Training, outermost, refuse_unknown, require_key
 from funcnet.nn.core.description import Description
 from funcnet.nn.core.hooks import RemovableHandle
 from funcnet.nn.core.inputs import EvalMode, OutputAndState, arrays
@@ -210,6 +210,8 @@ class Module(Description):
                 f"{type(params).__name__} and {type(state).__name__}. Call net.apply(params, state, *inputs)."
             )
         net = description_of(self)
+        if method is None:
+            refuse_unknown(net, kwargs)
         call = outermost(net, "apply", inputs, method, training, rng, hooks)
         if call.is_eager:
             given = binding.run(net, params, state, arrays(inputs), arrays(kwargs), call, method)

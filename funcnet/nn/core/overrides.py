@@ -58,7 +58,9 @@ def set_mode(module: Any, mode: bool) -> Any:
     frame = frame_of(module)
     if frame is None:
         raise AttributeError(
-            f"{type(module).__name__}.train: a description has no mode. {METHODS['train']}", name="train", obj=module
+            f"{type(module).__name__}.{'train' if mode else 'eval'}: a description has no mode. {METHODS['train']}",
+            name="train",
+            obj=module,
         )
     if not frame.call.sets_modes:
         raise ValueError(

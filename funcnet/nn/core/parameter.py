@@ -19,14 +19,28 @@ from funcnet.nn.core.initialised import Init, Initialised, copied, fixed
 
 __all__ = ["Buffer", "Computed", "Init", "Parameter", "copied"]
 
+_ARRAY = "The array is in the params that net.init returns."
+_VALUES = {
+    "grad": "Gradients are returned by jax.grad of a function of params.",
+    "backward": "Use jax.grad of a function of params.",
+    **dict.fromkeys(("detach", "numpy", "item", "tolist", "cpu", "cuda", "to", "sum", "mean", "norm", "T"), _ARRAY),
+}
+
 
 class _Leaf(Initialised):
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "requires_grad" and not isinstance(value, bool | np.bool_):
+            raise TypeError(f"Parameter: requires_grad must be a bool; expected True or False, got {value!r:.40}.")
         if name == "init":
             notes.warn_of_init(self)
         elif vars(self).get(name, value) is not value:
             notes.warn_of_change(self, name)
         object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        advice = _VALUES.get(name)
+        text = f"{type(self).__name__!r} object has no attribute {name!r}"
+        raise AttributeError(f"{text}. It describes an array and has no values. {advice}" if advice else text)
 
     @property
     def aval(self) -> Any:
@@ -42,6 +56,12 @@ class _Leaf(Initialised):
 
     def __init__(self, shape_or_array: Any, init: Init | None, dtype: Any):
         self.formerly: tuple[str, str] | None = None  # (the end of its name, the end of its former name)
+        try:
+            dtype is None or np.dtype(dtype)
+        except TypeError:
+            raise TypeError(
+                f"{type(self).__name__}: dtype is unknown; expected a dtype such as jnp.float32, got {dtype!r:.60}."
+            ) from None
         self.shape: tuple[int, ...] | None
         if shape_or_array is None:
             self.shape, self.init, self.dtype = None, init, dtype or jnp.float32
@@ -60,7 +80,7 @@ class _Leaf(Initialised):
         else:
             raise TypeError(
                 f"{type(self).__name__}: expected a shape (a tuple of ints) or an array, got {shape_or_array!r:.60}. "
-                "Pass the shape as one tuple."
+                "Pass the shape as one tuple of ints. A size that comes from a division needs //."
             )
         if init is not None and not callable(init):
             raise TypeError(

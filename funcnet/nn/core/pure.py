@@ -32,6 +32,9 @@ def remat(layer: Any, policy: Any = None) -> Any:
 
     Reference: https://docs.jax.dev/en/latest/gradient-checkpointing.html
     """
+    if isinstance(layer, type) or not hasattr(layer, "named_parameters"):
+        got = "a class" if isinstance(layer, type) else type(layer).__name__
+        raise TypeError(f"nn.remat: layer has the wrong type; expected a module, such as nn.Linear(2, 2), got {got}.")
     changed = copy.copy(layer)
     own = vars(changed)
     for name, value in own.items():

@@ -187,6 +187,9 @@ def _complain(module: Any, sd: Mapping[str, Any], found: Match, strict: bool, er
             advice += "Rename the entries, or load those that fit with strict=False, into=(params, state)."
         prefix = found.unexpected[0].split(".")[0] + "." if found.unexpected else ""
         inner = [name for name, value in sd.items() if isinstance(value, Mapping) and set(value) & set(expected)]
+        inside = {name: value for name, value in sd.items() if isinstance(value, Mapping)}
+        if tree.flatten(inside).keys() & set(expected):
+            advice = "sd is nested, like params; expected dotted names. Pass net.state_dict(params, state)."
         if inner:
             advice = f"The expected names are in sd[{inner[0]!r}]. Load that entry."
         elif prefix and all(
@@ -206,15 +209,30 @@ def _shape(value: Any) -> Any:
     return tuple(value.shape) if _fits(value, None) else type(value).__name__
 
 
-def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tree] | None) -> tuple[Tree, Tree]:
-    """Return (params, state) of `module` from `sd`. See `Module.load_state_dict`."""
-    where = f"{type(module).__name__}.load_state_dict"
+def _require_pair(where: str, into: Any) -> None:
+    if into is not None and not (isinstance(into, tuple | list) and len(into) == 2):
+        raise TypeError(
+            f"{where}: into has the wrong type; expected (params, state), got {type(into).__name__}. Pass "
+            "into=net.init(key)."
+        )
+
+
+def _require_mapping(where: str, sd: Any) -> None:
     if not isinstance(sd, Mapping):
         advice = "Read it with funcnet.weights.load(path)." if isinstance(sd, str | Path) else "Pass its .state_dict()."
+        if isinstance(sd, tuple):
+            advice = "If these are the (params, state) of init, pass them to apply as they are."
         raise TypeError(
             f"{where}: sd has the wrong type; expected a dict that maps names to arrays, got {type(sd).__name__}. "
             f"{advice}"
         )
+
+
+def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tree] | None) -> tuple[Tree, Tree]:
+    """Return (params, state) of `module` from `sd`. See `Module.load_state_dict`."""
+    where = f"{type(module).__name__}.load_state_dict"
+    _require_mapping(where, sd)
+    _require_pair(where, into)
     prepared = hooks.before_load(module, sd, strict)
     sd, found = prepared.sd, _match(module, prepared)
     hooks.after_load(module, hooks.IncompatibleKeys(found.missing, found.unexpected))

@@ -378,7 +378,7 @@ def run(act, **kwargs):
     ("act", "error", "text"),
     [
         (lambda m, x: setattr(m, "cache", x), ValueError, "the root (Does): forward assigned to 'cache', which is"),
-        (lambda m, x: setattr(m, "weight", x), ValueError, "assigned to 'weight', which is not a buffer"),
+        (lambda m, x: setattr(m, "weight", x), ValueError, "assigned to the parameter 'weight'"),
         (lambda m, x: setattr(m.child, "fc", x), ValueError, "child (Whole): forward assigned to 'fc'"),
         (lambda m, x: setattr(m, "off", x), ValueError, "Register it in __init__: self.register_buffer('off'"),
         (lambda m, x: setattr(m, "mean", x), ValueError, "the shape of the buffer 'mean' cannot change; expected (2,)"),

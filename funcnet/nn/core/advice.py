@@ -1,0 +1,70 @@
+"""What to write in place of the methods of torch's tensors that JAX's arrays lack or understand differently.
+
+`advice` turns an error that a forward raised into a sentence. `Call.run` adds it to the error as a note.
+"""
+
+import jax
+
+__all__ = ["advice"]
+
+_IN_PLACE = "Arrays do not change in place. Assign the result, x = x + y, or use x = x.at[index].set(y)."
+_DROP = "Leave the call out."
+_METHODS = {
+    "permute": "Use x.transpose(0, 2, 1), with all dimensions in their new order.",
+    "unsqueeze": "Use jnp.expand_dims(x, axis) or x[:, None].",
+    "expand": "Use jnp.broadcast_to(x, shape).",
+    "expand_as": "Use jnp.broadcast_to(x, y.shape).",
+    "chunk": "Use jnp.split(x, sections, axis).",
+    "numel": "Use x.size.",
+    "dim": "Use x.ndim.",
+    "masked_fill": "Use jnp.where(mask, value, x).",
+    "detach": "Use jax.lax.stop_gradient(x).",
+    "t": "Use x.T.",
+    "type_as": "Use x.astype(y.dtype).",
+    "to": "Use x.astype(dtype) for a dtype. A device is chosen with jax.device_put(params, device).",
+    "float": "Use x.astype(jnp.float32).",
+    "long": "Use x.astype(jnp.int32).",
+    "int": "Use x.astype(jnp.int32).",
+    "bool": "Use x.astype(bool).",
+    "half": "Use x.astype(jnp.float16).",
+    "bmm": "Use x @ y.",
+    "matmul": "Use x @ y.",
+    "softmax": "Use F.softmax(x, dim).",
+    "sigmoid": "Use F.sigmoid(x).",
+    "tanh": "Use jnp.tanh(x).",
+    "relu": "Use F.relu(x).",
+    "exp": "Use jnp.exp(x).",
+    "log": "Use jnp.log(x).",
+    "sqrt": "Use jnp.sqrt(x).",
+    "abs": "Use jnp.abs(x).",
+    "pow": "Use x**n.",
+    "norm": "Use jnp.linalg.norm(x).",
+    "data": "Replace the entry of params outside of forward.",
+    "grad": "Gradients are returned by jax.grad of a function of params.",
+    "backward": "Use jax.grad of a function of params.",
+    "requires_grad": "Use jax.lax.stop_gradient(x), or requires_grad_(False) in __init__.",
+    **dict.fromkeys(("contiguous", "clone", "cpu", "cuda", "numpy"), _DROP),
+}
+_TEXTS = {
+    "'int' object is not callable": "An array's x.size and x.ndim are numbers. For torch's x.size(0), use x.shape[0].",
+    "as a data type": "An array's x.view(dtype) changes the dtype. For torch's x.view(shape), use x.reshape(shape).",
+    "array.view()": "An array's x.view(dtype) changes the dtype. For torch's x.view(shape), use x.reshape(shape).",
+    "keyword argument 'dim'": "Methods of arrays have NumPy's names: axis in place of dim.",
+    "keyword argument 'keepdim'": "Methods of arrays have NumPy's names: keepdims in place of keepdim.",
+    "transpose permutation": "x.transpose takes all dimensions. For torch's x.transpose(1, 2), use x.swapaxes(1, 2).",
+    "an axis to squeeze": "x.squeeze removes only dimensions of size 1. torch's ignores the others. Leave it out.",
+    "value for 'order'": "x.flatten has no dimensions. For torch's x.flatten(1), use x.reshape(x.shape[0], -1).",
+}
+
+
+def advice(error: Exception) -> str:
+    """Return what to write in place of a method of torch's tensors, or "" if the error has another reason.
+
+    >>> advice(AttributeError("no add_", name="add_", obj=jax.numpy.ones(2)))[:36]
+    'Arrays do not change in place. Assig'
+    """
+    if isinstance(error, AttributeError):
+        if not isinstance(error.obj, jax.Array) or not error.name:
+            return ""
+        return _IN_PLACE if error.name.endswith("_") else _METHODS.get(error.name, "")
+    return next((sentence for text, sentence in _TEXTS.items() if text in str(error)), "")
