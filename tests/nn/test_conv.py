@@ -21,7 +21,7 @@ def test_output_size_chooses_among_the_sizes_of_a_stride(given, size):
         with pytest.raises(ValueError, match=r"requested an output size"):
             theirs(torch.tensor(x), given)
         with pytest.raises(
-            ValueError, match=r"is impossible for this input; expected \(5, 7\) to \(6, 8\), got \(7, 7\)"
+            ValueError, match=r"is impossible for this input; expected sizes from \(5, 7\) to \(6, 8\), got \(7, 7\)"
         ):
             layer.apply(params, state, x, output_size=given)
         return

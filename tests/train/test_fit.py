@@ -306,8 +306,8 @@ def test_a_loss_that_cannot_be_averaged_is_refused(tmp_path, returned, message):
 def test_wrong_arguments_are_refused(tmp_path):
     frozen = nn.Linear(2, 1).requires_grad_(False)
     for options, message in [
-        ({"steps": 0}, r"train.fit: steps; expected at least 1, got 0\.$"),
-        ({"ema": 1.5}, r"train.fit: ema; expected 0 to 1, got 1.5"),
+        ({"steps": 0}, r"train.fit: steps is out of range; expected at least 1, got 0\.$"),
+        ({"ema": 1.5}, r"train.fit: ema is out of range; expected 0 to 1, got 1.5"),
         ({"net": frozen}, r"Linear has no trainable parameter; expected at least one with requires_grad=True, got 2"),
         ({"evaluate_ema": True, "ema": 0.9}, "there are no validation data; expected them with best and evaluate_ema"),
         ({"evaluate_ema": True, "validation": {"x": np.ones(1)}}, "expected a decay rate as ema, got None"),
