@@ -121,8 +121,8 @@ def to_torch(opt_state: Any, names: Any, param_groups: Sequence[Mapping[str, Any
     Example:
         >>> state = optax.sgd(0.1, momentum=0.9).init({"fc": {"bias": jnp.zeros(2)}})
         >>> group = {"lr": 0.1, "momentum": 0.9, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False}
-        >>> to_torch(state, ["fc.bias"], [group])["state"]
-        {0: {'momentum_buffer': array([0., 0.], dtype=float32)}}
+        >>> np.asarray(to_torch(state, ["fc.bias"], [group])["state"][0]["momentum_buffer"])
+        array([0., 0.], dtype=float32)
 
     Reference: torch.optim.Optimizer.load_state_dict
     """

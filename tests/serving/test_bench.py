@@ -185,7 +185,7 @@ def test_a_bench_that_cannot_be(pretrained, tmp_path, capsys):
     assert run_here("bench", "serve", pretrained, "--file", texts, "--out", texts) == 2
     assert "bench serve: --out" in (told := capsys.readouterr().err) and "also an input" in told
     assert run_here("bench", "serve", pretrained, "--file", tmp_path / "none.txt") == 2
-    assert "none.txt is missing; expected a file" in capsys.readouterr().err
+    assert "none.txt is missing; expected a text f" in capsys.readouterr().err
     assert run_here("bench", "serve", pretrained, "--seq-len", "999") == 2
     told = capsys.readouterr().err
     assert "bench serve: --seq-len is out of range; expected 8 to " in told and "got 999." in told

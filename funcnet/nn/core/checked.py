@@ -55,7 +55,7 @@ def checked(net: Any) -> Callable[..., Any]:
         (2, 2)
         >>> run(params, state, jnp.array([0, 3]))
         Traceback (most recent call last):
-        ValueError: 0 (Embedding): ids out of range; expected 0 to 2, got 0 to 3. Check ...
+        ValueError: 0 (Embedding): ids out of range; expected values from 0 to 2, got values from 0 to 3. Check ...
 
     To check your own train step, pass ``hooks=nn.checking_hooks()`` to its `net.apply`, and lift the errors out of it:
     ``error, out = jax.jit(checkify.checkify(step))(…); error.throw()``.

@@ -55,11 +55,7 @@ class ImageTask(Task):
         self.name = settings.model
         batch_size, seed = settings.loop.batch_size, settings.run.seed
         self.loader = DataLoader(self.data.train, batch_size, shuffle=True, seed=seed, drop_last=True)
-        if net is None:
-            make = {"resnet18": resnet.resnet18, "resnet50": resnet.resnet50}[settings.model]
-            small = self.data.size <= 64
-            net = make(num_classes=len(self.data.classes), in_channels=self.data.channels, small_images=small)
-        self.net = net
+        self.net = self._network() if net is None else net
         if context.layout.axis_name is not None and not settings.local_statistics:
             self.net = nn.SyncBatchNorm.convert_sync_batchnorm(self.net, context.layout.axis_name)
         self.buffers = "averaged" if settings.local_statistics else "synced"
@@ -75,6 +71,11 @@ class ImageTask(Task):
         )
         self.facts = [{"data": self.data.digest}]
         self.sources = {} if settings.data is None else {"data": str(settings.data)}
+
+    def _network(self) -> nn.Module:
+        make = {"resnet18": resnet.resnet18, "resnet50": resnet.resnet50}[self.settings.model]
+        small = self.data.size <= 64
+        return make(num_classes=len(self.data.classes), in_channels=self.data.channels, small_images=small)
 
     def init(self, seed: int) -> tuple[Any, Any]:
         return jax.jit(self.net.init)(jax.random.key(seed))
