@@ -1,15 +1,10 @@
 """The names that torch.nn and its Module have and this package lacks, with the text of their AttributeErrors.
 
 Each text says why the name is absent and what to use instead. For torch's spelling of operations on arrays, JAX raises
-the error, and `porting_note` names the page that says what to write.
+the error, and `advice.py` says what to write.
 """
 
-import re
-
-import jax
-import jax.numpy as jnp
-
-__all__ = ["ABSENT", "METHODS", "PORTING", "porting_note"]
+__all__ = ["ABSENT", "METHODS"]
 
 _QUANTIZED = "funcnet.nn has only floating-point layers. Use the plain layer, and quantize its arrays yourself."
 _LAZY = "A description holds no arrays, so every leaf is uninitialized. Use nn.Parameter or nn.Buffer with shape None."
@@ -70,28 +65,3 @@ METHODS: dict[str, str] = {
     "call_super_init": _CLASS,
     "dump_patches": _CLASS,
 }
-
-PORTING = "docs/porting.md lists what to write in place of torch's methods and functions."
-
-# What JAX and torch say when an array is used as a tensor, as in the comments.
-_SPELLINGS = re.compile(
-    r"unexpected keyword argument '(dim|dims|dim0|keepdim|unbiased|memory_format|non_blocking)'"  # x.sum(dim=1)
-    r"|'int' object is not callable"  # x.size(0)
-    r"|argument of array\.view\(\) is not supported"  # x.view(2, -1)
-    r"|The 'out' argument to jnp"  # x.max(1, True)
-    r"|Cannot interpret '[^']*' as a data type"  # x.sum(1, True), jnp.zeros(2, 3)
-    r"|permutation isn't a permutation"  # x.transpose(1, 2)
-    r"|Unexpected value for 'order' argument"  # x.flatten(1)
-    r"|_(repeat|argsort|sort)\(\) takes from"  # x.repeat(2, 1, 1)
-    r"|cannot select an axis to squeeze out"  # x.squeeze(1)
-    r"|JAX arrays are immutable|object does not support item assignment"  # x[0] = 1
-    r"|array split does not result in an equal division"  # jnp.split(x, 3)
-    r"|(must be|expected) Tensor.*(not|got) [\w.]*(Array|Tracer)"  # torch.exp(x), torch.cat([x, x])
-)
-
-
-def porting_note(error: Exception) -> str | None:
-    """Return `PORTING` if the error seems to come from torch's spelling on an array, such as `x.permute(1, 0)`."""
-    if isinstance(error, AttributeError):
-        return PORTING if isinstance(error.obj, jax.Array) or error.obj is jnp else None
-    return PORTING if _SPELLINGS.search(str(error)) else None

@@ -1,11 +1,14 @@
 """What to write in place of the methods of torch's tensors that JAX's arrays lack or understand differently.
 
-`advice` turns an error that a forward raised into a sentence. `Call.run` adds it to the error as a note.
+`advice` turns an error that a forward raised into sentences. `Call.run` adds them to the error as notes.
 """
 
-import jax
+import re
 
-__all__ = ["advice"]
+import jax
+import jax.numpy as jnp
+
+__all__ = ["PORTING", "advice"]
 
 _IN_PLACE = "Arrays do not change in place. Assign the result, x = x + y, or use x = x.at[index].set(y)."
 _DROP = "Leave the call out."
@@ -57,14 +60,43 @@ _TEXTS = {
 }
 
 
-def advice(error: Exception) -> str:
-    """Return what to write in place of a method of torch's tensors, or "" if the error has another reason.
+PORTING = "docs/porting.md lists what to write in place of torch's methods and functions."
 
-    >>> advice(AttributeError("no add_", name="add_", obj=jax.numpy.ones(2)))[:36]
+# What JAX and torch say when an array is used as a tensor, as in the comments.
+_SPELLINGS = re.compile(
+    r"unexpected keyword argument '(dim|dims|dim0|keepdim|unbiased|memory_format|non_blocking)'"  # x.sum(dim=1)
+    r"|'int' object is not callable"  # x.size(0)
+    r"|argument of array\.view\(\) is not supported"  # x.view(2, -1)
+    r"|The 'out' argument to jnp"  # x.max(1, True)
+    r"|Cannot interpret '[^']*' as a data type"  # x.sum(1, True), jnp.zeros(2, 3)
+    r"|permutation isn't a permutation"  # x.transpose(1, 2)
+    r"|Unexpected value for 'order' argument"  # x.flatten(1)
+    r"|_(repeat|argsort|sort)\(\) takes from"  # x.repeat(2, 1, 1)
+    r"|cannot select an axis to squeeze out"  # x.squeeze(1)
+    r"|JAX arrays are immutable|object does not support item assignment"  # x[0] = 1
+    r"|array split does not result in an equal division"  # jnp.split(x, 3)
+    r"|(must be|expected) Tensor.*(not|got) [\w.]*(Array|Tracer)"  # torch.exp(x), torch.cat([x, x])
+)
+
+
+def advice(error: Exception) -> list[str]:
+    """Return what to write in place of torch's spelling, and the page about it; [] if the error has another reason.
+
+    >>> advice(AttributeError("no add_", name="add_", obj=jax.numpy.ones(2)))[0][:36]
     'Arrays do not change in place. Assig'
     """
+    return [sentence for sentence in (_in_place_of(error), _page(error)) if sentence]
+
+
+def _in_place_of(error: Exception) -> str:
     if isinstance(error, AttributeError):
         if not isinstance(error.obj, jax.Array) or not error.name:
             return ""
         return _IN_PLACE if error.name.endswith("_") else _METHODS.get(error.name, "")
     return next((sentence for text, sentence in _TEXTS.items() if text in str(error)), "")
+
+
+def _page(error: Exception) -> str:
+    if isinstance(error, AttributeError):
+        return PORTING if isinstance(error.obj, jax.Array) or error.obj is jnp else ""
+    return PORTING if _SPELLINGS.search(str(error)) else ""

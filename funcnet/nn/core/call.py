@@ -13,7 +13,6 @@ import jax.extend.core
 import jax.numpy as jnp
 
 from funcnet import tree
-from funcnet.nn.core.absent import porting_note
 from funcnet.nn.core.advice import advice
 from funcnet.nn.core.parameter import Computed
 from funcnet.nn.core.parts import join
@@ -110,8 +109,8 @@ class Call:
                 return forward(*args, **kwargs)
         except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
             notes = getattr(error, "__notes__", [])
-            for note in (advice(error), porting_note(error)):
-                if note and note not in notes:
+            for note in advice(error):
+                if note not in notes:
                     error.add_note(note)
             if frame.name and not any(n.startswith("in module ") for n in notes):
                 error.add_note(f"in module {frame.where()}")

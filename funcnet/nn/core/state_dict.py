@@ -218,6 +218,7 @@ def _require_pair(where: str, into: Any) -> None:
 
 
 def _require_mapping(where: str, sd: Any) -> None:
+    """Raise TypeError unless `sd` maps names to arrays."""
     if not isinstance(sd, Mapping):
         advice = "Read it with funcnet.weights.load(path)." if isinstance(sd, str | Path) else "Pass its .state_dict()."
         if isinstance(sd, tuple):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from funcnet import nn
-from funcnet.nn.core.absent import PORTING, porting_note
+from funcnet.nn.core.advice import PORTING, advice
 
 KEY = jax.random.key(0)
 
@@ -165,4 +165,4 @@ def test_torchs_spelling_on_an_array_names_the_page(code, jit):
 
 def test_other_errors_do_not_name_it():
     for error in (AttributeError("'Net' object has no attribute 'x'", name="x", obj=nn.Module()), ValueError("no")):
-        assert porting_note(error) is None
+        assert advice(error) == []
