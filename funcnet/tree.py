@@ -158,7 +158,8 @@ def select(patterns: Patterns, names: Iterable[str], *, covers: bool = True, whe
         where: prefix for error messages, such as the name of the caller.
 
     Raises:
-        ValueError: if a pattern matches nothing (the message shows the nearest names), or single layers of a stack.
+        ValueError: if a pattern matches nothing (the message shows the nearest names), or matches only some layers of a
+            stack.
 
     >>> select("encoder.*", ["encoder.0.weight", "encoder.1.weight", "head.weight"])
     ['encoder.0.weight', 'encoder.1.weight']

@@ -32,7 +32,7 @@ def hinge_embedding_loss(
     """`x` for similar pairs (t = 1), `max(0, margin - x)` for dissimilar pairs (t = -1).
 
     Args:
-        input: any shape, distances, floating.
+        input: floating-point distances, of any shape.
         target: broadcasts with the input; 1 or -1, integer or of the input's dtype. Any other target gives the sum of
             both terms.
         margin: smallest distance at which a dissimilar pair has loss 0.

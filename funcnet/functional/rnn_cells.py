@@ -153,7 +153,7 @@ def _elman_cell(where: str, act: Any, input: Any, hx: Any, *weights: Any) -> jax
 
 
 def _cell(where: str, gates: int, input: Any, hx: list[Any], w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
-    """Return the input's and the state's contributions to the gates, the states, and the result dtype. The arrays
+    """Return (the input's part of the gates, the state's part of the gates, the states, the result dtype). The arrays
     have at least float32."""
     input = checks.floating(where, "input", input)
     names = [f"hidden{i}" for i in range(len(hx))]

@@ -278,7 +278,7 @@ class _PendingMetrics:
         return {**self.means.take(), **self._speed()}
 
     def unlogged(self) -> dict[str, Any]:
-        """Return what a checkpoint stores of the metrics since the last line."""
+        """Return the metrics since the last log line, as a checkpoint stores them."""
         record = self.means.record()
         return {} if record is None else {"unlogged": record}
 

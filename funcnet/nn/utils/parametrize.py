@@ -134,7 +134,8 @@ def remove_parametrizations(
         net: the description.
         tensor_name: dotted name, as in "encoder.fc.weight". `*` denotes all layers of a stack at once.
         params, state: params and state of `net`.
-        leave_parametrized: if True, the leaf takes the computed value in eval mode. Otherwise it takes the original.
+        leave_parametrized: if True, the leaf is set to the parametrized value, computed in eval mode. Otherwise it
+            takes the original.
 
     Raises:
         ValueError: if the attribute is not parametrized, or `leave_parametrized` is False and there are several
