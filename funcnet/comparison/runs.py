@@ -187,7 +187,8 @@ def _to_jax(value: Any, double: bool) -> Any:
     if not _is_inexact(value):  # integers have the width that they have without float64
         with jax.enable_x64(False):
             return jnp.asarray(value)
-    return jnp.asarray(value, jnp.complex128 if jnp.issubdtype(value.dtype, jnp.complexfloating) else jnp.float64)
+    wide = np.complex128 if jnp.issubdtype(value.dtype, jnp.complexfloating) else np.float64
+    return jnp.asarray(np.asarray(value).astype(wide))  # NumPy casts, because JAX would compile a cast for each shape
 
 
 def array(tensor: Any) -> np.ndarray:
