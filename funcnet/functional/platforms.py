@@ -114,10 +114,15 @@ def _run(a: jax.Array, b: jax.Array, *, forms: tuple[Product, ...]) -> jax.Array
         return _compiled(a, b, forms=forms)
 
 
+@functools.lru_cache(maxsize=4096)  # a model repeats its shapes, and each is traced forward, backward and in every jit
+def _result_type(form: Product, a: Any, b: Any) -> Any:
+    return jax.make_jaxpr(form)(a, b).out_avals[0]
+
+
 _product = Primitive("bilinear_product")
 _compiled = jax.jit(_product.bind, static_argnames="forms")
 _product.def_impl(_run)
-_product.def_abstract_eval(lambda a, b, *, forms: jax.make_jaxpr(forms[0])(a, b).out_avals[0])
+_product.def_abstract_eval(lambda a, b, *, forms: _result_type(forms[0], a, b))
 ad.defbilinear(_product, functools.partial(_transpose, 0), functools.partial(_transpose, 1))
 batching.primitive_batchers[_product] = _batch
 for _index, _platform in enumerate((None, "cpu")):
