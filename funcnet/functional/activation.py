@@ -24,7 +24,7 @@ def gelu(input: jax.Array, approximate: str = "none") -> jax.Array:
     """Compute `x · Φ(x)`, where Φ is the standard normal CDF. The default is exact, unlike that of `jax.nn.gelu`.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         approximate: 'none' uses erf and is exact; 'tanh' uses `x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`.
 
     Returns:
@@ -32,7 +32,7 @@ def gelu(input: jax.Array, approximate: str = "none") -> jax.Array:
 
     Raises:
         ValueError: if `approximate` is neither 'none' nor 'tanh'.
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> print(gelu(jnp.array([-1.0, 0.0, 1.0])))
@@ -80,7 +80,7 @@ def silu(input: jax.Array, inplace: bool = False) -> jax.Array:
     """Compute `x · sigmoid(x)` element-wise.
 
     Args:
-        input: any shape, floating or complex.
+        input: floating-point or complex array of any shape.
         inplace: ignored.
 
     Returns:
@@ -106,14 +106,14 @@ def mish(input: jax.Array, inplace: bool = False) -> jax.Array:
     """Compute `x · tanh(log(1 + exp(x)))` element-wise.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         inplace: ignored.
 
     Returns:
         An array of the same shape and dtype as the input.
 
     Raises:
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> mish(jnp.array([-200.0, 0.0, 200.0]))
@@ -154,7 +154,7 @@ def tanh(input: jax.Array) -> jax.Array:
     The derivative is computed from the input, because 1 - tanh² loses digits where tanh is near 1.
 
     Args:
-        input: any shape and dtype.
+        input: array of any shape and dtype.
 
     Returns:
         An array of the same shape and dtype as the input, but float32 for integers and booleans.
@@ -174,7 +174,7 @@ def sigmoid(input: jax.Array) -> jax.Array:
     """Compute `1 / (1 + exp(-x))` element-wise.
 
     Args:
-        input: any shape and dtype.
+        input: array of any shape and dtype.
 
     Returns:
         An array of the same shape and dtype as the input, but float32 for integers and booleans.
@@ -193,13 +193,13 @@ def logsigmoid(input: jax.Array) -> jax.Array:
     """Compute `log(1 / (1 + exp(-x)))` element-wise. The result is finite even where the sigmoid rounds to 0.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
 
     Returns:
         An array of the same shape and dtype as the input.
 
     Raises:
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> print(logsigmoid(jnp.array([-200.0, 0.0])))
@@ -215,7 +215,7 @@ def softplus(input: jax.Array, beta: float = 1.0, threshold: float = 20.0) -> ja
     """Compute `log(1 + exp(beta · x)) / beta` element-wise, or `x` itself where `beta · x` exceeds the threshold.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         beta: sharpness of the bend at 0.
         threshold: value of `beta · x` above which the function is the identity.
 
@@ -223,7 +223,7 @@ def softplus(input: jax.Array, beta: float = 1.0, threshold: float = 20.0) -> ja
         An array of the same shape and dtype as the input.
 
     Raises:
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> print(softplus(jnp.array([-200.0, 0.0, 200.0])))
@@ -266,7 +266,7 @@ def softsign(input: jax.Array) -> jax.Array:
     """Compute `x / (1 + |x|)` element-wise.
 
     Args:
-        input: any shape, any numeric dtype.
+        input: array of any shape and any numeric dtype.
 
     Returns:
         An array of the same shape and dtype as the input, but float32 for integers.
@@ -290,7 +290,7 @@ def tanhshrink(input: jax.Array) -> jax.Array:
     """Compute `x - tanh(x)` element-wise.
 
     Args:
-        input: any shape, any numeric dtype.
+        input: array of any shape and any numeric dtype.
 
     Returns:
         An array of the same shape and dtype as the input, but float32 for integers.
@@ -313,7 +313,7 @@ def glu(input: jax.Array, dim: int = -1) -> jax.Array:
     """Compute `a · sigmoid(b)`, where a and b are the first and the second half of the input along `dim`.
 
     Args:
-        input: any shape with an even size along `dim`, floating.
+        input: any shape with an even size along `dim`, floating-point.
         dim: dimension to split in half.
 
     Returns:
@@ -321,7 +321,7 @@ def glu(input: jax.Array, dim: int = -1) -> jax.Array:
 
     Raises:
         ValueError: if `dim` is out of range, or the size along `dim` is odd.
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> glu(jnp.array([4.0, 2.0, 0.0, 100.0]))

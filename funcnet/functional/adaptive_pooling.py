@@ -29,7 +29,7 @@ def adaptive_avg_pool1d(input: jax.Array, output_size: Sizes) -> jax.Array:
     """Average each of n = `output_size` bins, where bin i runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
 
     Args:
-        input: (B, C, S) or (C, S), floating.
+        input: (B, C, S) or (C, S), floating-point.
         output_size: size S' of the output; None keeps the size of the input.
 
     Returns:
@@ -37,7 +37,7 @@ def adaptive_avg_pool1d(input: jax.Array, output_size: Sizes) -> jax.Array:
 
     Raises:
         ValueError: if the input has the wrong rank, or `output_size` has the wrong length or is negative.
-        TypeError: if the input is not floating, or a size is not an integer.
+        TypeError: if the input is not floating-point, or a size is not an integer.
 
     Example:
         >>> adaptive_avg_pool1d(jnp.array([[1.0, 2.0, 6.0]]), 2)
@@ -80,7 +80,7 @@ def adaptive_max_pool1d(input: jax.Array, output_size: Sizes, return_indices: bo
     """Return the maxima of n = `output_size` bins, where bin i runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
 
     Args:
-        input: (B, C, S) or (C, S), floating.
+        input: (B, C, S) or (C, S), floating-point.
         output_size: size S' of the output; None keeps the size of the input.
         return_indices: if True, return the indices of the maxima as well.
 
@@ -91,7 +91,7 @@ def adaptive_max_pool1d(input: jax.Array, output_size: Sizes, return_indices: bo
 
     Raises:
         ValueError: if the input has the wrong rank, or `output_size` has the wrong length or is negative.
-        TypeError: if the input is not floating, or a size is not an integer.
+        TypeError: if the input is not floating-point, or a size is not an integer.
 
     Differs from torch: indices are int32 unless x64 is enabled.
 

@@ -41,7 +41,7 @@ def scaled_dot_product_attention(
     """Compute `softmax(q kᵀ · scale + mask) v`, an average of the values weighted by how well the keys match.
 
     Args:
-        query: (*, L, E), floating.
+        query: (*, L, E), floating-point.
         key: (*, S, E), of the query's dtype. The leading dimensions broadcast.
         value: (*, S, V), of the query's dtype.
         attn_mask: mask with at least two dimensions that broadcasts to (*, L, S). In a boolean mask, True marks the
@@ -60,7 +60,7 @@ def scaled_dot_product_attention(
     Raises:
         ValueError: if the shapes do not match, a mask is given together with `is_causal`, `dropout_p` is outside
             [0, 1], or `rng` is missing.
-        TypeError: if the inputs are not floating, their dtypes differ, or the mask is neither boolean nor of an
+        TypeError: if the inputs are not floating-point, their dtypes differ, or the mask is neither boolean nor of an
             accepted floating dtype.
 
     Differs from torch: a mask together with `is_causal` is always an error, while torch accepts some shapes on CPU;
@@ -177,7 +177,7 @@ def in_projection_packed(
     are the same array, one product with the last two thirds of W computes both of their results.
 
     Args:
-        q, k, v: (*, D), floating.
+        q, k, v: (*, D), floating-point.
         w: (3D, D), with the rows for q, k and v in this order.
         b: (3D,), or None.
 
@@ -186,7 +186,7 @@ def in_projection_packed(
 
     Raises:
         ValueError: if the shapes do not match.
-        TypeError: if the inputs are not floating, or their dtypes differ.
+        TypeError: if the inputs are not floating-point, or their dtypes differ.
 
     Example:
         >>> x = jnp.ones((5, 2))
@@ -223,7 +223,7 @@ def in_projection(
     """Project queries, keys and values, each by its own matrix: `q W_qᵀ + b_q`, `k W_kᵀ + b_k`, `v W_vᵀ + b_v`.
 
     Args:
-        q: (*, D), floating.
+        q: (*, D), floating-point.
         k, v: (*, Dk) and (*, Dv).
         w_q, w_k, w_v: (D, D), (D, Dk) and (D, Dv).
         b_q, b_k, b_v: (D,) each, or None.
@@ -233,7 +233,7 @@ def in_projection(
 
     Raises:
         ValueError: if the shapes do not match.
-        TypeError: if the inputs are not floating, or their dtypes differ.
+        TypeError: if the inputs are not floating-point, or their dtypes differ.
 
     Example:
         >>> matrices = jnp.ones((2, 2)), jnp.ones((2, 3)), jnp.ones((2, 4))

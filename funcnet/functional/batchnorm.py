@@ -48,12 +48,12 @@ def batch_norm(
     `var · n / (n - 1)`. Outside training, the running statistics are used instead of those of the batch.
 
     Args:
-        input: (B, C, *S), floating.
+        input: (B, C, *S), floating-point.
         running_mean: (C,), usually float32; None keeps no running mean.
         running_var: (C,), usually float32; None keeps no running variance.
         weight: (C,); None means 1.
         bias: (C,); None means 0.
-        training: if True, use the statistics of the batch. Must be a Python bool.
+        training: if True, use the statistics of the batch. It must be a Python bool.
         momentum: weight of the new value, a float or a traced scalar. A momentum of 1 / (number of batches so far)
             gives a plain average.
         eps: number added to the variance.
@@ -73,7 +73,7 @@ def batch_norm(
     Raises:
         ValueError: if the shapes do not match, eps is negative, or the running statistics are missing outside training.
             In training, an eps of 0 or a channel with only one value is also an error.
-        TypeError: if the input is not floating, or the mask is not boolean.
+        TypeError: if the input is not floating-point, or the mask is not boolean.
 
     Differs from torch: the running statistics are returned, not changed in place; the statistics of bfloat16 input are
         float32; `mask` and `axis_name` are additions.

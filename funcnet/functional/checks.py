@@ -44,7 +44,9 @@ def wide_dtype(array: jax.Array) -> Any:
 
 
 def _array(where: str, name: str, value: Any) -> jax.Array:
-    """Return `value` as a jax.Array, or raise TypeError. Numbers in lists and tuples are converted, but not arrays."""
+    """Return `value` as a jax.Array, or raise TypeError. Numbers in lists and tuples are converted. A list or tuple of
+    arrays is an error.
+    """
     parts = value if type(value) in (list, tuple) else ()
     if value is None or type(value) in (dict, str) or any(hasattr(part, "shape") for part in parts):
         advices: dict[type, str] = {

@@ -22,10 +22,10 @@ def conv1d(
     dilation: Ints = 1,
     groups: int = 1,
 ) -> jax.Array:
-    """Compute a 1D cross-correlation; see `conv2d`.
+    """Compute a 1D cross-correlation, as `conv2d` does in two dimensions.
 
     Args:
-        input: (B, I, S) or (I, S), floating.
+        input: (B, I, S) or (I, S), floating-point.
         weight: (O, I / G, K).
         bias: (O,).
         stride, padding, dilation, groups: as in `conv2d`.
@@ -58,7 +58,7 @@ def conv2d(
     """Compute a 2D cross-correlation: `y[o, s] = b[o] + Σ_i,k w[o, i, k] · x[i, s · stride + k · dilation]`.
 
     Args:
-        input: (B, I, H, W) or (I, H, W), floating.
+        input: (B, I, H, W) or (I, H, W), floating-point.
         weight: (O, I / G, kH, kW), of the input's dtype.
         bias: (O,).
         stride: step of the kernel over the input.
@@ -72,7 +72,7 @@ def conv2d(
 
     Raises:
         ValueError: if the shapes, groups or sizes do not match, or 'same' is combined with a stride.
-        TypeError: if the inputs are not floating, or their dtypes differ.
+        TypeError: if the inputs are not floating-point, or their dtypes differ.
 
     Example:
         >>> import jax.numpy as jnp
@@ -95,10 +95,10 @@ def conv3d(
     dilation: Ints = 1,
     groups: int = 1,
 ) -> jax.Array:
-    """Compute a 3D cross-correlation; see `conv2d`.
+    """Compute a 3D cross-correlation, as `conv2d` does in two dimensions.
 
     Args:
-        input: (B, I, D, H, W) or (I, D, H, W), floating.
+        input: (B, I, D, H, W) or (I, D, H, W), floating-point.
         weight: (O, I / G, kD, kH, kW).
         bias: (O,).
         stride, padding, dilation, groups: as in `conv2d`.
@@ -123,7 +123,7 @@ def conv_tbc(input: jax.Array, weight: jax.Array, bias: jax.Array, pad: int = 0)
     """Compute a cross-correlation over time, the first dimension: `y[t] = b + Σ_k x[t + k - pad] · w[k]`.
 
     Args:
-        input: (T, B, I), floating.
+        input: (T, B, I), floating-point.
         weight: (K, I, O).
         bias: (O,).
         pad: number of zeros before and after the time steps. A negative number removes time steps.
@@ -133,7 +133,7 @@ def conv_tbc(input: jax.Array, weight: jax.Array, bias: jax.Array, pad: int = 0)
 
     Raises:
         ValueError: if the shapes or sizes do not match.
-        TypeError: if the inputs are not floating, or their dtypes differ.
+        TypeError: if the inputs are not floating-point, or their dtypes differ.
 
     Example:
         >>> import jax.numpy as jnp

@@ -22,10 +22,10 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Ints = 1,
 ) -> jax.Array:
-    """Compute a 1D transposed convolution; see `conv_transpose2d`.
+    """Compute a 1D transposed convolution, as `conv_transpose2d` does in two dimensions.
 
     Args:
-        input: (B, I, S) or (I, S), floating.
+        input: (B, I, S) or (I, S), floating-point.
         weight: (I, O / G, K).
         bias: (O,).
         stride, padding, output_padding, groups, dilation: as in `conv_transpose2d`.
@@ -60,7 +60,7 @@ def conv_transpose2d(
     """Compute a 2D transposed convolution: `y[o, s · stride + k · dilation - padding] += w[i, o, k] · x[i, s]`.
 
     Args:
-        input: (B, I, H, W) or (I, H, W), floating.
+        input: (B, I, H, W) or (I, H, W), floating-point.
         weight: weight of the convolution to transpose, (I, O / G, kH, kW), of the input's dtype.
         bias: (O,).
         stride: step in the output from one input entry to the next.
@@ -77,7 +77,7 @@ def conv_transpose2d(
 
     Raises:
         ValueError: if the shapes, groups or sizes do not match.
-        TypeError: if the inputs are not floating, or their dtypes differ.
+        TypeError: if the inputs are not floating-point, or their dtypes differ.
 
     Example:
         >>> import jax.numpy as jnp
@@ -102,10 +102,10 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Ints = 1,
 ) -> jax.Array:
-    """Compute a 3D transposed convolution; see `conv_transpose2d`.
+    """Compute a 3D transposed convolution, as `conv_transpose2d` does in two dimensions.
 
     Args:
-        input: (B, I, D, H, W) or (I, D, H, W), floating.
+        input: (B, I, D, H, W) or (I, D, H, W), floating-point.
         weight: (I, O / G, kD, kH, kW).
         bias: (O,).
         stride, padding, output_padding, groups, dilation: as in `conv_transpose2d`.

@@ -21,7 +21,7 @@ def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1
     """Compute `x1 · x2 / (max(‖x1‖, eps) · max(‖x2‖, eps))` along one dimension.
 
     Args:
-        x1: any shape, floating.
+        x1: floating-point array of any shape.
         x2: any shape that broadcasts with x1's, of the same dtype.
         dim: dimension of the broadcast shape that holds the vectors.
         eps: lower bound on each norm, to avoid division by zero. A smaller norm keeps the gradient that it would have
@@ -32,7 +32,7 @@ def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1
 
     Raises:
         ValueError: if the shapes do not broadcast, or `dim` is out of range.
-        TypeError: if the inputs are not floating, or their dtypes differ.
+        TypeError: if the inputs are not floating-point, or their dtypes differ.
 
     Example:
         >>> cosine_similarity(jnp.array([[1.0, 0.0], [0.0, 3.0]]), jnp.array([[2.0, 0.0]]))
@@ -72,7 +72,7 @@ def pairwise_distance(
     """Compute `‖x1 - x2 + eps‖_p` over the last dimension.
 
     Args:
-        x1: (…, D), floating.
+        x1: (…, D), floating-point.
         x2: any shape that broadcasts with x1's, of the same dtype.
         p: order of the norm. Any number, including ±inf.
         eps: number added to every difference, to keep the gradient finite for equal vectors.
@@ -83,7 +83,7 @@ def pairwise_distance(
 
     Raises:
         ValueError: if the shapes do not broadcast, or both inputs are scalars.
-        TypeError: if the inputs are not floating, or their dtypes differ.
+        TypeError: if the inputs are not floating-point, or their dtypes differ.
 
     Example:
         >>> pairwise_distance(jnp.array([[0.0, 0.0]]), jnp.array([[3.0, 4.0]])).round(3)
@@ -104,7 +104,7 @@ def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
     """Compute the p-norm distances between all pairs of rows, in the order (0, 1), (0, 2), …, (1, 2), ….
 
     Args:
-        input: (N, D), floating.
+        input: (N, D), floating-point.
         p: order of the norm, at least 0. With p = 0, the distance is the number of entries that differ.
 
     Returns:
@@ -112,7 +112,7 @@ def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
 
     Raises:
         ValueError: if the input does not have two dimensions, or p is negative.
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> pdist(jnp.array([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).round(3)

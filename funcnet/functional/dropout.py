@@ -23,7 +23,7 @@ def dropout(
     """In training, zero every entry with probability p and multiply the others by `1 / (1 - p)`.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         p: probability of zeroing an entry, a Python float in [0, 1]. With p = 1, all entries become 0, not NaN.
         training: if False, the input is returned unchanged.
         inplace: ignored.
@@ -34,7 +34,7 @@ def dropout(
 
     Raises:
         ValueError: if p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if, in training with 0 < p < 1, the input is not floating.
+        TypeError: if, in training with 0 < p < 1, the input is not floating-point.
 
     Example:
         >>> dropout(jnp.ones(4), 0.5, training=False)
@@ -53,7 +53,7 @@ def dropout1d(
     """In training, zero entire channels with probability p and multiply the others by `1 / (1 - p)`.
 
     Args:
-        input: (B, C, S) or (C, S), floating.
+        input: (B, C, S) or (C, S), floating-point.
         p, training, inplace, rng: as in `dropout`.
 
     Returns:
@@ -61,7 +61,7 @@ def dropout1d(
 
     Raises:
         ValueError: if the input has the wrong rank, p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if, in training with 0 < p < 1, the input is not floating.
+        TypeError: if, in training with 0 < p < 1, the input is not floating-point.
 
     Example:
         >>> dropout1d(jnp.ones((2, 3, 4)), 0.5, rng=jax.random.key(0)).std(axis=-1).max()
@@ -78,7 +78,7 @@ def dropout2d(
     """In training, zero entire channels with probability p and multiply the others by `1 / (1 - p)`.
 
     Args:
-        input: (B, C, *S), floating. An input with three dimensions is read as (B, C, S), as in torch.
+        input: (B, C, *S), floating-point. An input with three dimensions is read as (B, C, S), as in torch.
         p, training, inplace, rng: as in `dropout`.
 
     Returns:
@@ -87,7 +87,7 @@ def dropout2d(
     Raises:
         ValueError: if p is outside [0, 1]; or, in training with 0 < p < 1, if the input has fewer than two dimensions
             or `rng` is missing.
-        TypeError: if, in training with 0 < p < 1, the input is not floating.
+        TypeError: if, in training with 0 < p < 1, the input is not floating-point.
 
     Example:
         >>> dropout2d(jnp.ones((2, 3, 4, 4)), 0.5, rng=jax.random.key(0)).std(axis=(2, 3)).max()
@@ -104,7 +104,7 @@ def dropout3d(
     """In training, zero entire channels with probability p and multiply the others by `1 / (1 - p)`.
 
     Args:
-        input: (B, C, D, H, W) or (C, D, H, W), floating.
+        input: (B, C, D, H, W) or (C, D, H, W), floating-point.
         p, training, inplace, rng: as in `dropout`.
 
     Returns:
@@ -112,7 +112,7 @@ def dropout3d(
 
     Raises:
         ValueError: if the input has the wrong rank, p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if, in training with 0 < p < 1, the input is not floating.
+        TypeError: if, in training with 0 < p < 1, the input is not floating-point.
 
     Differs from torch: ranks other than four and five are an error, while torch only warns.
 
@@ -134,7 +134,7 @@ def alpha_dropout(
     `a = 1 / sqrt((1 - p)(1 + p α'²))` and `b = -a p α'`.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         p: probability of dropping an entry, a Python float in [0, 1]. With p = 1, all entries become 0.
         training: if False (the default, as in torch), the input is returned unchanged.
         inplace: ignored.
@@ -145,7 +145,7 @@ def alpha_dropout(
 
     Raises:
         ValueError: if p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if, in training with 0 < p < 1, the input is not floating.
+        TypeError: if, in training with 0 < p < 1, the input is not floating-point.
 
     Example:
         >>> alpha_dropout(jnp.zeros(1000), 0.1, training=True, rng=jax.random.key(0)).round(3).max()
@@ -162,7 +162,7 @@ def feature_alpha_dropout(
     """Apply `alpha_dropout` to entire channels.
 
     Args:
-        input: (B, C, *S), floating.
+        input: (B, C, *S), floating-point.
         p, training, inplace, rng: as in `alpha_dropout`.
 
     Returns:
@@ -171,7 +171,7 @@ def feature_alpha_dropout(
     Raises:
         ValueError: if p is outside [0, 1]; or, in training with 0 < p < 1, if the input has fewer than two dimensions
             or `rng` is missing.
-        TypeError: if, in training with 0 < p < 1, the input is not floating.
+        TypeError: if, in training with 0 < p < 1, the input is not floating-point.
 
     Example:
         >>> feature_alpha_dropout(jnp.ones((2, 3, 4)), 0.5, True, rng=jax.random.key(0)).std(axis=-1).max()

@@ -23,7 +23,7 @@ def fold(
     """Sum blocks into an image, placing each block where `unfold` reads it. Overlapping values are added.
 
     Args:
-        input: (B, C · kH · kW, L) or (C · kH · kW, L), floating.
+        input: (B, C · kH · kW, L) or (C · kH · kW, L), floating-point.
         output_size: size (H, W) of the image. One number means both dimensions, also for the arguments below.
         kernel_size: size (kH, kW) of the blocks.
         dilation: distance between the elements of a block.
@@ -35,7 +35,7 @@ def fold(
 
     Raises:
         ValueError: if the shape of the input does not match the other arguments.
-        TypeError: if the input is not floating, or a size is not an integer.
+        TypeError: if the input is not floating-point, or a size is not an integer.
 
     Example:
         >>> fold(jnp.ones((1, 4, 4)), (3, 3), (2, 2))[0, 0]
@@ -87,7 +87,7 @@ def unfold(input: jax.Array, kernel_size: Ints, dilation: Ints = 1, padding: Int
     """Extract each block of the input as a column: `y[c · kH · kW + i · kW + j, l]`.
 
     Args:
-        input: (B, C, H, W) or (C, H, W), floating.
+        input: (B, C, H, W) or (C, H, W), floating-point.
         kernel_size: size (kH, kW) of the blocks. One number means both dimensions, also for the arguments below.
         dilation: distance between the elements of a block.
         padding: number of zeros on both sides.
@@ -99,7 +99,7 @@ def unfold(input: jax.Array, kernel_size: Ints, dilation: Ints = 1, padding: Int
 
     Raises:
         ValueError: if the input has the wrong rank, a size is out of range, or a block is larger than the padded input.
-        TypeError: if the input is not floating, or a size is not an integer.
+        TypeError: if the input is not floating-point, or a size is not an integer.
 
     Example:
         >>> unfold(jnp.arange(6.0).reshape(1, 2, 3), 2)

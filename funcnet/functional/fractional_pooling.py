@@ -33,7 +33,7 @@ def fractional_max_pool2d(
     """Take the maximum of each window. The windows start at random, almost evenly spaced positions.
 
     Args:
-        input: (B, C, H, W) or (C, H, W), floating.
+        input: (B, C, H, W) or (C, H, W), floating-point.
         kernel_size: size of the window, one number or (height, width).
         output_size: (H', W'), or one number for both.
         output_ratio: ratio of output to input size, one number or (ratio of H, ratio of W). Without `output_size`,
@@ -50,7 +50,7 @@ def fractional_max_pool2d(
     Raises:
         ValueError: if neither `output_size` nor `output_ratio` is given, the sizes do not fit the input, or neither
             `_random_samples` nor `rng` is given.
-        TypeError: if the input is not floating, or a size is not an integer.
+        TypeError: if the input is not floating-point, or a size is not an integer.
 
     Differs from torch: randomness comes from `rng`; indices are int32 unless x64 is enabled.
 

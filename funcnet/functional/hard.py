@@ -20,7 +20,7 @@ def hardtanh(input: jax.Array, min_val: float = -1.0, max_val: float = 1.0, inpl
     """Compute `min(max(x, min_val), max_val)` element-wise. The derivative is 0 at both bounds.
 
     Args:
-        input: any shape, floating or integer. For integers, the bounds are truncated to integers.
+        input: floating-point or integer array of any shape. For integers, the bounds are truncated to integers.
         min_val: lower bound.
         max_val: upper bound.
         inplace: ignored.
@@ -56,7 +56,7 @@ def relu6(input: jax.Array, inplace: bool = False) -> jax.Array:
     """Compute `min(max(x, 0), 6)` element-wise. The derivative is 0 at 0 and at 6.
 
     Args:
-        input: any shape, floating or integer.
+        input: floating-point or integer array of any shape.
         inplace: ignored.
 
     Returns:
@@ -90,14 +90,14 @@ def hardsigmoid(input: jax.Array, inplace: bool = False) -> jax.Array:
     """Compute `relu6(x + 3) / 6` element-wise. The derivative is 0 at -3 and at 3.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         inplace: ignored.
 
     Returns:
         An array of the same shape and dtype as the input, in [0, 1].
 
     Raises:
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> hardsigmoid(jnp.array([-4.0, 0.0, 4.0]))
@@ -124,14 +124,14 @@ def hardswish(input: jax.Array, inplace: bool = False) -> jax.Array:
     """Compute `x · relu6(x + 3) / 6` element-wise. The derivative is 0 at -3 and 1 at 3.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         inplace: ignored.
 
     Returns:
         An array of the same shape and dtype as the input.
 
     Raises:
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> hardswish(jnp.array([-4.0, 0.0, 1.5, 4.0]))
@@ -159,14 +159,14 @@ def hardshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
     """Return `x` where `|x| > lambd`, with derivative 1, and 0 elsewhere, with derivative 0.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         lambd: threshold, compared in the input's dtype.
 
     Returns:
         An array of the same shape and dtype as the input.
 
     Raises:
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> hardshrink(jnp.array([-1.0, 0.5, 1.0]))
@@ -192,7 +192,7 @@ def softshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
     """Move `x` by lambd towards 0, stopping at 0. The derivative at ±lambd is 0.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         lambd: distance to move, at least 0.
 
     Returns:
@@ -200,7 +200,7 @@ def softshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
 
     Raises:
         ValueError: if lambd is negative, or too large for the input's dtype.
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> softshrink(jnp.array([-2.0, 0.5, 1.0]))

@@ -33,12 +33,12 @@ def instance_norm(
     average of the means, or of the unbiased variances `var · n / (n - 1)`, over the batch.
 
     Args:
-        input: (B, C, *S), floating.
+        input: (B, C, *S), floating-point.
         running_mean: (C,), usually float32; None keeps no running mean.
         running_var: (C,), usually float32; None keeps no running variance.
         weight: (C,); None means 1.
         bias: (C,); None means 0.
-        use_input_stats: if True, use the statistics of the input; otherwise the running statistics. Must be a Python
+        use_input_stats: if True, use the statistics of the input; otherwise the running statistics. It must be a Python
             bool.
         momentum: weight of the new value, a float or a traced scalar.
         eps: number added to the variance.
@@ -51,7 +51,7 @@ def instance_norm(
         ValueError: if the shapes do not match, a channel has only one position, the running statistics are required but
             missing, or the batch is empty and weight or bias is given. As in torch, an empty batch without weight and
             bias is accepted and turns the running statistics into NaN.
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Differs from torch: the running statistics are returned, not changed in place; the statistics of bfloat16 input are
         float32.

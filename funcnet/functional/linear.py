@@ -13,7 +13,7 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
     """Multiply the last dimension by a matrix: `y = x Aᵀ + b`.
 
     Args:
-        input: (*, I), floating.
+        input: (*, I), floating-point.
         weight: (O, I), or (I,) for a single output without the dimension O; of the input's dtype.
         bias: (O,), or () or (1,) for one number added to all outputs. With a weight of (I,), the bias must be ().
 
@@ -22,7 +22,7 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
 
     Raises:
         ValueError: if the shapes do not match.
-        TypeError: if the inputs are not floating, or their dtypes differ.
+        TypeError: if the inputs are not floating-point, or their dtypes differ.
 
     Example:
         >>> linear(jnp.ones((2, 3)), jnp.ones((4, 3)), jnp.zeros(4)).shape
@@ -53,7 +53,7 @@ def bilinear(input1: jax.Array, input2: jax.Array, weight: jax.Array, bias: jax.
     """Compute one bilinear form per output: `y_o = x1ᵀ A_o x2 + b_o`.
 
     Args:
-        input1: (*, I1), floating.
+        input1: (*, I1), floating-point.
         input2: (*, I2), with the same leading dimensions.
         weight: (O, I1, I2).
         bias: (O,).
@@ -63,7 +63,7 @@ def bilinear(input1: jax.Array, input2: jax.Array, weight: jax.Array, bias: jax.
 
     Raises:
         ValueError: if the shapes do not match.
-        TypeError: if the inputs are not floating, or their dtypes differ.
+        TypeError: if the inputs are not floating-point, or their dtypes differ.
 
     Example:
         >>> bilinear(jnp.ones((2, 3)), jnp.ones((2, 5)), jnp.ones((4, 3, 5)))[0]

@@ -35,12 +35,12 @@ class LinearCrossEntropyOptions:
     Args:
         allow_retain_graph: ignored, because a function has no graph to keep.
         batch_chunk_size: number of rows per chunk, instead of `chunking_method`.
-        chunking_method: 'aspect_ratio' for chunks whose logits take as much memory as the input (rows are rounded up to
-            a power of two), 'aspect_ratio:n' for an n-th of these rows, 'auto' for 'aspect_ratio:2', or None for
-            `batch_chunk_size`.
+        chunking_method: 'aspect_ratio' makes chunks whose logits take as much memory as the input, with the number of
+            rows rounded up to a power of two. 'aspect_ratio:n' takes an n-th of these rows. 'auto' means
+            'aspect_ratio:2'. None means that `batch_chunk_size` is used.
         acc_policy: 'accurate', 'balanced', 'compact' or 'auto'. The policy is ignored, because sums always use at least
             float32.
-        acc_dtype: None, the input's dtype, or float32 with an input of 16 bits. The dtype is checked, but ignored.
+        acc_dtype: None or the input's dtype, or float32 if the input has 16 bits. The dtype is checked, but ignored.
 
     Raises:
         ValueError: if an argument has another value.
@@ -120,8 +120,8 @@ def linear_cross_entropy(
     """Compute `cross_entropy(linear(input, linear_weight, linear_bias), target)`.
 
     Args:
-        input: (B, I) or (I,), floating.
-        linear_weight: (C, I), or (C, *S, I) with an input of (B, I); of the input's dtype.
+        input: floating-point array of shape (B, I) or (I,).
+        linear_weight: (C, I), or (C, *S, I) if the input is (B, I), in the input's dtype.
         target: integer class ids, (B, *S) or (), or floating probabilities, (B, C, *S) or (C,).
         linear_bias: (C, *S).
         weight: (C,), one weight per class.
@@ -132,13 +132,13 @@ def linear_cross_entropy(
             linear_weight of (C, I) and no label smoothing. Otherwise the options are ignored, with a warning.
 
     Returns:
-        (), or (B, *S) for 'none', in the input's dtype. With chunks, the logits stay in at least float32. Without
-        chunks, the logits are rounded to the input's dtype.
+        A scalar, or an array (B, *S) for 'none', in the input's dtype. With chunks, the logits stay in at least
+        float32. Without chunks, the logits are rounded to the input's dtype.
 
     Raises:
         ValueError: if the shapes do not match, `reduction` is unknown, `ignore_index` is given with probabilities, or
             an id is out of range. Under `jit`, an id out of range gives a loss of NaN instead.
-        TypeError: if `input` or `linear_weight` is not floating, or the dtypes differ.
+        TypeError: if `input` or `linear_weight` is not floating-point, or the dtypes differ.
 
     Differs from torch: forward mode, second derivatives and `vmap` also work with chunks.
 

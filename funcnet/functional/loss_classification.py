@@ -27,27 +27,31 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> jax.Array:
-    """`-w_t · log softmax(x)_t` for a target class t, or `-Σ_c w_c t_c log softmax(x)_c` for target probabilities t.
+    """Compute `-w_t · log softmax(x)_t` for a target class t, or `-Σ_c w_c t_c log softmax(x)_c` for target
+    probabilities t.
 
-    'mean' divides the sum of the losses by `Σ w_t` over the targets that are not ignored (by B · S for probabilities).
-    With smoothing ε, each loss becomes `(1 - ε) · loss + ε / C · Σ_c -w_c log softmax(x)_c`, with the same divisor.
+    'mean' divides the sum of the losses by the sum of `w_t` over the targets that are not ignored. For probabilities,
+    it divides by B · S. With smoothing ε, each loss becomes `(1 - ε) · loss + ε / C · Σ_c -w_c log softmax(x)_c`, with
+    the same divisor.
 
     Args:
-        input: (B, C, *S) or (C,), logits, floating.
-        target: (B, *S) or (), integer class ids in [0, C); or floating probabilities of the input's shape.
+        input: (B, C, *S) or (C,), logits, floating-point.
+        target: integer class ids in [0, C), of shape (B, *S) or (), or floating-point probabilities of the input's
+            shape.
         weight: (C,), one weight per class.
-        ignore_index: targets with this class id are ignored. Not for probabilities.
+        ignore_index: targets with this class id are ignored. It is not supported for probabilities.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
         label_smoothing: ε in [0, 1].
 
     Returns:
-        (), or (B, *S) for 'none', in the input's dtype. 'mean' is NaN if all targets are ignored.
+        A scalar, or an array (B, *S) for 'none', in the input's dtype. 'mean' is NaN if all targets are ignored.
 
     Raises:
-        ValueError: if the shapes do not match, an id is out of range (under `jit` its loss is NaN instead), `reduction`
-            is unknown, ε is outside [0, 1], or `ignore_index` is at least 0 and the target holds probabilities.
-        TypeError: if the input is not floating, or `weight` has neither the input's dtype nor that of the sum.
+        ValueError: if the shapes do not match, `reduction` is unknown, ε is outside [0, 1], or `ignore_index` is at
+            least 0 and the target holds probabilities. An id out of range is an error too, but under `jit` its loss is
+            NaN instead.
+        TypeError: if the input is not floating-point, or `weight` has neither the input's dtype nor that of the sum.
 
     Example:
         >>> cross_entropy(jnp.zeros((2, 4)), jnp.array([1, -100])).round(4)
@@ -104,10 +108,11 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`-w_t · x_t` for a target class t and log-probabilities x; 'mean' divides the sum of the losses by `Σ w_t`.
+    """Compute `-w_t · x_t` for a target class t and log-probabilities x; 'mean' divides the sum of the losses by `Σ
+    w_t`.
 
     Args:
-        input: (B, C, *S) or (C,), log-probabilities, floating.
+        input: (B, C, *S) or (C,), log-probabilities, floating-point.
         target: (B, *S) or (), integer class ids in [0, C).
         weight: (C,), one weight per class.
         ignore_index: targets with this class id are ignored.
@@ -115,13 +120,13 @@ def nll_loss(
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or (B, *S) for 'none', in the input's dtype. 'mean' is NaN if all targets are ignored.
+        A scalar, or an array (B, *S) for 'none', in the input's dtype. 'mean' is NaN if all targets are ignored.
 
     Raises:
-        ValueError: if the shapes do not match, an id is out of range (under `jit` its loss is NaN instead), or
-            `reduction` is unknown.
-        TypeError: if the input is not floating, the target is not of an integer dtype, or `weight` has neither the
-            input's dtype nor that of the sum.
+        ValueError: if the shapes do not match, or `reduction` is unknown. An id out of range is an error too, but under
+            `jit` its loss is NaN instead.
+        TypeError: if the input is not floating-point, the target is not of an integer dtype, or `weight` has neither
+            the input's dtype nor that of the sum.
 
     Example:
         >>> nll_loss(jnp.log(jnp.array([[0.5, 0.25, 0.25]])), jnp.array([0])).round(4)
@@ -146,23 +151,23 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`-w · (t log x + (1 - t) log(1 - x))` for a probability x, with each logarithm clamped to at least -100.
+    """Compute `-w · (t log x + (1 - t) log(1 - x))` for a probability x, with each logarithm clamped to at least -100.
 
     Args:
-        input: any shape, probabilities in [0, 1], floating.
-        target: the input's shape, probabilities in [0, 1], floating.
-        weight: factor of each term, broadcast to the input ('mean' still divides by the number of terms).
+        input: floating-point array of probabilities in [0, 1], of any shape.
+        target: floating-point array of probabilities in [0, 1], of the input's shape.
+        weight: factor of each term, which broadcasts to the input. 'mean' still divides by the number of terms.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or the input's shape for 'none', in the input's dtype. The gradient `(x - t) / max(x (1 - x), 1e-12)`
-        ignores the clamp, as in torch.
+        A scalar, or an array of the input's shape for 'none', in the input's dtype. The gradient `(x - t) / max(x (1 -
+        x), 1e-12)` ignores the clamp, as in torch.
 
     Raises:
-        ValueError: if the shapes differ, `weight` does not broadcast to the input, `reduction` is unknown, or an entry
-            of the input or target is outside [0, 1] (under `jit` its loss is NaN instead).
-        TypeError: if an array is not floating, or the dtypes differ.
+        ValueError: if the shapes differ, `weight` does not broadcast to the input, or `reduction` is unknown. An entry
+            of the input or target outside [0, 1] is an error too, but under `jit` its loss is NaN instead.
+        TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
         >>> binary_cross_entropy(jnp.array([0.5, 1.0]), jnp.array([0.0, 0.0])).round(4)
@@ -194,22 +199,22 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: jax.Array | None = None,
 ) -> jax.Array:
-    """`-w · (v t log σ(x) + (1 - t) log(1 - σ(x)))` from logits x, without overflow; v is `pos_weight`.
+    """Compute `-w · (v t log σ(x) + (1 - t) log(1 - σ(x)))` from logits x without overflow, where v is `pos_weight`.
 
     Args:
-        input: any shape, logits, floating.
-        target: the input's shape, probabilities in [0, 1], floating.
-        weight: factor of each term, broadcast to the input ('mean' still divides by the number of terms).
+        input: floating-point array of logits, of any shape.
+        target: floating-point array of probabilities in [0, 1], of the input's shape.
+        weight: factor of each term, which broadcasts to the input. 'mean' still divides by the number of terms.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
-        pos_weight: v, the weight of the positive term, broadcast to the input. None is 1.
+        pos_weight: weight v of the positive term, which broadcasts to the input. None means 1.
 
     Returns:
-        (), or the input's shape for 'none', in the input's dtype.
+        A scalar, or an array of the input's shape for 'none', in the input's dtype.
 
     Raises:
         ValueError: if the shapes differ, a weight does not broadcast to the input, or `reduction` is unknown.
-        TypeError: if an array is not floating, or the dtypes differ.
+        TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
         >>> binary_cross_entropy_with_logits(jnp.zeros(2), jnp.array([0.0, 1.0])).round(4)
@@ -275,7 +280,9 @@ def _along(vector: jax.Array, ndim: int, axis: int) -> jax.Array:
 def _pick(
     where: str, x: jax.Array, target: jax.Array, weight: jax.Array | None, ignore_index: int, axis: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return three arrays of the target's shape: whether it is kept, x at the target class, and its weight or 0."""
+    """Return three arrays of the target's shape: whether the target is kept, x at the target class, and the weight of
+    the class (0 for an ignored target).
+    """
     target = checks.integers(where, "target", target)
     ignore_index = checks.as_int(where, "ignore_index", ignore_index)
     expected = x.shape[:axis] + x.shape[axis + 1 :]

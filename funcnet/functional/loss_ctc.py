@@ -1,8 +1,9 @@
 """Connectionist temporal classification. Letters: `T input length, B batch, C classes, S target length`.
 
 An alignment is a walk through blank 0, label 0, blank 1, label 1, …, blank S. At each frame it stays or moves one step
-forward, and it may skip the blank between two different labels. `blanks (B, S + 1)` and `labels (B, S)` hold, for every
-position, the log-probability of all walks that end at this position (forward) or begin at it (backward).
+forward, and it may skip the blank between two different labels. `blanks (B, S + 1)` and `labels (B, S)` hold a
+log-probability for every position. In the forward pass, it is that of all walks that end at the position, and in the
+backward pass, that of all walks that begin there.
 """
 
 from functools import partial
@@ -31,30 +32,31 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> jax.Array:
-    """`-log Σ p(alignment)` over all alignments that give the target after repeats and blanks are removed.
+    """Compute `-log Σ p(alignment)` over all alignments that give the target after repeats and blanks are removed.
 
     The gradient is torch's: `exp(log_probs)` minus the probability that a frame is aligned to the class. This
     gradient is correct if `log_probs` is the output of `log_softmax`.
 
     Args:
-        log_probs: (T, B, C) or (T, C), log-probabilities, floating.
+        log_probs: (T, B, C) or (T, C), log-probabilities, floating-point.
         targets: integer class ids: (B, S) with any padding, or (sum of `target_lengths`,) with the targets of all
             examples concatenated. The concatenated form is expensive under `jit` if `target_lengths` is traced, because
             every example is then padded to the total length. Pass `target_lengths` as a tuple, or pad the targets.
-        input_lengths: (B,) integers in [0, T], an array or a tuple; without a batch, () or one number.
+        input_lengths: (B,) integers in [0, T], as an array or a tuple. Without a batch, () or one number.
         target_lengths: (B,) integers in the same form, at most S.
         blank: class id of the blank.
-        reduction: 'mean' (of each loss divided by its target's length, at least 1), 'sum' or 'none'.
-        zero_infinity: if True, infinite losses (targets that do not fit into their frames) and their gradients are set
-            to 0. If False, the gradient of an infinite loss is NaN.
+        reduction: 'mean' (the mean of the losses, each divided by the length of its target or by 1 if that is 0), 'sum'
+            or 'none'.
+        zero_infinity: if True, the losses of targets that do not fit into their frames, which are infinite, and their
+            gradients are set to 0. If False, the gradient of an infinite loss is NaN.
 
     Returns:
-        (), or (B,) for 'none', in the dtype of `log_probs`. The computation uses at least float32.
+        A scalar, or an array (B,) for 'none', in the dtype of `log_probs`. The computation uses at least float32.
 
     Raises:
-        ValueError: if the shapes do not match, `reduction` is unknown, or the blank, an id or a length is out of range
-            (under `jit` the loss of such an example is NaN instead).
-        TypeError: if `log_probs` is not floating, or the targets or lengths are not of an integer dtype.
+        ValueError: if the shapes do not match, or `reduction` is unknown. A blank, an id or a length out of range is an
+            error too, but under `jit` the loss of such an example is NaN instead.
+        TypeError: if `log_probs` is not floating-point, or the targets or lengths are not of an integer dtype.
 
     Differs from torch: where a log-probability is -inf, its gradient is 0, not NaN. Second derivatives are supported.
 
@@ -115,7 +117,9 @@ def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.
 def _padded(
     where: str, targets: jax.Array, target_lengths: Any, batch: int, blank: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return ids (B, S) with blanks after the end, target lengths (B,), and whether each length is possible (B,)."""
+    """Return the ids (B, S) with blanks after the end of each target, the target lengths (B,), and whether each length
+    is possible (B,).
+    """
     if targets.ndim == 2 and targets.shape[0] == batch:
         size = targets.shape[1]
         counts = _lengths(where, "target_lengths", target_lengths, batch, size)
@@ -240,7 +244,9 @@ def _at_end(walks: Walks, counts: jax.Array) -> jax.Array:
 def _forward(
     walks: Walks, time: jax.Array, emitted: Walks, ids: jax.Array, frames: jax.Array
 ) -> tuple[Walks, jax.Array]:
-    """Return the walks after the next frame and the logarithm that was factored out. Finished examples do not move."""
+    """Return the walks after the next frame, and the logarithm of the factor that was taken out of them. Finished
+    examples do not move.
+    """
     blanks, labels = walks
     skipping = jnp.where(ids != _shifted(ids, 1, -1), _shifted(labels, 1), -jnp.inf)
     on_blanks = emitted[0] + _log_sum(blanks, jnp.pad(labels, ((0, 0), (1, 0)), constant_values=-jnp.inf))

@@ -24,23 +24,25 @@ def cosine_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`1 - cos(x1, x2)` for similar pairs (t = 1), `max(0, cos(x1, x2) - margin)` for dissimilar pairs (t = -1).
+    """Compute `1 - cos(x1, x2)` for similar pairs (t = 1), and `max(0, cos(x1, x2) - margin)` for dissimilar pairs (t =
+    -1).
 
     `cos = x1·x2 / √((x1·x1 + 1e-12) (x2·x2 + 1e-12))`.
 
     Args:
-        input1, input2: (B, D), or both (D,); floating.
-        target: (B,), or () without a batch; 1 or -1, integer or floating. Any other target gives loss 0.
+        input1, input2: floating-point arrays, both of shape (B, D) or both of shape (D,).
+        target: 1 or -1, in an integer or floating-point dtype, of shape (B,), or () without a batch. Any other target
+            gives loss 0.
         margin: largest cosine at which a dissimilar pair has loss 0.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or (B,) for 'none', in the inputs' dtype.
+        A scalar, or an array (B,) for 'none', in the inputs' dtype.
 
     Raises:
         ValueError: if the ranks or shapes do not match, or `reduction` is unknown.
-        TypeError: if an array is not floating, or the dtypes differ.
+        TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
         >>> cosine_embedding_loss(jnp.eye(2), jnp.ones((2, 2)), jnp.array([1, -1]), reduction="none").round(4)
@@ -80,24 +82,25 @@ def triplet_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`max(0, d(a, p) - d(a, n) + margin)` with `d(x, y) = ‖x - y + eps‖_p`, for anchor a, positive p and negative n.
+    """Compute `max(0, d(a, p) - d(a, n) + margin)` with `d(x, y) = ‖x - y + eps‖_p`, for anchor a, positive p and
+    negative n.
 
     Args:
-        anchor, positive, negative: (*, D), floating, of the same rank and with shapes that broadcast.
-        margin: smallest `d(a, n) - d(a, p)` at which the loss is 0. Must be positive.
+        anchor, positive, negative: floating-point arrays (*, D) of the same rank, whose shapes broadcast.
+        margin: smallest `d(a, n) - d(a, p)` at which the loss is 0. It must be positive.
         p: order of the norm.
-        eps: added to every difference.
+        eps: number added to every difference.
         swap: if True, `d(a, n)` is replaced by the smaller of `d(a, n)` and `d(p, n)`.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or (*) for 'none', in the inputs' dtype.
+        A scalar, or an array (*) for 'none', in the inputs' dtype.
 
     Raises:
         ValueError: if the ranks differ, the shapes do not broadcast, `reduction` is unknown, or the margin is not
             positive.
-        TypeError: if an array is not floating, or the dtypes differ.
+        TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
         >>> triplet_margin_loss(jnp.zeros((1, 2)), jnp.ones((1, 2)), -jnp.ones((1, 2))).round(4)
@@ -121,16 +124,16 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`max(0, d(a, p) - d(a, n) + margin)`: `triplet_margin_loss` with a custom distance d.
+    """Compute `triplet_margin_loss`, `max(0, d(a, p) - d(a, n) + margin)`, with a custom distance d.
 
     Args:
-        anchor, positive, negative: arguments of the distance, of the same rank, floating.
-        distance_function: a function of two arrays; None is `pairwise_distance`. It receives the arrays unchanged. Its
-            result is cast to at least float32.
+        anchor, positive, negative: floating-point arrays of the same rank, the arguments of the distance.
+        distance_function: a function of two arrays; None means `pairwise_distance`. It receives the arrays unchanged.
+            Its result is cast to at least float32.
         margin, swap, reduction: as in `triplet_margin_loss`.
 
     Returns:
-        (), or the distance's shape for 'none', in the inputs' dtype.
+        A scalar, or an array of the distance's shape for 'none', in the inputs' dtype.
 
     Raises:
         ValueError, TypeError: as in `triplet_margin_loss`.

@@ -29,22 +29,22 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`x` for similar pairs (t = 1), `max(0, margin - x)` for dissimilar pairs (t = -1).
+    """Compute `x` for similar pairs (t = 1), and `max(0, margin - x)` for dissimilar pairs (t = -1).
 
     Args:
         input: floating-point distances, of any shape.
-        target: broadcasts with the input; 1 or -1, integer or of the input's dtype. Any other target gives the sum of
-            both terms.
+        target: labels 1 or -1, in an integer dtype or the input's dtype. They broadcast with the input. Any other
+            target gives the sum of both terms.
         margin: smallest distance at which a dissimilar pair has loss 0.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or the common shape for 'none', in the input's dtype.
+        A scalar, or an array of the common shape for 'none', in the input's dtype.
 
     Raises:
         ValueError: if the shapes do not broadcast, or `reduction` is unknown.
-        TypeError: if the input is not floating, or a floating target has another dtype.
+        TypeError: if the input is not floating-point, or a floating target has another dtype.
 
     Example:
         >>> hinge_embedding_loss(jnp.array([0.25, 0.25]), jnp.array([1, -1]), reduction="none")
@@ -71,21 +71,22 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`max(0, -t (x1 - x2) + margin)`: x1 should be larger than x2 for t = 1, and smaller for t = -1.
+    """Compute `max(0, -t (x1 - x2) + margin)`, where t = 1 means that x1 should be larger than x2, and t = -1 that it
+    should be smaller.
 
     Args:
-        input1, input2: floating, of the same rank and with shapes that broadcast.
-        target: of the same rank; 1 or -1, integer or of the inputs' dtype.
+        input1, input2: floating-point arrays of the same rank, whose shapes broadcast.
+        target: labels 1 or -1 of the same rank, in an integer dtype or the inputs' dtype.
         margin: smallest difference at which the loss is 0.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or the common shape for 'none', in the inputs' dtype.
+        A scalar, or an array of the common shape for 'none', in the inputs' dtype.
 
     Raises:
         ValueError: if the ranks differ, the shapes do not broadcast, or `reduction` is unknown.
-        TypeError: if an input is not floating, or the floating dtypes differ.
+        TypeError: if an input is not floating-point, or the floating dtypes differ.
 
     Example:
         >>> margin_ranking_loss(jnp.array([1.0]), jnp.array([3.0]), jnp.array([1]), margin=0.5)
@@ -115,20 +116,20 @@ def soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`log(1 + exp(-t x))`: the logistic loss for the labels 1 and -1.
+    """Compute `log(1 + exp(-t x))`: the logistic loss for the labels 1 and -1.
 
     Args:
-        input: any shape, floating.
-        target: broadcasts to the input; 1 or -1, integer or of the input's dtype.
+        input: floating-point array of any shape.
+        target: labels 1 or -1, in an integer dtype or the input's dtype. They broadcast to the input.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or the input's shape for 'none', in the input's dtype.
+        A scalar, or an array of the input's shape for 'none', in the input's dtype.
 
     Raises:
         ValueError: if the target does not broadcast to the input, or `reduction` is unknown.
-        TypeError: if the input is not floating, or a floating target has another dtype.
+        TypeError: if the input is not floating-point, or a floating target has another dtype.
 
     Differs from torch: large scores of the wrong sign neither overflow nor have NaN gradients.
 
@@ -153,21 +154,21 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`-1/C · Σ_c w_c (t_c log σ(x_c) + (1 - t_c) log σ(-x_c))`: one binary decision per class.
+    """Compute `-1/C · Σ_c w_c (t_c log σ(x_c) + (1 - t_c) log σ(-x_c))`: one binary decision per class.
 
     Args:
-        input: (*, C), logits, floating.
-        target: broadcasts with the input; 1 or 0, integer or of the input's dtype.
-        weight: factor of each term, broadcast to the input; (C,) gives one weight per class.
+        input: (*, C), logits, floating-point.
+        target: labels 1 or 0, in an integer dtype or the input's dtype. They broadcast with the input.
+        weight: factor of each term, which broadcasts to the input. A weight of shape (C,) gives one weight per class.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or (*) for 'none', in the input's dtype.
+        A scalar, or an array (*) for 'none', in the input's dtype.
 
     Raises:
         ValueError: if the shapes do not match, or `reduction` is unknown.
-        TypeError: if the input is not floating, or a floating target has another dtype.
+        TypeError: if the input is not floating-point, or a floating target has another dtype.
 
     Example:
         >>> multilabel_soft_margin_loss(jnp.zeros((2, 3)), jnp.array([[1, 0, 1], [0, 0, 0]])).round(4)
@@ -199,11 +200,12 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`w_t / C · Σ_{c ≠ t} max(0, margin - x_t + x_c)ᵖ`, summed over the classes c other than the target class t.
+    """Compute `w_t / C · Σ_{c ≠ t} max(0, margin - x_t + x_c)ᵖ`, summed over the classes c other than the target class
+    t.
 
     Args:
-        input: (B, C) or (C,), scores, floating.
-        target: (B,), or () or (1,) with an input of (C,); integer class ids in [0, C).
+        input: (B, C) or (C,), scores, floating-point.
+        target: integer class ids in [0, C), of shape (B,). For an input of shape (C,), the shape is () or (1,).
         p: exponent, 1 or 2.
         margin: the loss is 0 if the target's score exceeds all others by at least this much.
         weight: (C,), one weight per class.
@@ -211,12 +213,12 @@ def multi_margin_loss(
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or the target's shape for 'none', in the input's dtype. The mean of an empty batch is NaN.
+        A scalar, or an array of the target's shape for 'none', in the input's dtype. The mean of an empty batch is NaN.
 
     Raises:
-        ValueError: if the shapes do not match, an id is out of range (under `jit` its loss is NaN instead), p is not 1
-            or 2, or `reduction` is unknown.
-        TypeError: if the input is not floating, or the target is not of an integer dtype.
+        ValueError: if the shapes do not match, p is not 1 or 2, or `reduction` is unknown. An id out of range is an
+            error too, but under `jit` its loss is NaN instead.
+        TypeError: if the input is not floating-point, or the target is not of an integer dtype.
 
     Example:
         >>> multi_margin_loss(jnp.array([[0.0, 2.0, 1.5, -1.0]]), jnp.array([1]))
@@ -254,22 +256,23 @@ def multilabel_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`1/C · Σ_t Σ_c max(0, 1 - x_t + x_c)`, summed over the target classes t and all other classes c.
+    """Compute `1/C · Σ_t Σ_c max(0, 1 - x_t + x_c)`, summed over the target classes t and all other classes c.
 
     Args:
-        input: (B, C) or (C,), scores, floating.
+        input: (B, C) or (C,), scores, floating-point.
         target: integers of the input's shape. Each row holds class ids in [0, C). The first -1 ends the ids of a row,
             and the entries after it are ignored. A class that occurs twice counts twice.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or (B,) for 'none', in the input's dtype. The mean of an empty batch is NaN. The second derivative is 0.
+        A scalar, or an array (B,) for 'none', in the input's dtype. The mean of an empty batch is NaN. The second
+        derivative is 0.
 
     Raises:
-        ValueError: if the shapes do not match, an id, even an ignored one, is outside [-1, C) (under `jit` the loss of
-            its row is NaN instead), or `reduction` is unknown.
-        TypeError: if the input is not floating, or the target is not of an integer dtype.
+        ValueError: if the shapes do not match, or `reduction` is unknown. An id outside [-1, C), even an ignored one,
+            is an error too, but under `jit` the loss of its row is NaN instead.
+        TypeError: if the input is not floating-point, or the target is not of an integer dtype.
 
     Example:
         >>> print(multilabel_margin_loss(jnp.array([0.25, 0.5, 0.5, 0.75]), jnp.array([3, 0, -1, 1])))

@@ -34,21 +34,21 @@ def l1_loss(
     reduction: str = "mean",
     weight: jax.Array | None = None,
 ) -> jax.Array:
-    """`|x - t|`, with derivative 0 where x = t.
+    """Compute `|x - t|`, with derivative 0 where x = t.
 
     Args:
-        input: any shape, floating.
-        target: the input's shape; another shape is broadcast with a warning, as in torch.
+        input: floating-point array of any shape.
+        target: array of the input's shape. Another shape is broadcast with a warning, as in torch.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
         weight: factor of each term, of the input's shape. If given, 'mean' divides by `Σ weight`.
 
     Returns:
-        (), or the input's shape for 'none', in the input's dtype.
+        A scalar, or an array of the input's shape for 'none', in the input's dtype.
 
     Raises:
         ValueError: if the shapes do not broadcast, or `reduction` is unknown.
-        TypeError: if an array is not floating, or the dtypes differ.
+        TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
         >>> l1_loss(jnp.array([1.0, -3.0]), jnp.zeros(2))
@@ -71,7 +71,7 @@ def mse_loss(
     reduction: str = "mean",
     weight: jax.Array | None = None,
 ) -> jax.Array:
-    """`(x - t)²`. The arguments, result and errors are those of `l1_loss`.
+    """Compute `(x - t)²`. The arguments, result and errors are those of `l1_loss`.
 
     Example:
         >>> mse_loss(jnp.array([1.0, 3.0]), jnp.zeros(2))
@@ -95,21 +95,21 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> jax.Array:
-    """`(x - t)² / 2β` where `|x - t| < β`, and `|x - t| - β/2` elsewhere.
+    """Compute `(x - t)² / 2β` where `|x - t| < β`, and `|x - t| - β/2` elsewhere.
 
     Args:
-        input: any shape, floating.
-        target: the input's shape; another shape is broadcast with a warning, as in torch.
+        input: floating-point array of any shape.
+        target: array of the input's shape. Another shape is broadcast with a warning, as in torch.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
         beta: β, at least 0. With β = 0 the loss is `l1_loss`.
 
     Returns:
-        (), or the input's shape for 'none', in the input's dtype.
+        A scalar, or an array of the input's shape for 'none', in the input's dtype.
 
     Raises:
         ValueError: if the shapes do not broadcast, `reduction` is unknown, or β is negative.
-        TypeError: if an array is not floating, or the dtypes differ.
+        TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
         >>> smooth_l1_loss(jnp.array([1.0, 3.0]), jnp.zeros(2), reduction="none")
@@ -134,21 +134,21 @@ def huber_loss(
     delta: float = 1.0,
     weight: jax.Array | None = None,
 ) -> jax.Array:
-    """`(x - t)² / 2` where `|x - t| ≤ δ`, and `δ (|x - t| - δ/2)` elsewhere.
+    """Compute `(x - t)² / 2` where `|x - t| ≤ δ`, and `δ (|x - t| - δ/2)` elsewhere.
 
     Args:
-        input: any shape, floating.
-        target: the input's shape; another shape is broadcast with a warning, as in torch.
+        input: floating-point array of any shape.
+        target: array of the input's shape. Another shape is broadcast with a warning, as in torch.
         reduction: 'mean', 'sum' or 'none'.
         delta: δ, positive.
         weight: factor of each term, of the input's shape. 'mean' still divides by the number of terms.
 
     Returns:
-        (), or the input's shape for 'none', in the input's dtype.
+        A scalar, or an array of the input's shape for 'none', in the input's dtype.
 
     Raises:
         ValueError: if the shapes do not broadcast, `reduction` is unknown, or δ is not positive.
-        TypeError: if an array is not floating, or the dtypes differ.
+        TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
         >>> huber_loss(jnp.array([1.0, 3.0]), jnp.zeros(2), reduction="none", delta=2.0)
@@ -176,22 +176,23 @@ def kl_div(
     reduction: str = "mean",
     log_target: bool = False,
 ) -> jax.Array:
-    """`t (log t - x)`, the terms of the Kullback-Leibler divergence, for log-probabilities x. A term with `t = 0` is 0.
+    """Compute `t (log t - x)`, the terms of the Kullback-Leibler divergence, where x holds log-probabilities. A term
+    with `t = 0` is 0.
 
     Args:
-        input: any shape, log-probabilities, floating.
-        target: broadcasts with the input; probabilities, or log-probabilities with `log_target`.
+        input: floating-point array of log-probabilities, of any shape.
+        target: probabilities, or log-probabilities if `log_target` is True. They broadcast with the input.
         size_average, reduce: deprecated; see the docstring of loss.py.
-        reduction: 'batchmean' (the divergence: the sum divided by the size of the first dimension), 'mean' (over all
-            elements, which is not the divergence and causes a warning), 'sum' or 'none'.
+        reduction: 'batchmean' (the sum divided by the size of the first dimension, which is the divergence), 'mean'
+            (over all elements, which is not the divergence and causes a warning), 'sum' or 'none'.
         log_target: whether the target holds log-probabilities. If True, the terms are `eᵗ (t - x)`.
 
     Returns:
-        (), or the common shape for 'none', in the input's dtype.
+        A scalar, or an array of the common shape for 'none', in the input's dtype.
 
     Raises:
         ValueError: if the shapes do not broadcast, or `reduction` is unknown.
-        TypeError: if an array is not floating, or the dtypes differ.
+        TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
         >>> kl_div(jnp.log(jnp.array([[0.5, 0.5]])), jnp.array([[1.0, 0.0]]), reduction="batchmean").round(4)
@@ -230,24 +231,25 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`eˣ - t x`: the negative log-likelihood of a count t under a Poisson distribution of rate eˣ, up to a constant.
+    """Compute `eˣ - t x`: the negative log-likelihood of a count t under a Poisson distribution of rate eˣ, up to a
+    constant.
 
     Args:
-        input: any shape, floating: logarithms of rates, or rates.
-        target: broadcasts with the input; counts, integer or of the input's dtype.
+        input: floating-point array of any shape, which holds logarithms of rates, or rates if `log_input` is False.
+        target: counts, in an integer dtype or the input's dtype, which broadcast with the input.
         log_input: whether the input holds logarithms of rates. If False, the loss is `x - t log(x + eps)`.
         full: if True, the constant is added for counts above 1, by Stirling's approximation
             `t log t - t + log(2πt) / 2`.
         size_average, reduce: deprecated; see the docstring of loss.py.
-        eps: added to x to avoid log(0).
+        eps: number added to x to avoid log(0).
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or the common shape for 'none', in the input's dtype.
+        A scalar, or an array of the common shape for 'none', in the input's dtype.
 
     Raises:
         ValueError: if the shapes do not broadcast, or `reduction` is unknown.
-        TypeError: if the input is not floating, or a floating target has another dtype.
+        TypeError: if the input is not floating-point, or a floating target has another dtype.
 
     Differs from torch: with `full`, the gradient with respect to a target of 0 is not NaN.
 
@@ -279,26 +281,27 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> jax.Array:
-    """`(log v + (x - t)² / v) / 2` with `v = max(var, eps)`: the Gaussian negative log-likelihood, up to a constant.
+    """Compute `(log v + (x - t)² / v) / 2` with `v = max(var, eps)`: the Gaussian negative log-likelihood, up to a
+    constant.
 
     The gradient ignores the maximum, as in torch, so it is huge where `var` is tiny.
 
     Args:
-        input: means, any shape, floating.
-        target: samples, floating; broadcasts with the input.
-        var: variances, at least 0. Either one number, or an array of the input's shape. One dimension of such an array
-            may have size 1, or the last dimension may be missing.
+        input: floating-point array of any shape, which holds the means.
+        target: floating-point array of samples, which broadcasts with the input.
+        var: variances, at least 0. They are either one number or an array of the input's shape. One dimension of such
+            an array may have size 1, or the last dimension may be missing.
         full: if True, the constant `log(2π) / 2` is added.
         eps: lower bound on the variance.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        (), or the common shape for 'none', in the input's dtype.
+        A scalar, or an array of the common shape for 'none', in the input's dtype.
 
     Raises:
-        ValueError: if the shapes do not match, `reduction` is unknown, or a variance is negative (under `jit` its loss
-            is NaN instead).
-        TypeError: if an array is not floating, or the dtypes differ.
+        ValueError: if the shapes do not match, or `reduction` is unknown. A negative variance is an error too, but
+            under `jit` its loss is NaN instead.
+        TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
         >>> gaussian_nll_loss(jnp.array([1.0, 3.0]), jnp.zeros(2), jnp.array([1.0, 1.0]))
@@ -331,7 +334,7 @@ def gaussian_nll_loss(
 def _weighted(
     where: str, losses: jax.Array, weight: jax.Array | None, input: jax.Array
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Return the terms times their weights and the sum of the weights, or the terms and None without weights."""
+    """Return the terms times their weights, and the sum of the weights. Without weights, return the terms and None."""
     if weight is None:
         return losses, None
     checks.shape_of(where, "weight", weight, input.shape, "Pass one weight per entry of the input.")
@@ -340,7 +343,7 @@ def _weighted(
 
 
 def _bowl(size: jax.Array, edge: float) -> jax.Array:
-    """Return `size² / 2` below `edge` and a straight line above it; `size` is not negative."""
+    """Return `size² / 2` below `edge`, and the straight line that continues it above `edge`. No size is negative."""
     if math.isinf(edge):
         return 0.5 * size * size
     inside = size < edge

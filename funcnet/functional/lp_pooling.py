@@ -1,4 +1,6 @@
-"""Power-average pooling: `(Σ x^p)^(1/p)` per window. Letters: `B batch, C channel, S spatial sizes, K kernel sizes`."""
+"""Power-average pooling, which computes `(Σ x^p)^(1/p)` for each window. Letters: `B batch, C channel, S spatial sizes,
+K kernel sizes`.
+"""
 
 import math
 
@@ -15,23 +17,24 @@ __all__ = ["lp_pool1d", "lp_pool2d", "lp_pool3d"]
 def lp_pool1d(
     input: jax.Array, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> jax.Array:
-    """`(Σ x^p)^(1/p)` over every window of one spatial dimension. The powers are of x, not |x|, so p = 1 gives the sum.
+    """Compute `(Σ x^p)^(1/p)` over every window of one spatial dimension. The powers are of x, not |x|, so p = 1 gives
+    the sum.
 
     Args:
-        input: (B, C, S) or (C, S), floating.
+        input: (B, C, S) or (C, S), floating-point.
         norm_type: p. With inf, the result is the largest |x| of the window, and with -inf the smallest.
         kernel_size: size of the window.
         stride: distance between windows; None or () means `kernel_size`.
-        ceil_mode: if True, a last window that overhangs on the right is included, and its sum is multiplied by
-            `K / (number of its entries)`.
+        ceil_mode: if True, include a last window that overhangs on the right, and multiply its sum by `K / (number of
+            its entries)`.
 
     Returns:
-        (B, C, S') or (C, S'), as `avg_pool1d`. Where the sum is negative, the result is NaN unless `1/p` is an integer,
-        as in torch. Where the sum is 0, the gradient is 0.
+        An array (B, C, S') or (C, S'), where S' is that of `avg_pool1d`. Where the sum is negative, the result is NaN
+        unless `1/p` is an integer, as in torch. Where the sum is 0, the gradient is 0.
 
     Raises:
         ValueError: if the rank of the input is wrong, a size is invalid, or p is 0.
-        TypeError: if the input is not floating, or a size is not an integer.
+        TypeError: if the input is not floating-point, or a size is not an integer.
 
     Example:
         >>> lp_pool1d(jnp.array([[3.0, 4.0, 0.0, 2.0]]), 2, 2)
@@ -45,7 +48,8 @@ def lp_pool1d(
 def lp_pool2d(
     input: jax.Array, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> jax.Array:
-    """`lp_pool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are an int or (height, width).
+    """Apply `lp_pool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W), and sizes are an int or (height,
+    width).
 
     Example:
         >>> lp_pool2d(jnp.ones((1, 4, 4)), 2, 2)[0]
@@ -60,7 +64,8 @@ def lp_pool2d(
 def lp_pool3d(
     input: jax.Array, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> jax.Array:
-    """`lp_pool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are an int or a tuple of three.
+    """Apply `lp_pool1d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W), and sizes are an int or a
+    tuple of three.
 
     Example:
         >>> lp_pool3d(jnp.ones((1, 2, 2, 2)), 3, 2).ravel()

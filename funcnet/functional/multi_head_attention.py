@@ -61,14 +61,14 @@ def multi_head_attention_forward(
 ) -> tuple[jax.Array, jax.Array | None]:
     """Project query, key and value, attend in each head separately, and project the concatenated heads.
 
-    `y = concat(head_1, …, head_H) W_outᵀ + b_out`, `head_h = softmax(q_h k_hᵀ / √E + masks) v_h`.
+    The result is `y = concat(head_1, …, head_H) W_outᵀ + b_out` with `head_h = softmax(q_h k_hᵀ / √E + masks) v_h`.
 
     Args:
-        query: (L, B, D), or (L, D) without a batch; floating.
+        query: floating-point array (L, B, D), or (L, D) without a batch.
         key, value: (S, B, Dk) and (S, B, Dv), or (S, Dk) and (S, Dv). Dk = Dv = D if `in_proj_weight` is used.
         embed_dim_to_check: D.
         num_heads: H, which divides D.
-        in_proj_weight: (3D, D), the stacked projection matrices of query, key and value. None if the matrices are
+        in_proj_weight: (3D, D), the stacked projection matrices of query, key and value. It is None if the matrices are
             given separately.
         in_proj_bias: (3D,), or None.
         bias_k, bias_v: one more key and value, appended to the sequence: (1, 1, D) or (D,). Give both or neither.
@@ -85,21 +85,22 @@ def multi_head_attention_forward(
         q_proj_weight, k_proj_weight, v_proj_weight: (D, D), (D, Dk), (D, Dv).
         static_k, static_v: heads (B·H, S, E) that replace the projected key or value.
         average_attn_weights: whether to average the returned weights over the heads.
-        is_causal: states that `attn_mask` is the causal mask. Without `need_weights` and `key_padding_mask`, the mask
-            is then not read, and query i attends to keys 0 to i.
+        is_causal: if True, `attn_mask` must be the causal mask. The mask is then not read if `need_weights` and
+            `key_padding_mask` are not given, and query i attends to keys 0 to i.
         rng: a random key, required in training if 0 < dropout_p < 1.
 
     Returns:
         (y, weights). y is (L, B, D), or (L, D) without a batch, in the query's dtype. weights is None unless
-        `need_weights`; otherwise (B, L, S) after dropout, or (B, H, L, S) if not averaged, without B if there is no
-        batch. S includes the appended keys. If all keys of a query are hidden, its attention output before the last
-        projection is NaN with `need_weights` and 0 without, as in torch.
+        `need_weights` is True. Otherwise it has the weights after dropout, (B, L, S) if averaged over the heads and (B,
+        H, L, S) if not, without B if there is no batch. S includes the appended keys. If all keys of a query are
+        hidden, its attention output before the last projection is NaN with `need_weights` and 0 without `need_weights`,
+        as in torch.
 
     Raises:
         ValueError: if the shapes do not match, a matrix is missing, `is_causal` is given without `attn_mask`, or
             `rng` is required but None.
-        TypeError: if an array is not floating, a mask is of an integer dtype, or the dtypes differ (with `need_weights`
-            those of the masks too).
+        TypeError: if an array is not floating-point, a mask is of an integer dtype, or the dtypes differ. With
+            `need_weights`, the masks must have the same dtype too.
 
     Differs from torch: there is no warning if one mask is boolean and the other floating.
 
@@ -250,8 +251,9 @@ def _more_keys(
 def _merged(
     attn_mask: jax.Array | None, key_padding_mask: jax.Array | None, query: jax.Array, keys: int, more: int
 ) -> jax.Array | None:
-    """Return the sum of the masks as added to the scores, (B or 1, H or 1, L or 1, S). It is 0 for the `more` appended
-    keys."""
+    """Return the sum of the masks that is added to the scores, of shape (B or 1, H or 1, L or 1, S). The sum is 0 for
+    the `more` appended keys.
+    """
     batch, heads, length, _ = query.shape
     bias = None
     if attn_mask is not None:

@@ -29,22 +29,22 @@ def layer_norm(
     bias: jax.Array | None = None,
     eps: float = 1e-5,
 ) -> jax.Array:
-    """Normalise over the last dimensions: `y = (x - mean) / sqrt(var + eps) · weight + bias`, var being biased.
+    """Normalise over the last dimensions: `y = (x - mean) / sqrt(var + eps) · weight + bias`, with the biased variance.
 
     Args:
-        input: (*, *normalized_shape), floating.
+        input: (*, *normalized_shape), floating-point.
         normalized_shape: sizes of the last dimensions, over which the input is normalised.
-        weight: array of shape normalized_shape; None is 1. Its dtype may be wider than the input's (float32 for a
+        weight: array of shape normalized_shape; None means 1. Its dtype may be wider than the input's (float32 for a
             bfloat16 input).
-        bias: array of shape normalized_shape; None is 0.
-        eps: added to the variance.
+        bias: array of shape normalized_shape; None means 0.
+        eps: number added to the variance.
 
     Returns:
         An array of the input's shape and dtype.
 
     Raises:
         ValueError: if the input does not end in normalized_shape, or weight or bias has another shape.
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> layer_norm(jnp.array([1.0, 3.0]), (2,), eps=0.0)
@@ -67,17 +67,18 @@ def rms_norm(
     """Divide by the root mean square over the last dimensions: `y = x / sqrt(mean(x²) + eps) · weight`.
 
     Args:
-        input: (*, *normalized_shape), floating.
+        input: (*, *normalized_shape), floating-point.
         normalized_shape: sizes of the last dimensions, over which the input is normalised.
-        weight: array of shape normalized_shape; None is 1.
-        eps: added to the mean square. None is the machine epsilon of the computation's dtype (float32 for bfloat16).
+        weight: array of shape normalized_shape; None means 1.
+        eps: number added to the mean square. None means the machine epsilon of the computation's dtype (float32 for
+            bfloat16).
 
     Returns:
         An array of the input's shape and dtype.
 
     Raises:
         ValueError: if the input does not end in normalized_shape, or weight has another shape.
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> rms_norm(jnp.array([3.0, 3.0]), (2,))
@@ -104,18 +105,19 @@ def group_norm(
     The mean and the biased variance are computed over C / G consecutive channels and all spatial positions.
 
     Args:
-        input: (B, C, *S), floating.
+        input: (B, C, *S), floating-point.
         num_groups: number of groups, G. Must divide C.
-        weight: (C,); None is 1.
-        bias: (C,); None is 0.
-        eps: added to the variance.
+        weight: (C,); None means 1.
+        bias: (C,); None means 0.
+        eps: number added to the variance.
 
     Returns:
         An array of the input's shape and dtype.
 
     Raises:
-        ValueError: if G does not divide C, the shapes do not match, or a batch of one has one value per group.
-        TypeError: if the input is not floating.
+        ValueError: if G does not divide C, the shapes do not match, or the batch has one example with one value per
+            group.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> group_norm(jnp.array([[1.0, 3.0, 5.0, 5.0]]), 2, eps=1e-12)
@@ -169,7 +171,7 @@ def local_response_norm(
 
     Raises:
         ValueError: if the input has fewer than 3 dimensions, or `size` is less than 1.
-        TypeError: if the input is not floating, or `size` is not an integer.
+        TypeError: if the input is not floating-point, or `size` is not an integer.
 
     Example:
         >>> local_response_norm(jnp.ones((1, 2, 1)), 1, alpha=1.0, beta=1.0).ravel()
@@ -190,13 +192,15 @@ def local_response_norm(
 
 
 def cross_map_lrn(input: jax.Array, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> jax.Array:
-    """`y = x · (k + alpha / size · Σ x²)^-beta`: `local_response_norm` as computed by torch's old `CrossMapLRN2d`.
+    """Compute `y = x · (k + alpha / size · Σ x²)^-beta`, the local response normalisation of torch's old
+    `CrossMapLRN2d`.
 
-    With `n = (size + 1) // 2`, the sum is over channels `c - n + 1` to `c + n - 1`, an odd number of channels even if
-    `size` is even. Channel 0 stays in the sums of all later channels, because torch's running sum never subtracts it.
+    With `n = (size + 1) // 2`, the sum is over channels `c - n + 1` to `c + n - 1`. The number of channels is odd even
+    if `size` is even. Channel 0 stays in the sums of all later channels, because torch's running sum never subtracts
+    it.
 
     Args:
-        input: (B, C, H, W), floating.
+        input: (B, C, H, W), floating-point.
         size, alpha, beta, k: as in `local_response_norm`.
 
     Returns:
@@ -204,7 +208,7 @@ def cross_map_lrn(input: jax.Array, size: int, alpha: float = 1e-4, beta: float 
 
     Raises:
         ValueError: if the input does not have 4 dimensions, or `size` is less than 1.
-        TypeError: if the input is not floating, or `size` is not an integer.
+        TypeError: if the input is not floating-point, or `size` is not an integer.
 
     Differs from torch: the gradient is the derivative of the output, whereas torch's gradient uses shifted neighbours.
 
@@ -232,7 +236,7 @@ def normalize(
     """Divide vectors by their p-norm: `y = x / max(‖x‖_p, eps)`.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         p: order of the norm. Any number, including ±inf.
         dim: the dimension or dimensions over which the norm is computed.
         eps: lower bound on each norm, to avoid division by zero.
@@ -243,7 +247,7 @@ def normalize(
 
     Raises:
         ValueError: if `dim` is out of range, or `out` is not None.
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> normalize(jnp.array([[3.0, 4.0]])).round(3)
@@ -301,7 +305,7 @@ def _last_dimensions(
 
 
 def _standardise(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
-    """`(x - mean) / sqrt(var + eps)`.
+    """Return `(x - mean) / sqrt(var + eps)`.
 
     The rounding error of the mean (1e-3 near 1e4) is subtracted too, without a derivative, because it is exactly 0 in
     exact arithmetic.
@@ -311,7 +315,7 @@ def _standardise(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
 
 
 def _divide(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
-    """`x / sqrt(mean(x²) + eps)`."""
+    """Return `x / sqrt(mean(x²) + eps)`."""
     return x * _reciprocal_root((x * x).mean(axes, keepdims=True) + eps)
 
 

@@ -17,12 +17,13 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
     """Pad the last dimensions at both ends. A negative amount removes entries.
 
     Args:
-        input: any dtype. Any shape for 'constant'; otherwise (batch, channel, *spatial) or (channel, *spatial) with one
-            to three spatial dimensions.
-        pad: amounts (left, right) of the last dimension, then of the last but one, and so on. All modes except
-            'constant' require the amounts of all spatial dimensions.
-        mode: 'constant', 'reflect' (without repeating the edge; pad < size), 'replicate', or 'circular' (pad <= size).
-        value: fill value for 'constant', cast to the input's dtype; None is 0.
+        input: array of any dtype. Its shape is arbitrary for 'constant'. The other modes need (batch, channel,
+            *spatial) or (channel, *spatial) with one to three spatial dimensions.
+        pad: amounts (left, right) of the last dimension, then those of the dimension before it, and so on. All modes
+            except 'constant' require the amounts of all spatial dimensions.
+        mode: 'constant', 'reflect' (which does not repeat the edge, and needs pad < size), 'replicate', or 'circular'
+            (which needs pad <= size).
+        value: fill value for 'constant', cast to the input's dtype; None means 0.
 
     Returns:
         The padded array, of the input's dtype.
@@ -97,7 +98,7 @@ def repeat_edges(x: jax.Array, widths: Sequence[tuple[int, int]]) -> jax.Array:
 
 
 def _wrapped(x: jax.Array, widths: list[tuple[int, int]]) -> jax.Array:
-    """Return `jnp.pad(x, widths, mode="wrap")` for widths up to the sizes, which may be symbolic here."""
+    """Return `jnp.pad(x, widths, mode="wrap")`, for widths of at most the sizes. The widths may be symbolic."""
     for axis, (low, high) in enumerate(widths):
         if low or high:
             n = x.shape[axis]

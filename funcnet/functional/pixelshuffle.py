@@ -14,7 +14,7 @@ def pixel_shuffle(input: jax.Array, upscale_factor: int) -> jax.Array:
 
     Args:
         input: (…, C · r², H, W), any dtype.
-        upscale_factor: r.
+        upscale_factor: the factor r.
 
     Returns:
         (…, C, H · r, W · r), in the input's dtype.
@@ -48,7 +48,7 @@ def pixel_unshuffle(input: jax.Array, downscale_factor: int) -> jax.Array:
 
     Args:
         input: (…, C, H · r, W · r), any dtype.
-        downscale_factor: r.
+        downscale_factor: the factor r.
 
     Returns:
         (…, C · r², H, W), in the input's dtype.

@@ -26,7 +26,7 @@ Product = Callable[..., jax.Array]
 
 
 def bilinear(default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settings: Any) -> jax.Array:
-    """Return `default(a, b, *settings)`, computed on CPU as `cpu(a, b, *settings)`.
+    """Return `default(a, b, *settings)`, which a CPU computes as `cpu(a, b, *settings)`.
 
     Args:
         default: a function that is linear in `a` and in `b`. Define it at the top level of a module, not inside a
@@ -74,8 +74,9 @@ class _Form:
 
 @dataclass(frozen=True)
 class _Transposed:
-    """A function of the other argument and the cotangent that returns the cotangent of argument `index`, of type
-    `aval`."""
+    """A function of one argument and the cotangent that returns the cotangent of the other argument. Argument `index`,
+    of type `aval`, is the one whose cotangent is returned.
+    """
 
     form: Product
     index: int

@@ -26,15 +26,16 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Return the maximum of every window over one spatial dimension. Of equal maxima, the first gets the gradient.
+    """Return the maximum of every window over one spatial dimension. If several entries are the maximum, the first one
+    receives the gradient.
 
     Args:
-        input: (B, C, S) or (C, S), floating.
+        input: (B, C, S) or (C, S), floating-point.
         kernel_size: size of the window.
         stride: distance between windows; None or () means `kernel_size`.
         padding: amount of -inf padding on both sides, at most half of `kernel_size` (without dilation, as in torch).
         dilation: distance between neighbouring entries of a window.
-        ceil_mode: if True, a last window that overhangs on the right is included unless it starts in the right padding.
+        ceil_mode: if True, include a last window that overhangs on the right, unless it starts in the right padding.
         return_indices: whether to return the indices of the maxima too, in the form that `max_unpool1d` takes.
 
     Returns:
@@ -44,7 +45,7 @@ def max_pool1d(
 
     Raises:
         ValueError: if the rank of the input is wrong, or a size is invalid.
-        TypeError: if the input is not floating, or a size is not an integer.
+        TypeError: if the input is not floating-point, or a size is not an integer.
 
     Differs from torch: indices are int32 where JAX has no int64 (without x64).
 
@@ -69,7 +70,8 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """`max_pool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are an int or (height, width).
+    """Apply `max_pool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W), and sizes are an int or (height,
+    width).
 
     Example:
         >>> max_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 2)[0]
@@ -91,7 +93,8 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """`max_pool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are an int or a tuple of three.
+    """Apply `max_pool1d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W), and sizes are an int or a
+    tuple of three.
 
     Example:
         >>> max_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 2).ravel()
@@ -114,11 +117,11 @@ def avg_pool1d(
     """Return the mean of every window over one spatial dimension.
 
     Args:
-        input: (B, C, S) or (C, S), floating.
+        input: (B, C, S) or (C, S), floating-point.
         kernel_size: size of the window.
         stride: distance between windows; None or () means `kernel_size`.
         padding: amount of zero padding on both sides, at most half of `kernel_size`.
-        ceil_mode: if True, a last window that overhangs on the right is included unless it starts in the right padding.
+        ceil_mode: if True, include a last window that overhangs on the right, unless it starts in the right padding.
         count_include_pad: whether the divisor counts the padding. Entries beyond the padding are never counted.
 
     Returns:
@@ -127,7 +130,7 @@ def avg_pool1d(
 
     Raises:
         ValueError: if the rank of the input is wrong, or a size is invalid.
-        TypeError: if the input is not floating, or a size is not an integer.
+        TypeError: if the input is not floating-point, or a size is not an integer.
 
     Example:
         >>> avg_pool1d(jnp.array([[1.0, 3.0, 2.0, 0.0]]), 2)
@@ -148,7 +151,8 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> jax.Array:
-    """`avg_pool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are an int or (height, width).
+    """Apply `avg_pool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W), and sizes are an int or (height,
+    width).
 
     If `divisor_override` is given, each sum is divided by it instead of the window's size. It must not be 0.
 
@@ -172,7 +176,8 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> jax.Array:
-    """`avg_pool2d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are an int or a tuple of three.
+    """Apply `avg_pool2d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W), and sizes are an int or a
+    tuple of three.
 
     Example:
         >>> avg_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 2).ravel()
@@ -198,7 +203,9 @@ def max_pool(
     ceil: bool,
     return_indices: bool,
 ) -> Any:
-    """`max_poolnd` for any number of dimensions n; `where` begins the error messages."""
+    """Compute the max pooling of `max_pool1d` over any number of dimensions. `where` is the first word of the error
+    messages.
+    """
     input = windows.planes(where, input, ndim)
     along = windows.regular(where, input.shape, ndim, kernel, stride, pad, dilation, ceil)
     y = windows.maximum(input, along)
@@ -216,7 +223,9 @@ def avg_pool(
     include_pad: bool,
     divisor: int | None,
 ) -> jax.Array:
-    """`avg_poolnd` for any number of dimensions n; `where` begins the error messages."""
+    """Compute the average pooling of `avg_pool1d` over any number of dimensions. `where` is the first word of the error
+    messages.
+    """
     input = windows.planes(where, input, ndim)
     if divisor == 0:
         raise ValueError(f"{where}: divisor_override is zero; expected a nonzero number or None, got 0.")
@@ -235,7 +244,7 @@ def avg_pool(
 
 
 def _counts(along: windows.Windows, size: int, include_pad: bool) -> np.ndarray:
-    """Return the number of entries that each window averages, with or without padding, never beyond the padding."""
+    """Return the number of entries that each window averages. It may include the padding, but nothing beyond it."""
     start = along.starts(-1)
     if include_pad:
         return np.minimum(start + along.kernel, size + along.pad) - start

@@ -33,8 +33,8 @@ def recur(
     Args:
         mode: a key of `MODES`.
         reverse: if True, run from the last step to the first.
-        gates: (T, B, G), `x W_ihᵀ` plus all biases except the one that a GRU's reset gate multiplies.
-        state: the state before the first step: (h (B, P),), or (h, c (B, H)) for an LSTM.
+        gates: (T, B, G), `x W_ihᵀ` plus all biases, except the bias that a GRU multiplies by its reset gate.
+        state: the state before the first step, (h (B, P),), or (h (B, P), c (B, H)) for an LSTM.
         weights: (w_hh (G, P), None); for an LSTM (w_hh, w_hr (P, H) or None), for a GRU (w_hh, b_hn (H,) or None).
         mask: (T, B, 1), False at steps that leave the state unchanged. None means that all steps update the state.
 
@@ -110,7 +110,7 @@ def _product(x: jax.Array, matrix: Any) -> jax.Array | None:
 
 
 class _Elman:
-    """`h' = act(gates + h W_hhᵀ)`."""
+    """The cell `h' = act(gates + h W_hhᵀ)`."""
 
     def __init__(self, act: Callable[[jax.Array], jax.Array], slope: Callable[[jax.Array], jax.Array]):
         self.act, self.slope = act, slope
@@ -120,7 +120,9 @@ class _Elman:
         return (self.act(x),), self.slope(x)
 
     def weights_moved(self, before: jax.Array, kept: Any, d_weights: Weights) -> tuple[Any, Any]:
-        """Return what the weights' tangents add to the gates (through `h W_hhᵀ`) and to h (after the gates)."""
+        """Return the tangents that the weights' tangents add to the gates (through `h W_hhᵀ`) and to h (after the
+        gates).
+        """
         return _product(before, d_weights[0]), None
 
     def into_gates(self, pushed: jax.Array, kept: Any) -> jax.Array:
@@ -131,7 +133,7 @@ class _Elman:
 
 
 class _LSTM:
-    """`c' = σ(f) c + σ(i) tanh(g)` and `h' = σ(o) tanh(c')`, or `h' = W_hr σ(o) tanh(c')` with a projection."""
+    """The cell `c' = σ(f) c + σ(i) tanh(g)` and `h' = σ(o) tanh(c')`, or `h' = W_hr σ(o) tanh(c')` with a projection."""
 
     def step(self, gates: jax.Array, pushed: jax.Array, state: State, weights: Weights) -> tuple[State, Any]:
         before, projection = state[1], weights[1]
@@ -165,7 +167,7 @@ class _LSTM:
 
 
 class _GRU:
-    """`n = tanh(gates_n + σ(r) (h W_hnᵀ + b_hn))`, `h' = (1 - σ(z)) n + σ(z) h`."""
+    """The cell `n = tanh(gates_n + σ(r) (h W_hnᵀ + b_hn))`, `h' = (1 - σ(z)) n + σ(z) h`."""
 
     def step(self, gates: jax.Array, pushed: jax.Array, state: State, weights: Weights) -> tuple[State, Any]:
         (before,), bias = state, weights[1]

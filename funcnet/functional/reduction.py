@@ -25,8 +25,9 @@ EPSILON = 9.999999960041972e-13
 
 
 def reduced(losses: jax.Array, reduction: str, divisor: jax.Array | None = None) -> jax.Array:
-    """Return the terms ('none'), their sum ('sum'), or their sum divided by `divisor` ('mean', by default the number of
-    terms)."""
+    """Return the terms for 'none', their sum for 'sum', or their sum divided by `divisor` for 'mean'. The default
+    divisor is the number of terms.
+    """
     if reduction == "none":
         return losses
     total = losses.sum()
@@ -94,7 +95,9 @@ def weights(where: str, name: str, weight: jax.Array, shape: tuple[int, ...], dt
 
 
 def class_weights(where: str, weight: jax.Array | None, input: jax.Array, classes: int) -> jax.Array | None:
-    """Cast (C,) weights to the dtype of the computation. They must have this dtype or, as in torch, the input's."""
+    """Cast (C,) weights to the dtype of the computation. The weights must have this dtype or, as in torch, the dtype of
+    the input.
+    """
     if weight is None:
         return None
     weight = jnp.asarray(weight)
@@ -106,7 +109,7 @@ def class_weights(where: str, weight: jax.Array | None, input: jax.Array, classe
 
 
 def magnitude(x: jax.Array) -> jax.Array:
-    """Return `|x|`, with torch's derivative 0 at 0 (JAX's is 1)."""
+    """Return `|x|` with torch's derivative at 0, which is 0. JAX's derivative is 1."""
     return x * jax.lax.stop_gradient(jnp.sign(x))
 
 

@@ -20,10 +20,10 @@ _SELU_SCALE = 1.0507009873554805
 
 
 def relu(input: jax.Array, inplace: bool = False) -> jax.Array:
-    """`max(x, 0)`, with derivative 0 at 0.
+    """Compute `max(x, 0)`, with derivative 0 at 0.
 
     Args:
-        input: any shape, floating or integer.
+        input: floating-point or integer array of any shape.
         inplace: ignored.
 
     Returns:
@@ -51,10 +51,10 @@ _relu.defjvps(lambda dx, y, x: jnp.where(x <= 0, 0, dx))  # NaN passes, unlike i
 
 
 def threshold(input: jax.Array, threshold: float, value: float, inplace: bool = False) -> jax.Array:
-    """`x` where it is above the threshold (derivative 1), `value` elsewhere (derivative 0).
+    """Return `x` where it is above the threshold, with derivative 1, and `value` elsewhere, with derivative 0.
 
     Args:
-        input: any shape, floating or integer.
+        input: floating-point or integer array of any shape.
         threshold: entries of at most this value are replaced. For integers, `threshold` and `value` are truncated.
         value: the replacement.
         inplace: ignored.
@@ -98,10 +98,10 @@ def _passes(x: jax.Array, threshold: float) -> jax.Array:
 
 
 def leaky_relu(input: jax.Array, negative_slope: float = 0.01, inplace: bool = False) -> jax.Array:
-    """`x` above zero, `negative_slope · x` elsewhere; the derivative at 0 is the slope.
+    """Return `x` where it is positive, and `negative_slope · x` elsewhere. The derivative at 0 is the slope.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         negative_slope: slope below zero, any number.
         inplace: ignored.
 
@@ -109,7 +109,7 @@ def leaky_relu(input: jax.Array, negative_slope: float = 0.01, inplace: bool = F
         An array of the input's shape and dtype.
 
     Raises:
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> leaky_relu(jnp.array([-2.0, 2.0]), 0.5)
@@ -121,10 +121,11 @@ def leaky_relu(input: jax.Array, negative_slope: float = 0.01, inplace: bool = F
 
 
 def prelu(input: jax.Array, weight: jax.Array) -> jax.Array:
-    """`x` above zero, `weight · x` elsewhere, with learned slopes; the derivative at 0 is the slope.
+    """Return `x` where it is positive, and `weight · x` elsewhere, with learned slopes. The derivative at 0 is the
+    slope.
 
     Args:
-        input: (batch, channels, *) or any shape, floating.
+        input: floating-point array of any shape. Dimension 1 is the channel.
         weight: one slope for all channels, () or (1,), or one slope per channel, (channels,). An input with at most one
             dimension has one channel.
 
@@ -134,7 +135,7 @@ def prelu(input: jax.Array, weight: jax.Array) -> jax.Array:
     Raises:
         ValueError: if weight has more than one dimension, or a number of entries other than 1 and the number of
             channels.
-        TypeError: if the input or weight is not floating, or their dtypes differ.
+        TypeError: if the input or weight is not floating-point, or their dtypes differ.
 
     Example:
         >>> prelu(jnp.array([[-2.0, -2.0, 2.0]]), jnp.array([0.5, 0.25, 0.5]))
@@ -179,10 +180,11 @@ def rrelu(
     *,
     rng: jax.Array | None = None,
 ) -> jax.Array:
-    """`x` above zero, `slope · x` elsewhere. In training the slope of each entry is random, otherwise it is constant.
+    """Return `x` where it is positive, and `slope · x` elsewhere. In training the slope of each entry is random,
+    otherwise it is constant.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         lower: smallest slope.
         upper: largest slope.
         training: if True, slopes are drawn from U(lower, upper). Otherwise the slope is (lower + upper) / 2.
@@ -194,7 +196,7 @@ def rrelu(
 
     Raises:
         ValueError: if lower exceeds upper, a bound is not finite, or `rng` is required but None.
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> print(rrelu(jnp.array([-1.0, 2.0]), 0.25, 0.75))
@@ -223,10 +225,10 @@ def _leaky(input: jax.Array, slope: Any) -> jax.Array:
 
 
 def elu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Array:
-    """`x` above zero, `alpha · (exp(x) - 1)` elsewhere; the derivative at 0 is alpha.
+    """Return `x` where it is positive, and `alpha · (exp(x) - 1)` elsewhere. The derivative at 0 is alpha.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         alpha: scale below zero. The output tends to -alpha.
         inplace: ignored.
 
@@ -234,7 +236,7 @@ def elu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Arra
         An array of the input's shape and dtype.
 
     Raises:
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> elu(jnp.array([-100.0, 2.0]), 0.5)
@@ -246,10 +248,10 @@ def elu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Arra
 
 
 def celu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Array:
-    """`max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))`: `elu` with derivative 1 at 0 for every alpha.
+    """Compute `max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))`. This is `elu` with derivative 1 at 0 for every alpha.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         alpha: scale below zero, not 0. For alpha > 0 the output tends to -alpha.
         inplace: ignored.
 
@@ -258,7 +260,7 @@ def celu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Arr
 
     Raises:
         ValueError: if alpha is 0.
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> celu(jnp.array([-100.0, 2.0]), 0.5)
@@ -275,17 +277,17 @@ def celu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Arr
 
 
 def selu(input: jax.Array, inplace: bool = False) -> jax.Array:
-    """`1.0507 · elu(x, 1.6733)`. The constants preserve mean 0 and variance 1 from layer to layer.
+    """Compute `1.0507 · elu(x, 1.6733)`. The constants preserve mean 0 and variance 1 from layer to layer.
 
     Args:
-        input: any shape, floating.
+        input: floating-point array of any shape.
         inplace: ignored.
 
     Returns:
         An array of the input's shape and dtype.
 
     Raises:
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> print(selu(jnp.array([-100.0, 1.0])))
@@ -314,6 +316,7 @@ def _elu_jvp(alpha, scale, rate, primals, tangents):
 
 
 def _below(x: jax.Array) -> jax.Array:
-    """Return x below zero and 0 elsewhere. exp of the result is finite, and its derivative at 0 is 0, as in torch's
-    second derivative."""
+    """Return x where it is negative, and 0 elsewhere. exp of the result is finite, and its derivative at 0 is 0, as in
+    torch's second derivative.
+    """
     return jnp.where(x < 0, x, 0)

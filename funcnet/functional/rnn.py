@@ -37,13 +37,14 @@ def rnn_tanh(
     lengths: Any = None,
     rng: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Layers of `h_t = tanh(x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh)` over time.
+    """Run layers of `h_t = tanh(x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh)` over time.
 
     Args:
         input: (T, B, I), or (B, T, I) with batch_first.
         hx: (num_layers · directions, B, H), the initial state of every layer and direction, also with batch_first.
-        params: for every layer, forward before reverse: w_ih (G, I), w_hh (G, P), then with `has_biases` b_ih (G,) and
-            b_hh (G,), then for an LSTM with projection w_hr (P, H). After the first layer, I is directions · P.
+        params: arrays of every layer, the forward direction before the reverse one: w_ih (G, I), w_hh (G, P), then with
+            `has_biases` b_ih (G,) and b_hh (G,), then for an LSTM with a projection w_hr (P, H). After the first layer,
+            I is directions · P.
         has_biases: whether `params` contains biases.
         num_layers: number of layers. Each layer reads the output of the previous layer.
         dropout: probability with which an entry between two layers is set to 0 in training.
@@ -64,7 +65,7 @@ def rnn_tanh(
     Raises:
         ValueError: if the shapes or the number of params do not match, a length is out of range, there are no steps, or
             `rng` is required but None.
-        TypeError: if an array is not floating, or the dtypes differ.
+        TypeError: if an array is not floating-point, or the dtypes differ.
 
     Differs from torch: packed sequences are not accepted; pass `lengths` instead (`nn.utils.rnn` packs and pads).
 
@@ -96,7 +97,7 @@ def rnn_relu(
     lengths: Any = None,
     rng: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """`rnn_tanh` with max(·, 0) in place of tanh.
+    """Run the layers of `rnn_tanh` with max(·, 0) in place of tanh.
 
     Reference: torch.rnn_relu.
     """
@@ -119,7 +120,7 @@ def lstm(
     lengths: Any = None,
     rng: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Layers of long short-term memory (LSTM): `lstm_cell` over time.
+    """Run layers of long short-term memory (LSTM), which apply `lstm_cell` at every step.
 
     Args:
         hx: (h_0, c_0), of shapes (num_layers · directions, B, P) and (num_layers · directions, B, H).
@@ -127,7 +128,8 @@ def lstm(
         input, has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng: as in `rnn_tanh`.
 
     Returns:
-        (output, h_n, c_n): h of the last layer at every step, and the last states in the shapes of `hx`.
+        (output, h_n, c_n). output is h of the last layer at every step, and h_n and c_n are the last states, with the
+        shapes of `hx`.
 
     Raises:
         ValueError, TypeError: as in `rnn_tanh`.
@@ -160,14 +162,14 @@ def gru(
     lengths: Any = None,
     rng: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Layers of gated recurrent units (GRU): `gru_cell` over time.
+    """Run layers of gated recurrent units (GRU), which apply `gru_cell` at every step.
 
     Args:
         params: G is 3 · H, in the order r, z, n.
         input, hx, has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng: as in `rnn_tanh`.
 
     Returns:
-        (output, h_n), as `rnn_tanh`.
+        (output, h_n), as returned by `rnn_tanh`.
 
     Raises:
         ValueError, TypeError: as in `rnn_tanh`.

@@ -26,10 +26,10 @@ def rnn_tanh_cell(
     b_ih: jax.Array | None = None,
     b_hh: jax.Array | None = None,
 ) -> jax.Array:
-    """One step: `h' = tanh(x W_ihᵀ + b_ih + h W_hhᵀ + b_hh)`.
+    """Compute one step, `h' = tanh(x W_ihᵀ + b_ih + h W_hhᵀ + b_hh)`.
 
     Args:
-        input: (B, I), floating.
+        input: (B, I), floating-point.
         hx: (B, H).
         w_ih: (H, I).
         w_hh: (H, H).
@@ -40,7 +40,7 @@ def rnn_tanh_cell(
 
     Raises:
         ValueError: if the shapes do not match.
-        TypeError: if an array is not floating, or the dtypes differ.
+        TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
         >>> rnn_tanh_cell(jnp.ones((1, 2)), jnp.zeros((1, 3)), jnp.zeros((3, 2)), jnp.zeros((3, 3)))
@@ -59,7 +59,7 @@ def rnn_relu_cell(
     b_ih: jax.Array | None = None,
     b_hh: jax.Array | None = None,
 ) -> jax.Array:
-    """One step of `rnn_tanh_cell` with max(·, 0) in place of tanh.
+    """Compute one step of `rnn_tanh_cell` with max(·, 0) in place of tanh.
 
     Reference: torch.rnn_relu_cell.
     """
@@ -74,12 +74,12 @@ def lstm_cell(
     b_ih: jax.Array | None = None,
     b_hh: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """One step of long short-term memory (LSTM).
+    """Compute one step of long short-term memory (LSTM).
 
-    `i, f, g, o = x W_ihᵀ + b_ih + h W_hhᵀ + b_hh`; `c' = σ(f) c + σ(i) tanh(g)`; `h' = σ(o) tanh(c')`.
+    The step is `i, f, g, o = x W_ihᵀ + b_ih + h W_hhᵀ + b_hh`, `c' = σ(f) c + σ(i) tanh(g)`, `h' = σ(o) tanh(c')`.
 
     Args:
-        input: (B, I), floating.
+        input: (B, I), floating-point.
         hx: (h, c), each (B, H).
         w_ih: (4 · H, I), in the order i, f, g, o.
         w_hh: (4 · H, H).
@@ -90,7 +90,7 @@ def lstm_cell(
 
     Raises:
         ValueError: if the shapes do not match.
-        TypeError: if an array is not floating, the dtypes differ, or hx is not a pair.
+        TypeError: if an array is not floating-point, the dtypes differ, or hx is not a pair.
 
     Example:
         >>> zeros = jnp.zeros((1, 1))
@@ -115,13 +115,13 @@ def gru_cell(
     b_ih: jax.Array | None = None,
     b_hh: jax.Array | None = None,
 ) -> jax.Array:
-    """One step of a gated recurrent unit (GRU).
+    """Compute one step of a gated recurrent unit (GRU).
 
-    `r, z = σ(x W_ihᵀ + b_ih + h W_hhᵀ + b_hh)`; `n = tanh(x W_inᵀ + b_in + r (h W_hnᵀ + b_hn))`;
-    `h' = (1 - z) n + z h`.
+    The step is `r, z = σ(x W_ihᵀ + b_ih + h W_hhᵀ + b_hh)`, `n = tanh(x W_inᵀ + b_in + r (h W_hnᵀ + b_hn))`, `h' = (1 -
+    z) n + z h`.
 
     Args:
-        input: (B, I), floating.
+        input: (B, I), floating-point.
         hx: (B, H).
         w_ih: (3 · H, I), in the order r, z, n.
         w_hh: (3 · H, H).
@@ -132,7 +132,7 @@ def gru_cell(
 
     Raises:
         ValueError: if the shapes do not match.
-        TypeError: if an array is not floating, or the dtypes differ.
+        TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
         >>> gru_cell(jnp.ones((1, 2)), jnp.ones((1, 1)), jnp.zeros((3, 2)), jnp.zeros((3, 1)))
@@ -153,8 +153,9 @@ def _elman_cell(where: str, act: Any, input: Any, hx: Any, *weights: Any) -> jax
 
 
 def _cell(where: str, gates: int, input: Any, hx: list[Any], w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
-    """Return (the input's part of the gates, the state's part of the gates, the states, the result dtype). The arrays
-    have at least float32."""
+    """Return (the input's part of the gates, the state's part of the gates, the states, the dtype of the result). The
+    dtype of the arrays is at least float32.
+    """
     input = checks.floating(where, "input", input)
     names = [f"hidden{i}" for i in range(len(hx))]
     hx = [checks.floating(where, name, h) for name, h in zip(names, hx, strict=True)]

@@ -16,7 +16,7 @@ __all__ = ["gathered", "partition", "placed", "replicated", "reshaped", "shards"
 
 
 def partition(array: jax.Array) -> tuple[Any, ...]:
-    """Return the mesh axis or axes of every dimension if an Explicit one is among them, and () otherwise.
+    """Return the mesh axis or axes of every dimension if at least one of them is Explicit, and () otherwise.
 
     Example:
         >>> import jax.numpy as jnp
@@ -30,7 +30,8 @@ def partition(array: jax.Array) -> tuple[Any, ...]:
 
 
 def placed(array: jax.Array, like: jax.Array, axes: Sequence[int | None]) -> jax.Array:
-    """Return `array`, with its dimension i sharded as dimension `axes[i]` of `like`, or on no mesh axis for None.
+    """Return `array` with dimension i sharded like dimension `axes[i]` of `like`. None in `axes` means that the
+    dimension is not sharded.
 
     Example:
         >>> import jax.numpy as jnp
@@ -91,8 +92,8 @@ def replicated(like: jax.Array, ndim: int) -> NamedSharding | None:
 
 
 def gathered(table: jax.Array, indices: jax.Array) -> NamedSharding | None:
-    """Return `out_sharding` for `table.at[indices].get(…)`: rows where their indices are, columns where the table's
-    are. It is None without Explicit axes.
+    """Return `out_sharding` for `table.at[indices].get(…)`. The rows are sharded like their indices, and the columns
+    like those of the table. It is None without Explicit axes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -109,8 +110,8 @@ def gathered(table: jax.Array, indices: jax.Array) -> NamedSharding | None:
 
 
 def reshaped(array: jax.Array, shape: Sequence[int]) -> jax.Array:
-    """Return `array.reshape(shape)`. A dimension that is split or merged keeps its mesh axes if it is the outermost one
-    of those merged, and if they divide the outermost one of the result.
+    """Return `array.reshape(shape)`. A merged dimension keeps the mesh axes of the outermost one of its parts, and a
+    split dimension gives its mesh axes to the outermost part, provided that they divide the size of the result.
 
     Example:
         >>> import jax.numpy as jnp
@@ -126,7 +127,7 @@ def reshaped(array: jax.Array, shape: Sequence[int]) -> jax.Array:
 
 
 def _carried(array: jax.Array, spec: Sequence[Any], shape: Sequence[int]) -> list[Any] | None:
-    """Return the mesh axes of each dimension after a reshape, or None if some cannot be kept."""
+    """Return the mesh axes of each dimension after a reshape, or None if some of them cannot be kept."""
     if -1 in shape or 0 in shape:
         return None
     sizes, wanted, i, j = jax.typeof(array).sharding.mesh.shape, [None] * len(shape), 0, 0

@@ -12,10 +12,10 @@ __all__ = ["gumbel_softmax", "log_softmax", "softmax", "softmin"]
 
 
 def softmax(input: jax.Array, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> jax.Array:
-    """`exp(x) / Σ exp(x)` over one dimension, in at least float32.
+    """Compute `exp(x) / Σ exp(x)` over one dimension, in at least float32.
 
     Args:
-        input: any shape, floating (or any dtype, if `dtype` is given).
+        input: floating-point array of any shape. Any dtype is accepted if `dtype` is given.
         dim: the dimension along which the result sums to 1. None follows torch's deprecated rule: 0 for inputs of 0, 1
             or 3 dimensions, otherwise 1.
         _stacklevel: accepted as in torch, and ignored.
@@ -27,7 +27,7 @@ def softmax(input: jax.Array, dim: int | None = None, _stacklevel: int = 3, dtyp
 
     Raises:
         ValueError: if `dim` is out of range.
-        TypeError: if the input is not floating and `dtype` is None.
+        TypeError: if the input is not floating-point and `dtype` is None.
 
     Example:
         >>> softmax(jnp.array([0.0, 0.0]), dim=0)
@@ -39,10 +39,10 @@ def softmax(input: jax.Array, dim: int | None = None, _stacklevel: int = 3, dtyp
 
 
 def log_softmax(input: jax.Array, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> jax.Array:
-    """`x - log Σ exp(x)` over one dimension, in at least float32.
+    """Compute `x - log Σ exp(x)` over one dimension, in at least float32.
 
     Args:
-        input: any shape, floating (or any dtype, if `dtype` is given).
+        input: floating-point array of any shape. Any dtype is accepted if `dtype` is given.
         dim: the dimension along which the exponentials of the result sum to 1; None as in `softmax`.
         _stacklevel: accepted as in torch, and ignored.
         dtype: dtype to which the input is cast first.
@@ -52,7 +52,7 @@ def log_softmax(input: jax.Array, dim: int | None = None, _stacklevel: int = 3, 
 
     Raises:
         ValueError: if `dim` is out of range.
-        TypeError: if the input is not floating and `dtype` is None.
+        TypeError: if the input is not floating-point and `dtype` is None.
 
     Example:
         >>> print(log_softmax(jnp.array([0.0, 0.0]), dim=0))
@@ -64,10 +64,10 @@ def log_softmax(input: jax.Array, dim: int | None = None, _stacklevel: int = 3, 
 
 
 def softmin(input: jax.Array, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> jax.Array:
-    """`exp(-x) / Σ exp(-x)` over one dimension, in at least float32.
+    """Compute `exp(-x) / Σ exp(-x)` over one dimension, in at least float32.
 
     Args:
-        input: any shape, floating (or any dtype but bool, if `dtype` is given).
+        input: floating-point array of any shape. Any dtype except bool is accepted if `dtype` is given.
         dim: the dimension along which the result sums to 1; None as in `softmax`.
         _stacklevel: accepted as in torch, and ignored.
         dtype: dtype to which the negated input is cast first.
@@ -77,7 +77,7 @@ def softmin(input: jax.Array, dim: int | None = None, _stacklevel: int = 3, dtyp
 
     Raises:
         ValueError: if `dim` is out of range.
-        TypeError: if the input is boolean, or is not floating and `dtype` is None.
+        TypeError: if the input is boolean, or is not floating-point and `dtype` is None.
 
     Example:
         >>> print(softmin(jnp.array([0.0, 0.0, 100.0]), dim=0))
@@ -97,10 +97,10 @@ def gumbel_softmax(
     *,
     rng: jax.Array | None = None,
 ) -> jax.Array:
-    """`softmax((logits + g) / tau)` with g from the Gumbel distribution: a differentiable sample of a category.
+    """Draw `softmax((logits + g) / tau)` with g from the Gumbel distribution, a differentiable sample of a category.
 
     Args:
-        logits: any shape, floating: log-probabilities up to a constant.
+        logits: floating-point array of any shape, log-probabilities up to a constant.
         tau: temperature. A lower temperature gives results closer to one-hot.
         hard: if True, return a one-hot sample with the gradient of the soft sample (straight-through).
         eps: accepted as in torch, and ignored.
@@ -112,7 +112,7 @@ def gumbel_softmax(
 
     Raises:
         ValueError: if `dim` is out of range, or `rng` is None.
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Example:
         >>> draw = gumbel_softmax(jnp.array([[0.0, 90.0], [90.0, 0.0]]), hard=True, rng=jax.random.key(0))

@@ -37,7 +37,7 @@ def embedding(
     Args:
         input: ids of any shape, integers in [0, V).
         weight: (V, D).
-        padding_idx: index of a row whose gradient is zero (-1 is the last row). Lookups return the row as usual.
+        padding_idx: index of a row whose gradient is zero. -1 means the last row. Lookups return the row as usual.
         max_norm: rows with a larger norm are returned scaled down to this norm, as by `embedding_renorm`.
         norm_type: order p of the norm.
         scale_grad_by_freq: whether to divide a row's gradient by the number of times its id occurs in `input`.
@@ -47,8 +47,8 @@ def embedding(
         (*ids.shape, D) in the weight's dtype.
 
     Raises:
-        ValueError: if weight is not (V, D), `padding_idx` is out of range, or an id is out of range (under `jit` the
-            result for such an id is NaN instead, and it contributes no gradient).
+        ValueError: if weight is not (V, D), or `padding_idx` is out of range. An id out of range is an error too, but
+            under `jit` its result is NaN instead, and it contributes no gradient.
         TypeError: if the ids are not of an integer dtype.
 
     Differs from torch: `max_norm` does not change the table itself. Call `embedding_renorm` before the step.
@@ -83,18 +83,19 @@ def embedding_bag(
 
     Args:
         input: (B, N), one bag per row; or (N,), all bags concatenated. Integers in [0, V).
-        weight: (V, D), floating.
+        weight: (V, D), floating-point.
         offsets: (B,), the positions in (N,) ids at which bags start. The first offset must be 0, and offsets must not
-            decrease. None for an input (B, N).
+            decrease. It must be None if the input is (B, N).
         max_norm, norm_type: as in `embedding`.
-        scale_grad_by_freq: whether to divide a row's gradient by the number of times its id occurs in `input`. Not
-            supported with 'max'.
+        scale_grad_by_freq: whether to divide a row's gradient by the number of times its id occurs in `input`. It is
+            not supported with 'max'.
         mode: 'sum', 'mean' or 'max'. Of equal maxima, the first of the bag gets the gradient.
         sparse: accepted as in torch, and ignored, because gradients are dense. As in torch, True is an error with
             'max'.
-        per_sample_weights: factors of the rows, of the input's shape and the weight's dtype. Only with 'sum'.
+        per_sample_weights: factors of the rows, of the input's shape and the weight's dtype. It is supported only with
+            'sum'.
         include_last_offset: if True, `offsets` is (B + 1,), and its last entry is the end of the last bag.
-        padding_idx: an id that is ignored in values and gradients (-1 is the last row).
+        padding_idx: an id that is ignored in values and gradients. -1 means the last row.
 
     Returns:
         (B, D) in the weight's dtype. Sums are computed in at least float32. A bag that is empty or contains only
@@ -103,12 +104,13 @@ def embedding_bag(
     Raises:
         ValueError: if the shapes do not match, `mode` is unknown or does not support an argument, or `padding_idx` is
             out of range. Outside `jit`, ids and offsets that are out of range and offsets that decrease are errors too.
-        TypeError: if ids or offsets are not of an integer dtype, the table is not floating, or the dtypes differ.
+        TypeError: if ids or offsets are not of an integer dtype, the table is not floating-point, or the dtypes differ.
 
     Differs from torch: `max_norm` does not change the table itself. Call `embedding_renorm` before the step.
-        Ids after the last offset of `include_last_offset` belong to no bag in any mode. (In torch, 'mean' counts them
-        in its divisor, and 'max' includes them.) A (B, 0) input gives zeros. If a bag contains NaN, its maximum is NaN.
-        `scale_grad_by_freq` uses the count of the id itself, whereas torch's bags on CPU use the count of another id.
+        Ids after the last offset of `include_last_offset` belong to no bag in any mode. In torch, 'mean' counts these
+        ids in its divisor, and 'max' includes them. An input of (B, 0) gives zeros. If a bag contains NaN, its maximum
+        is NaN. `scale_grad_by_freq` uses the count of the id itself, whereas torch's bags on CPU use the count of
+        another id.
 
     Example:
         >>> table = jnp.arange(6.0).reshape(3, 2)
@@ -156,7 +158,7 @@ def embedding_renorm(weight: jax.Array, ids: jax.Array, max_norm: float, norm_ty
         The new table, (V, D). No gradient flows through it, as in torch.
 
     Raises:
-        ValueError: if weight is not (V, D), or an id is out of range (under `jit` such an id is ignored instead).
+        ValueError: if weight is not (V, D). An id out of range is an error too, but under `jit` it is ignored instead.
         TypeError: if the ids are not of an integer dtype.
 
     Example:
@@ -182,8 +184,8 @@ def one_hot(tensor: jax.Array, num_classes: int = -1) -> jax.Array:
         (*ids.shape, C), int32 (int64 under x64).
 
     Raises:
-        ValueError: if an id is out of range (under `jit` such an id gives zeros instead), or `num_classes` is -1 under
-            `jit` or without ids.
+        ValueError: if `num_classes` is -1 under `jit` or without ids. An id out of range is an error too, but under
+            `jit` it gives zeros instead.
         TypeError: if the ids are not of an integer dtype.
 
     Example:
@@ -271,7 +273,7 @@ def _renormalise(rows: jax.Array, max_norm: float, norm_type: float) -> jax.Arra
 
 
 class _Rectangle:
-    """Bags of equal length: the rows of (B, N, …)."""
+    """Bags of equal length, which are the rows of (B, N, …)."""
 
     def sum(self, x: jax.Array) -> jax.Array:
         return x.sum(1)
@@ -288,7 +290,9 @@ class _Rectangle:
 
 
 class _Ragged:
-    """`count` bags, concatenated in (N, …). `bag` holds the bag of each id, or `count` for an id in no bag."""
+    """`count` bags, concatenated in (N, …). `bag` holds the number of the bag of each id, and `count` for an id that is
+    in no bag.
+    """
 
     def __init__(self, bag: jax.Array, count: int):
         self.bag, self.count = bag, count

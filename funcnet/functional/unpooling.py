@@ -1,4 +1,4 @@
-"""Max unpooling: maxima are put back to their positions. Letters: `B batch, C channel, S spatial sizes`."""
+"""Max unpooling, which puts maxima back at their positions. Letters: `B batch, C channel, S spatial sizes`."""
 
 import functools
 import math
@@ -26,7 +26,7 @@ def max_unpool1d(
     """Put every maximum back where `max_pool1d(…, return_indices=True)` found it, and fill the other entries with 0.
 
     Args:
-        input: (B, C, S) or (C, S), floating.
+        input: (B, C, S) or (C, S), floating-point.
         indices: integers of the input's shape, the positions in the flattened spatial dimensions of the result.
         kernel_size: kernel size of the max pooling.
         stride: stride of the max pooling; None means `kernel_size`.
@@ -35,13 +35,13 @@ def max_unpool1d(
             several sizes pool to the same size, any size less than a stride away from this default is accepted.
 
     Returns:
-        (B, C, S') or (C, S'). If an index occurs twice, as with overlapping windows, the last entry is kept (on CPU, as
-        in torch), and the gradient flows to all of its entries.
+        (B, C, S') or (C, S'). If an index occurs twice, as with overlapping windows, the last entry with this index is
+        kept (on CPU, as in torch), and the gradient flows to all entries with this index.
 
     Raises:
-        ValueError: if the ranks, shapes or sizes do not match, or an index is out of range (under `jit` its entry is
-            dropped instead).
-        TypeError: if the input is not floating, or the indices are not of an integer dtype.
+        ValueError: if the ranks, shapes or sizes do not match. An index out of range is an error too, but under `jit`
+            its entry is dropped instead.
+        TypeError: if the input is not floating-point, or the indices are not of an integer dtype.
 
     Example:
         >>> y, indices = jnp.array([[3.0, 2.0]]), jnp.array([[1, 2]])
@@ -61,7 +61,8 @@ def max_unpool2d(
     padding: Ints = 0,
     output_size: Sequence[int] | None = None,
 ) -> jax.Array:
-    """`max_unpool1d` over two dimensions: (B, C, H, W) or (C, H, W); sizes are an int or (height, width).
+    """Apply `max_unpool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W), and sizes are an int or
+    (height, width).
 
     Example:
         >>> max_unpool2d(jnp.array([[[5.0]]]), jnp.array([[[3]]]), 2)
@@ -81,7 +82,8 @@ def max_unpool3d(
     padding: Ints = 0,
     output_size: Sequence[int] | None = None,
 ) -> jax.Array:
-    """`max_unpool1d` over three dimensions: (B, C, D, H, W) or (C, D, H, W); sizes are an int or a tuple of three.
+    """Apply `max_unpool1d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W), and sizes are an int or
+    a tuple of three.
 
     Example:
         >>> max_unpool3d(jnp.full((1, 1, 1, 1), 5.0), jnp.full((1, 1, 1, 1), 7), 2).ravel()
@@ -157,6 +159,6 @@ def _put_jvp(size: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Arr
 
 
 def _zeros(x: jax.Array, places: jax.Array, size: int) -> Any:
-    """Return zeros (P, size), indexed at `places`, and sharded over their planes as x."""
+    """Return zeros (P, size) that are indexed at `places` and sharded over the planes, as x is."""
     planes = jnp.arange(x.shape[0], dtype=places.dtype)[:, None]
     return placed(jnp.zeros((x.shape[0], size), x.dtype), x, (0, None)).at[planes, places]

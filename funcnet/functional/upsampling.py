@@ -53,17 +53,18 @@ def interpolate(
     `1 / scale_factor`, or `n / m` if `size` is given.
 
     Args:
-        input: (B, C, *S) with one to three spatial dimensions, floating; for 'nearest' and 'nearest-exact' uint8 too.
+        input: floating-point array (B, C, *S) with one to three spatial dimensions. 'nearest' and 'nearest-exact' also
+            accept uint8.
         size: new size, one number or one per spatial dimension. Give either `size` or `scale_factor`.
         scale_factor: factor of the sizes, one number or one per spatial dimension.
-        mode: 'nearest' (as in OpenCV, shifted by up to a pixel), 'nearest-exact' (as in Pillow), 'linear' for one
-            dimension, 'bilinear' and 'bicubic' (a = -0.75) for two, 'trilinear' for three, 'area' (adaptive average
-            pooling), and 'lanczos' for two with antialias.
-        align_corners: if True, the corner pixels of the input and the output are aligned at their centres. Only for the
-            modes that interpolate. None is False.
+        mode: 'nearest' (as in OpenCV, which shifts the image by up to a pixel), 'nearest-exact' (as in Pillow),
+            'linear' for one dimension, 'bilinear' and 'bicubic' (a = -0.75) for two, 'trilinear' for three, 'area'
+            (adaptive average pooling), or 'lanczos' for two dimensions with antialias.
+        align_corners: if True, the corner pixels of the input and the output are aligned at their centres. It is
+            supported only for the modes that interpolate. None means False.
         recompute_scale_factor: if True, s is computed from the sizes even if `scale_factor` is given.
-        antialias: if True, the filter is widened where the image shrinks. Only for 'bilinear', 'bicubic' (then
-            a = -0.5) and 'lanczos'.
+        antialias: if True, the filter is widened where the image shrinks. It is supported only for 'bilinear',
+            'bicubic' (then a = -0.5) and 'lanczos'.
 
     Returns:
         (B, C, *S'), in the input's dtype. The computation uses at least float32.
@@ -73,9 +74,9 @@ def interpolate(
             the input or an option, or a size is less than 1.
         TypeError: if the input has the wrong dtype, or a size is not an integer.
 
-    Differs from torch: 'bilinear' and 'bicubic' do not accept uint8; convert the input, and round the result.
-    'nearest' follows the formula for every image. torch ignores the fraction of scale_factor in small two-dimensional
-    images whose size stays or doubles (for 'nearest-exact' in images of any size). With antialias, torch (2.13, CPU)
+    Differs from torch: 'bilinear' and 'bicubic' do not accept uint8; convert the input, and round the result. 'nearest'
+    follows the formula for every image. In small two-dimensional images whose size stays or doubles, torch ignores the
+    fraction of scale_factor. For 'nearest-exact', it does so in images of any size. With antialias, torch (2.13, CPU)
     repeats the first row if the result is one pixel wide.
 
     Example:
@@ -250,7 +251,9 @@ def _scale(n: int, m: int, factor: float | None, align_corners: bool) -> float:
 
 
 def _between(n: int, m: int, factor: float | None, align_corners: bool, cubic: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first pixel and the two linear or four cubic weights. A pixel before the image stands for its edge."""
+    """Return the first pixel that each output reads, and its two linear or four cubic weights. A pixel before the image
+    is replaced by the pixel at the edge.
+    """
     scale, steps = _scale(n, m, factor, align_corners), np.arange(m)
     if not align_corners and abs(scale * m - n) < 1e-9 * n:  # a ratio of integers, computed exactly so that it repeats
         first, rest = np.divmod((2 * steps + 1) * n - m, 2 * m)
@@ -314,8 +317,9 @@ def _resample(x: jax.Array, axis: int, first: np.ndarray, weights: np.ndarray | 
 def _by_phases(
     x: jax.Array, axis: int, first: np.ndarray, weights: np.ndarray | None, phases: int, step: int
 ) -> jax.Array:
-    """Resample with one strided slice per phase, interleaved, for first pixels that repeat with a period of `step`.
-    Slices have fast gradients. The gradients of gathers are scatters, which XLA runs one by one on CPU."""
+    """Resample with one strided slice per phase, and interleave the phases. The first pixels must repeat with a period
+    of `step`. Slices have fast gradients. The gradients of gathers are scatters, which XLA runs one by one on CPU.
+    """
     n, taps, count = x.shape[axis], 1 if weights is None else weights.shape[1], len(first) // phases
     edges = [(0, 0)] * x.ndim
     edges[axis] = (max(-int(first.min()), 0), max(int(first.max()) + taps - n, 0))
@@ -333,7 +337,7 @@ def _by_phases(
 
 
 def _along(weights: np.ndarray, x: jax.Array, axis: int) -> jax.Array:
-    """Return the weights along an axis of x, or one number if they are all equal."""
+    """Return the weights with the shape that broadcasts along an axis of x, or one number if they are all equal."""
     if np.all(weights == weights[0]):
         return jnp.asarray(weights[0], x.dtype)
     return jnp.asarray(weights, x.dtype).reshape(-1, *(1,) * (x.ndim - 1 - axis))

@@ -9,8 +9,9 @@ __all__ = ["vary_like"]
 
 
 def vary_like(array: jax.Array, *others: jax.Array | None) -> jax.Array:
-    """Return `array` marked as varying over every mesh axis over which one of the others varies. The initial value of a
-    loop requires this mark if the result varies. Outside a `shard_map`, or with check_vma=False, nothing happens.
+    """Return `array`, marked as varying over every mesh axis over which one of the other arrays varies. The initial
+    value of a loop requires this mark if the result varies. Outside a `shard_map`, or with check_vma=False, the array
+    is returned unchanged.
 
     Example:
         >>> import jax.numpy as jnp

@@ -12,18 +12,19 @@ __all__ = ["norm_slope", "vector_norm"]
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2, 3))
 def vector_norm(x: jax.Array, p: float, axes: int | tuple[int, ...], share: bool = True) -> jax.Array:
-    """`(Σ |x|^p)^(1/p)`; the largest |x| for p = inf, the smallest for p = -inf, the number of nonzero x for p = 0.
+    """Compute `(Σ |x|^p)^(1/p)`. For p = inf, this is the largest |x|, for p = -inf the smallest |x|, and for p = 0 the
+    number of nonzero x.
 
     Args:
-        x: any shape, float32 or wider.
+        x: array of any shape, float32 or wider.
         p: order of the norm, any number.
         axes: the dimensions to reduce, kept with size 1.
-        share: for p = ±inf, whether equal extreme entries share the gradient evenly. If False, each of them gets the
-            full gradient.
+        share: for p = ±inf, whether equal extreme entries share the gradient evenly. If False, each of these entries
+            gets the full gradient.
 
     Returns:
-        An array of the dtype of x, with size 1 at `axes`. Where the norm is 0, its gradient is 0. For p other than
-        ±inf, 0, 1 and 2, intermediate results neither overflow nor underflow, unlike in torch.
+        An array of the dtype of x, with size 1 at `axes`. Where the norm is 0, its gradient is 0. If p is not ±inf, 0,
+        1 or 2, intermediate results neither overflow nor underflow, unlike in torch.
 
     >>> vector_norm(jnp.array([3.0, 4.0]), 2.0, 0)
     Array([5.], dtype=float32)

@@ -28,25 +28,25 @@ def grid_sample(
     """Return the image's values at the grid's points, interpolated between pixels.
 
     Args:
-        input: (B, C, H, W) or (B, C, D, H, W), floating.
+        input: (B, C, H, W) or (B, C, D, H, W), floating-point.
         grid: (B, h, w, 2) or (B, d, h, w, 3), of the input's dtype: the coordinates (x, y) or (x, y, z) of every point.
             The borders of the image are at -1 and 1.
-        mode: 'bilinear' (trilinear for volumes), 'nearest' (halves are rounded to the even pixel; the grid has no
-            gradient) or 'bicubic' (only for images; a = -0.75).
-        padding_mode: value at points outside the image: 'zeros', the nearest 'border' pixel, or the 'reflection' of the
-            image.
-        align_corners: if True, -1 and 1 are the centres of the outermost pixels, otherwise their outer edges. None is
-            False.
+        mode: 'bilinear' (trilinear for volumes), 'nearest' or 'bicubic' (a = -0.75, only for images). 'nearest' rounds
+            halves to the even pixel, and gives the grid no gradient.
+        padding_mode: value at points outside the image: 'zeros' for 0, 'border' for the nearest pixel of the border, or
+            'reflection' for the reflection of the image.
+        align_corners: if True, -1 and 1 are the centres of the outermost pixels, otherwise their outer edges. None
+            means False.
 
     Returns:
         (B, C, h, w) or (B, C, d, h, w), in the input's dtype. The computation uses at least float32.
 
     Raises:
         ValueError: if the ranks or batch sizes differ, a mode is unknown, or the image is empty.
-        TypeError: if an array is not floating, or the dtypes differ.
+        TypeError: if an array is not floating-point, or the dtypes differ.
 
-    Differs from torch: align_corners=None gives no warning. A NaN coordinate gives NaN in volumes too, where torch
-    treats the point as outside.
+    Differs from torch: align_corners=None gives no warning. A NaN coordinate gives NaN in volumes too. In torch, the
+    point counts as outside.
 
     Example:
         >>> image = jnp.array([[[[1.0, 2.0], [3.0, 4.0]]]])
@@ -91,17 +91,17 @@ def affine_grid(theta: jax.Array, size: Sequence[int], align_corners: bool | Non
     """Return the grid that samples an image through an affine map: `grid[b, h, w] = theta[b] · (x_w, y_h, 1)`.
 
     Args:
-        theta: (B, 2, 3) for images or (B, 3, 4) for volumes, floating.
+        theta: (B, 2, 3) for images or (B, 3, 4) for volumes, floating-point.
         size: (B, C, H, W) or (B, C, D, H, W), the desired shape of the result of `grid_sample`.
-        align_corners: as in `grid_sample`; None is False.
+        align_corners: as in `grid_sample`; None means False.
 
     Returns:
         (B, H, W, 2) or (B, D, H, W, 3), in theta's dtype. The computation uses at least float32. In a dimension of one
-        pixel, the coordinate before the map is 0.
+        pixel, the coordinate is 0 before the map is applied.
 
     Raises:
         ValueError: if `size` has the wrong length or an entry less than 1, or theta has the wrong shape.
-        TypeError: if theta is not floating, or a size is not an integer.
+        TypeError: if theta is not floating-point, or a size is not an integer.
 
     Differs from torch: align_corners=None and dimensions of one pixel give no warning.
 
@@ -169,8 +169,9 @@ def _pixels(x: jax.Array, size: int, align_corners: bool) -> jax.Array:
 
 
 def _inside(x: jax.Array, size: int, padding_mode: str, align_corners: bool) -> jax.Array:
-    """Return the coordinate that is read for each point. Without zero padding, NaN becomes 0. At the border the
-    gradient is 0, as in torch."""
+    """Return the coordinate at which the image is read for each point. Without zero padding, NaN becomes 0. At the
+    border the gradient is 0, as in torch.
+    """
     if padding_mode == "zeros":
         return x
     if padding_mode == "reflection":

@@ -3,10 +3,10 @@
 Letters: `S spatial sizes, K kernel sizes`. A *tap* is an entry of a window, numbered from its first entry. A *plane* is
 the spatial dimensions of one channel.
 
-An index is a position in the flattened plane, `h · W + w` in two dimensions, as in torch. Of equal maxima the first in
-row-major order is chosen. NaN is larger than all numbers, the last NaN is chosen, and padding is never chosen.
-Dimensions are processed one after the other, the last first. This keeps the order and reads `K1 + K2` taps instead of
-`K1 · K2`.
+An index is a position in the flattened plane, `h · W + w` in two dimensions, as in torch. If several entries are the
+maximum, the first one in row-major order is chosen. NaN counts as larger than all numbers. The last NaN is chosen, and
+padding is never chosen. Dimensions are processed one after the other, the last first. This keeps the order and reads
+`K1 + K2` taps instead of `K1 · K2`.
 """
 
 import functools
@@ -41,7 +41,9 @@ class Windows(NamedTuple):
         return _along(np.arange(self.size) * self.stride - self.pad, axis)
 
     def overhang(self, size: int) -> int:
-        """Return how far the last window extends beyond `size` entries. Unread entries make it negative."""
+        """Return how far the last window extends beyond `size` entries. The result is negative if some entries at the
+        end are not read.
+        """
         return (self.size - 1) * self.stride + self.dilation * (self.kernel - 1) + 1 - self.pad - size
 
     def tap(self, x: jax.Array, axis: int, tap: Any) -> jax.Array:
@@ -53,9 +55,9 @@ class Windows(NamedTuple):
 
 
 class Bins(NamedTuple):
-    """Windows of different sizes along one axis. Bin i is the range from `first[i]` to `ends[i]`.
+    """Windows of different sizes along one axis. Bin i extends from `first[i]` to `ends[i]`.
 
-    All bins are read with the length of the longest, and shorter bins repeat their last entry.
+    All bins are read with the length of the longest bin, and shorter bins repeat their last entry.
     """
 
     first: tuple[int, ...]
@@ -161,8 +163,8 @@ def maximum(x: jax.Array, windows: tuple[Windows, ...]) -> jax.Array:
     """Return the maximum of every window over the last dimensions. The gradient goes to the entry that `first_maxima`
     returns.
 
-    Overlapping windows use `lax.reduce_window`, which at 3 x 3 and stride 2 takes a fifth of the time of shifted slices
-    on CPU. (Its derivative is too slow on CPU.) For other windows, slices are faster. XLA would also turn
+    Overlapping windows use `lax.reduce_window`. With windows of 3 x 3 and stride 2, it takes a fifth of the time of
+    shifted slices on CPU. Its derivative is too slow on CPU. For other windows, slices are faster. XLA would also turn
     `reduce_window` into a plain reduction, whose float32 maximum on CPU loses NaN (seen in JAX 0.10.2, in arrays of a
     few thousand entries).
     """
@@ -277,7 +279,7 @@ def _first_of_taps(
 
 
 def _tiles(along: Windows) -> bool:
-    """Return whether the windows are adjacent, without overlap, gaps or padding."""
+    """Return whether the windows are adjacent, with no overlap, gap or padding."""
     return along.dilation == 1 and along.pad == 0 and (along.stride == along.kernel or along.size == 1)
 
 
@@ -296,7 +298,7 @@ def _first_of_bins(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along
 
 
 def _first(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int) -> tuple[jax.Array, ...]:
-    """Return (maximum, its position, the entries of `chosen` at that position) over the axis, which is removed."""
+    """Return (maximum, its position, the entries of `chosen` at that position) over the axis. The axis is removed."""
     taps = lax.broadcasted_iota(jnp.int32, x.shape, x.ndim + axis)
     last_nan = jnp.where(jnp.isnan(x), taps, -1).max(axis, keepdims=True)
     top = jnp.where(last_nan < 0, x.max(axis, keepdims=True), jnp.nan)  # see `maximum`
@@ -306,7 +308,7 @@ def _first(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int) -> tuple[jax.
 
 
 def _pad(x: jax.Array, axis: int, along: Windows) -> jax.Array:
-    """Return x with the padding of its windows, which never wins: -inf, or 0 for taps."""
+    """Return x with the padding of its windows. The padding is -inf, or 0 for taps, and is never chosen."""
     widths = [(0, 0, 0)] * x.ndim
     widths[axis] = (along.pad, along.overhang(x.shape[axis]), 0)
     fill = -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else 0
@@ -320,5 +322,5 @@ def _split(x: jax.Array, axis: int, size: int, kernel: int) -> jax.Array:
 
 
 def _along(vector: Any, axis: int) -> Any:
-    """Return (…, size) with its last dimension moved to `axis` of a plane: (…, size, 1, …)."""
+    """Return an array (…, size) with its last dimension moved to `axis` of a plane, as (…, size, 1, …)."""
     return vector.reshape(*vector.shape, *(1,) * (-axis - 1))

@@ -2,8 +2,8 @@
 
     reading/*, encoding -> head -> text, tokens, choice, answer, fill_mask -> table -> directory
 
-Serving needs a `head.Head`, and fine-tuning needs its subclass `head.TrainedHead`. A head knows the name of its model's
-architecture, but no model class.
+Serving needs a `head.Head`, and fine-tuning needs its subclass `head.TrainedHead`. A head refers to the architecture of
+its model by name, and imports no model class.
 """
 
 from funcnet.heads.directory import check_length, open_head, read_settings, write_settings

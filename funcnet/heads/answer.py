@@ -107,7 +107,9 @@ class Answer(TrainedHead, Spans):
 
 
 def _span(window: Window, question: Question) -> tuple[int, int]:
-    """Return the first and last token of the first answer in a row, or (0, 0), [CLS], if the window lacks a part."""
+    """Return the first and last token of the first answer in a row. If a part of the answer is outside of the window,
+    return (0, 0), the position of [CLS].
+    """
     if not question.answers or not len(window.offsets):
         return 0, 0
     answer, start = question.answers[0]

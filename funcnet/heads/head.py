@@ -4,7 +4,8 @@
     item --example--> example --encode--> rows --model--> outputs --answer--> JSON
 
 The first line shows training, `funcnet predict` and `funcnet evaluate`. The second line shows serving. A head works on
-examples, tokenizers, arrays and label names. It knows the name of its architecture, but no model class.
+examples, tokenizers, arrays and label names. It refers to the architecture of its model by name, and imports no model
+class.
 
 Letters: `B rows of a batch, T tokens of a row, C classes`.
 """

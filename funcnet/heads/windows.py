@@ -176,10 +176,11 @@ def _candidates(window: Window, ends: NDArray[np.float64], settings: Spans) -> I
 
 
 def _leads(found: Sequence[tuple[int, int]]) -> list[NDArray[np.bool_]]:
-    """Return for each window a mask of the tokens that it leads.
+    """Return, for each window, a mask of the tokens for which this window is chosen.
 
-    The window with the largest score leads a token. As in Google's script, the score is the number of context tokens on
-    the shorter side of the token, plus a hundredth of the window's size. The earlier window wins a tie.
+    For each token, the window with the largest score is chosen. As in Google's script, the score is the number of
+    context tokens on the shorter side of the token, plus a hundredth of the window's size. If two scores are equal, the
+    earlier window is chosen.
     """
     size = found[-1][0] + found[-1][1]
     best = np.full(size, -np.inf)

@@ -71,8 +71,9 @@ def load(
     Args:
         path: file or directory, as for `weights.load`.
         model: the model.
-        naming: naming of the model's family, such as `resnet.NAMING`. None: the file has the names of the model.
-        key: random key for new weights. None: `jax.random.key(0)`.
+        naming: naming of the model's family, such as `resnet.NAMING`. None means that the file has the names of the
+            model.
+        key: random key for new weights. None means `jax.random.key(0)`.
         new_heads: if True, a head that is missing in the file gets new weights, with a warning. If False, a missing
             head is an error.
         reshape_heads: if True, a head that has another shape in the file gets new weights too.

@@ -31,7 +31,7 @@ class BasicBlock(nn.Module):
         inplanes: number of input channels.
         planes: number of output channels.
         stride: stride of the first convolution.
-        downsample: module that converts x to the shape of the output. None if the two shapes are equal.
+        downsample: module that converts x to the shape of the output. It is None if the two shapes are equal.
         norm_layer: function from a number of channels to a normalisation layer.
 
     Reference: torchvision.models.resnet.BasicBlock; He et al. 2015, arXiv:1512.03385
@@ -71,7 +71,7 @@ class Bottleneck(nn.Module):
         inplanes: number of input channels.
         planes: number of channels of the 3×3 convolution. The output has four times as many channels.
         stride: stride of the 3×3 convolution.
-        downsample: module that converts x to the shape of the output. None if the two shapes are equal.
+        downsample: module that converts x to the shape of the output. It is None if the two shapes are equal.
         norm_layer: function from a number of channels to a normalisation layer.
 
     Reference: torchvision.models.resnet.Bottleneck; He et al. 2015, arXiv:1512.03385
@@ -114,7 +114,7 @@ class ResNet(nn.Module):
         num_classes: number of classes, K.
         zero_init_residual: if True, the last normalisation weight of every block is initially zero, so that the
             residual branch is zero.
-        norm_layer: function from a number of channels to a normalisation layer. None: `nn.BatchNorm2d`.
+        norm_layer: function from a number of channels to a normalisation layer. None means `nn.BatchNorm2d`.
         in_channels: number of channels of the images, C: 3 for colour, 1 for grey.
         small_images: if True, the stem is suited to images of about 8 to 64 pixels: a 3×3 convolution without stride
             and without pooling. Otherwise, it is a 7×7 convolution and a pooling layer, which together divide height

@@ -154,7 +154,7 @@ class BatchNorm1d(BatchNorm):
 
     Raises:
         ValueError: if the rank or the number of channels is wrong, or in training if each channel has only one value.
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Differs from torch: the statistics are float32 even for bfloat16 layers and inputs. A batch that `mask` excludes
         entirely is normalised by the running statistics and leaves all buffers unchanged. Because

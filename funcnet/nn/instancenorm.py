@@ -96,7 +96,7 @@ class InstanceNorm1d(_InstanceNorm):
     Raises:
         ValueError: if the rank is wrong, if the number of channels does not match the parameters or buffers, or if
             statistics are computed from only one position per channel.
-        TypeError: if the input is not floating.
+        TypeError: if the input is not floating-point.
 
     Differs from torch: the statistics are float32 even for bfloat16 layers and inputs.
 

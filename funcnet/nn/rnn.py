@@ -202,8 +202,8 @@ class LSTM(RNNBase):
 
     Raises:
         ValueError: if a size is invalid, if shapes or lengths do not fit, or if dropout needs an `rng` that is missing.
-        TypeError: if a setting has the wrong type, if the inputs are not floating, if their dtypes differ, or if hx is
-            not a pair.
+        TypeError: if a setting has the wrong type, if the inputs are not floating-point, if their dtypes differ, or if
+            hx is not a pair.
 
     Differs from torch: torch has no `lengths`. The types of all sizes are checked here, including that of `proj_size`.
 

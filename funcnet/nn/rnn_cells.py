@@ -96,7 +96,7 @@ class RNNCell(RNNCellBase):
 
     Raises:
         ValueError: if the shapes do not fit, or if the nonlinearity is unknown, which is checked in the call.
-        TypeError: if the inputs are not floating, or their dtypes differ.
+        TypeError: if the inputs are not floating-point, or their dtypes differ.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -140,7 +140,7 @@ class LSTMCell(RNNCellBase):
 
     Raises:
         ValueError: if the shapes do not fit.
-        TypeError: if the inputs are not floating, their dtypes differ, or hx is not a pair.
+        TypeError: if the inputs are not floating-point, their dtypes differ, or hx is not a pair.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -180,7 +180,7 @@ class GRUCell(RNNCellBase):
 
     Raises:
         ValueError: if the shapes do not fit.
-        TypeError: if the inputs are not floating, or their dtypes differ.
+        TypeError: if the inputs are not floating-point, or their dtypes differ.
 
     Example:
         >>> import jax, jax.numpy as jnp

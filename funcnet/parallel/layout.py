@@ -89,7 +89,8 @@ class Layout:
 
         Raises:
             ValueError: if a rule matches no leaf, names an unknown mesh axis, has more entries than the leaf has
-                dimensions, or shards a dimension that does not divide evenly. Also if two rules match the same leaf.
+                dimensions, or shards a dimension that does not divide evenly. It is also raised if two rules match the
+                same leaf.
         """
         leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
         names = [_name(path) for path, _ in leaves]

@@ -1,7 +1,7 @@
 """Split a document into sentences.
 
-`sentencex` finds the boundaries. It is Wikimedia's rule-based splitter in Rust, which knows abbreviations, quotes and
-brackets in about 240 languages. The 2 million words of the default corpus take 0.1 s.
+`sentencex` finds the boundaries. It is Wikimedia's rule-based splitter in Rust, which supports the abbreviations,
+quotes and brackets of about 240 languages. The 2 million words of the default corpus take 0.1 s.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Extract articles without markup from a Wikipedia dump (`pages-articles.xml`, also with `.bz2`).
 
 The standard library's expat reads the XML, one page at a time. A dozen regular expressions remove the markup, innermost
-brackets first. Templates, tables, references, files and categories disappear, and links leave their words. If an
-element is never closed, its end is searched for only once, so broken markup takes no longer.
+brackets first. Templates, tables, references, files and categories are removed, and links are replaced by their text.
+If an element is never closed, its end is searched for only once, so broken markup takes no longer.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ __all__ = ["enable"]
 
 
 def enable(folder: str | Path | None = None) -> Path | None:
-    """Enable the cache of compiled programs on disk. Return its folder, or None if it cannot be written; then every
-    start compiles all programs.
+    """Enable the cache of compiled programs on disk. Return the folder of the cache. If it cannot be written, return
+    None, and every start compiles all programs.
 
     Call this function before the first compilation. The environment variable `JAX_COMPILATION_CACHE_DIR` has
     precedence; the default folder is the user's cache folder. A program compiled for one CPU runs only on CPUs with the

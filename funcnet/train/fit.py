@@ -75,18 +75,19 @@ def fit(
 
     Args:
         net: the description. Parameters with `requires_grad=False` are frozen.
-        loss: function `loss(model, batch)`, where `model` is the net as inside a forward: call it, or its parts. It
-            returns an array with one loss per element (`reduction="none"`), or a dict with this array as "loss" and
-            other metrics as arrays of the same shape. The mean over all elements is minimised. In evaluation,
-            `model.training` is False.
+        loss: function `loss(model, batch)`. Its `model` is the net with its arrays. It can be called, and so can its
+            parts. It returns an array with one loss per element (`reduction="none"`), or a dict with this array as
+            "loss" and other metrics as arrays of the same shape. The mean over all elements is minimised. In
+            evaluation, `model.training` is False.
         data: training data: a dict of arrays with equal first dimensions, a dataset or a `DataLoader` of
             `funcnet.data`, or a function `data(start_step)` that returns the batches from that step on.
         optimizer: an optax transformation, which includes gradient clipping, if any. `optim.param_groups` gives groups
             of parameters different learning rates.
-        out: run directory. It gets `model.safetensors`, `metrics.jsonl`, `eval.json`, `report.png`, `checkpoints/`,
-            TensorBoard events and, with `ema`, `ema/model.safetensors`.
+        out: run directory. The run writes `model.safetensors`, `metrics.jsonl`, `eval.json`, `report.png`,
+            `checkpoints/`, TensorBoard events and, with `ema`, `ema/model.safetensors` into it.
         steps: number of updates.
-        batch_size: number of rows per update, over all devices and micro-batches. A `DataLoader` has its own.
+        batch_size: number of rows per update, over all devices and micro-batches. If `data` is a `DataLoader`, the
+            batch size of the loader is used instead.
         validation: data for the evaluation: a dict of arrays, a dataset or a `DataLoader`.
         weight: function `weight(batch)` that returns the weights of the elements, which broadcast to the losses. For
             example, `lambda batch: batch["labels"] >= 0` does not count padding.
@@ -95,7 +96,7 @@ def fit(
             modules needs `net.init(key, example)` here.
         ema: decay rate of a moving average of the weights, such as 0.999.
         evaluate_ema: whether to evaluate the averaged weights.
-        extra: the user's own values, a pytree of arrays, which are part of the checkpoints. The loss is then called as
+        extra: a pytree of arrays with the user's own values. It is saved in the checkpoints. The loss is then called as
             `loss(model, batch, extra)`.
         update_extra: function `update_extra(train_state, metrics)` that returns the new `extra` after each update.
         best: keep the model of the best evaluation, and stop early.

@@ -32,7 +32,7 @@ LOGGED = ("step", "loss", "grad_norm", "learning_rate", "data_wait_share")
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What `fit` trains: its arguments that are not recorded. See `fit`."""
+    """The arguments of `fit` that the run record does not contain. See `fit`."""
 
     net: nn.Module
     loss: Callable[..., Any]

@@ -1,4 +1,6 @@
-"""Check what an objective returns: its form while a step is traced, and once before training, that it returns sums."""
+"""Checks of what an objective returns: its structure when a step is traced, and once before training, whether its
+values are sums.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -93,9 +95,9 @@ def check_returns_sums(
 ) -> None:
     """Check in eval mode that the values of an objective are sums over the batch, not means.
 
-    The step would divide a mean a second time. The objective runs on a part of the batch, and on this part twice. A sum
-    doubles, and a mean does not change. A loss that compares the rows of a batch with each other may do neither, and
-    passes.
+    The step would divide a mean a second time. The objective runs on a part of the batch, and then on a batch with two
+    copies of this part. A sum doubles, and a mean does not change. A loss that compares the rows of a batch with each
+    other may do neither, and passes.
 
     Args:
         step: evaluation step of the objective, from `make_eval_step`.

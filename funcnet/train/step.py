@@ -84,9 +84,9 @@ def make_step(
         into the key. If the train state has an `ema`, the step adds the updated parameters to it.
 
     Raises:
-        ValueError: if `accumulate` is below 1. At the first call of the step, if the batch cannot be divided into
-            micro-batches, the objective does not return sums, a term has no loss or no count, or `create` had another
-            `trainable`.
+        ValueError: if `accumulate` is below 1. The first call of the step raises it too, if the batch cannot be divided
+            into micro-batches, the objective does not return sums, a term has no loss or no count, or `create` had
+            another `trainable`.
 
     Example:
         >>> from funcnet.train import create

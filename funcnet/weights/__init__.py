@@ -1,6 +1,7 @@
 """Read and write files of named arrays.
 
-This package knows no models. The `state_dict` and `load_state_dict` of a model define the meaning of the names.
+This package does not depend on any model. The `state_dict` and `load_state_dict` of a model define the meaning of the
+names.
 """
 
 from funcnet.weights.errors import UnsafeFileError

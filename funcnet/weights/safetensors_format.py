@@ -1,4 +1,6 @@
-"""Read and write `.safetensors` files. The `safetensors` library checks headers and writes; arrays are file views."""
+"""Read and write `.safetensors` files. The `safetensors` library checks the headers and writes the files. The arrays
+are views of the file.
+"""
 
 import struct
 from collections.abc import Mapping

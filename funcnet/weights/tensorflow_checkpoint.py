@@ -62,8 +62,9 @@ class TensorFlowCheckpoint(Mapping[str, Any]):
         path: path of the checkpoint, with or without the suffix `.index`.
 
     Raises:
-        ValueError: if the index is invalid, truncated or damaged, when the checkpoint is opened. Also if a tensor lies
-            outside its data file, is damaged, is stored in slices, or contains strings, when it is looked up.
+        ValueError: if the index is invalid, truncated or damaged, when the checkpoint is opened. It is also raised if a
+            tensor lies outside its data file, is damaged, is stored in slices, or contains strings, when it is looked
+            up.
         FileNotFoundError: if one of the files is missing.
     """
 

@@ -82,7 +82,7 @@ class TextExample:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no text but white space."""
+        """Whether the text is empty or consists of white space only."""
         return not (self.text + (self.second or "")).strip()
 
 

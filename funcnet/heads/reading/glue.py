@@ -55,7 +55,9 @@ def glue_task(path: str | Path) -> GlueTask | None:
 
 
 def is_glues(path: Path, task: GlueTask) -> bool:
-    """Return whether a file begins like a file of GLUE, because a user's folder may have the same name."""
+    """Return whether a file begins like a file of GLUE. The name does not show this, because a user's folder may have
+    the same name.
+    """
     if not path.is_file():
         return False
     with path.open(encoding="utf-8-sig", errors="replace") as file:

@@ -273,7 +273,9 @@ def _best(
     gold: Mapping[str, list[str]],
     no_answer: Mapping[str, float],
 ) -> dict[str, float]:
-    """Return the best score and its threshold for "no answer", from a pass over the questions in order of its score."""
+    """Return the best score and its threshold for "no answer", from one pass over the questions in the order of their
+    scores of "no answer".
+    """
     current = float(sum(gold[i] == [""] for i in scores))
     best, threshold = current, 0.0
     for i in sorted(scores, key=lambda i: no_answer[i]):

@@ -93,15 +93,16 @@ class BertConfig:
         type_vocab_size: number of rows of the token type table.
         initializer_range: standard deviation of the initial weights, which are truncated at two standard deviations.
         layer_norm_eps: eps of every LayerNorm.
-        pad_token_id: row of the word table that is initially zero and gets no gradient from lookups. None: no such row.
+        pad_token_id: row of the word table that is initially zero and gets no gradient from lookups. None means that
+            there is no such row.
         position_embedding_type: "absolute" adds an embedding of the position to that of the word. "relative_key" and
             "relative_key_query" use the distance between tokens in the attention instead (see `BertSelfAttention`).
-        classifier_dropout: dropout probability before the last layer of the heads for fine-tuning. None:
+        classifier_dropout: dropout probability before the last layer of the heads for fine-tuning. None means
             hidden_dropout_prob.
         num_labels: number of labels of the heads that classify sequences and tokens.
         id2label: {label: name}, with one entry per label. If it is empty, the names are "LABEL_0", "LABEL_1", ….
-        problem_type: "regression", "single_label_classification" or "multi_label_classification". None: `num_labels`
-            and the dtype of the labels determine the type (see `losses.sequence_classification`).
+        problem_type: "regression", "single_label_classification" or "multi_label_classification". With None,
+            `num_labels` and the dtype of the labels determine the type (see `losses.sequence_classification`).
         vocab_padding: number of padding rows of the word table after `vocab_size` (see `pad_vocab`). Hugging Face does
             not have this field.
         scan_layers: if True, run the layers in `lax.scan`. The compile time then does not grow with their number, but a

@@ -38,14 +38,15 @@ class BertModel(nn.Module):
 
     Call:
         - input_ids (B, T): integers below `vocab_size`.
-        - attention_mask (B, T), or (B, T, T) for a separate mask per query: 1 or True at positions to attend to. None:
-          all positions. Additive masks are refused: numbers other than 0 and 1 raise an error, or give NaN under `jit`.
-        - token_type_ids (B, T): 0 in the first sentence, 1 in the second one. None: 0 everywhere.
-        - position_ids (B, T) or (T,): positions of the tokens. None: 0, 1, ….
+        - attention_mask (B, T), or (B, T, T) for a separate mask per query: 1 or True at positions to attend to. None
+          means all positions. Additive masks are refused: numbers other than 0 and 1 raise an error, or give NaN under
+          `jit`.
+        - token_type_ids (B, T): 0 in the first sentence, 1 in the second one. None means 0 everywhere.
+        - position_ids (B, T) or (T,): positions of the tokens. None means 0, 1, ….
         - output_attentions, output_hidden_states: whether to return these too. They are static under `jit`.
-        - pooled_positions (B, P): positions of the first tokens of the sequences in a packed row. None: one sequence,
-          which begins at 0. A packed row needs an attention_mask (B, T, T) by which each sequence attends only to
-          itself, and position_ids that start at 0 in each sequence.
+        - pooled_positions (B, P): positions of the first tokens of the sequences in a packed row. None means one
+          sequence, which begins at 0. A packed row needs an attention_mask (B, T, T) by which each sequence attends
+          only to itself, and position_ids that start at 0 in each sequence.
 
         -> (sequence_output (B, T, D), pooled_output (B, D) or (B, P, D)). If requested, a tuple of N + 1 hidden states
         (B, T, D) follows, beginning with the output of the embeddings. If requested, a tuple of the attention weights
@@ -99,8 +100,8 @@ class BertForPreTraining(nn.Module):
     """BERT with the two heads of its pretraining: for masked words and for next-sentence prediction.
 
     Call: the inputs of `BertModel`, and
-        - masked_positions (B, S): positions to predict. The head runs only on them, which saves most of its cost. None:
-          all positions.
+        - masked_positions (B, S): positions to predict. The head runs only on them, which saves most of its cost. None
+          means all positions.
         - labels (B, T), or (B, S) with `masked_positions`: ids of the original words; -100 is ignored.
         - next_sentence_label (B,), or (B, P) with `pooled_positions`: 0 if the second sentence follows the first, 1 if
           it is random; -100 is ignored.

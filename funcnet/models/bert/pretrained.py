@@ -72,8 +72,8 @@ def from_pretrained(
             num_labels=5)`. A head that has another shape in the file then gets new weights, like a missing head.
         layers: patterns that select layers of the file by name ("encoder.layer.0", …; see `funcnet.tree`). The layers
             keep the order of the file. For example, `[f"encoder.layer.{i}" for i in range(6)]` selects the first six.
-            None: all layers.
-        key: random key for new weights. None: `jax.random.key(0)`.
+            None means all layers.
+        key: random key for new weights. None means `jax.random.key(0)`.
         new_heads: if True, a head that is missing in the file gets new weights. If False, a missing head is an error,
             which is useful for a model that is not trained further.
 
@@ -82,9 +82,10 @@ def from_pretrained(
 
     Raises:
         FileNotFoundError: if one of the files does not exist.
-        ValueError: if a file is damaged, the config is not supported, or a pattern matches no layer. Also if arrays of
-            the encoder are missing or have another shape (all are listed). Also if a head is incomplete, or is missing
-            although `new_heads` is False. Also if `vocab.txt` has more lines than the word table has rows.
+        ValueError: if a file is damaged, the config is not supported, or a pattern matches no layer. It is also raised
+            if arrays of the encoder are missing or have another shape (all are listed). It is also raised if a head is
+            incomplete, or is missing although `new_heads` is False. It is also raised if `vocab.txt` has more lines
+            than the word table has rows.
 
     Warns:
         UserWarning: if weights are missing from the file and start anew, or the file has weights that no BERT model
@@ -132,7 +133,7 @@ def save_pretrained(
         model: a model with a `config`.
         params, state: the arrays of the model. Shared weights are written once, under their first name, as in Hugging
             Face's files. Rows that `pad_vocab` added are not written.
-        max_shard_size: maximum size of a weights file, in bytes. None: one file. See `weights.save`.
+        max_shard_size: maximum size of a weights file, in bytes. None means one file. See `weights.save`.
 
     Raises:
         OSError: if the directory cannot be written. The file that cannot be written is unchanged.

@@ -1,7 +1,7 @@
 """The names that torch.nn and its Module have and this package lacks, with the text of their AttributeErrors.
 
-Each text says why the name is absent and what to use instead. For torch's spelling of operations on arrays, JAX raises
-the error, and `advice.py` says what to write.
+Each text says why the name is absent and what to use instead. For torch's spelling of array operations, JAX raises the
+error, and `advice.py` adds what to write instead.
 """
 
 __all__ = ["ABSENT", "METHODS"]

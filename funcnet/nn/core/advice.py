@@ -1,4 +1,4 @@
-"""What to write in place of the methods of torch's tensors that JAX's arrays lack or understand differently.
+"""What to write in place of methods of torch's tensors that JAX's arrays lack, or that have another meaning in JAX.
 
 `advice` turns an error that a forward raised into sentences. `Call.run` adds them to the error as notes.
 """
@@ -80,7 +80,8 @@ _SPELLINGS = re.compile(
 
 
 def advice(error: Exception) -> list[str]:
-    """Return what to write in place of torch's spelling, and the page about it; [] if the error has another reason.
+    """Return sentences that say what to write in place of torch's spelling, with the page about it. If the error has
+    another reason, return [].
 
     >>> advice(AttributeError("no add_", name="add_", obj=jax.numpy.ones(2)))[0][:36]
     'Arrays do not change in place. Assig'

@@ -52,7 +52,7 @@ def run(
 
 
 class _Binder:
-    """Binds a module's own leaves first and then its children, so that a shared leaf is read under its first name."""
+    """Binds the leaves of a module before its children, so that a shared leaf is read under its first name."""
 
     def __init__(self, call: Call):
         self.call = call
@@ -164,7 +164,7 @@ def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
 
 
 def _refuse_data(frame: Frame, what: str, name: str, value: Any) -> None:
-    """Raise TypeError if `array.data = …` was written, which JAX accepts and ignores."""
+    """Raise TypeError if a forward has set `array.data = …`, which JAX accepts and ignores."""
     if "data" in getattr(value, "__dict__", ()):
         raise TypeError(
             f"{frame.where()}: {what} {name!r}: an assignment to array.data has no effect; expected a new array in its "
@@ -237,7 +237,9 @@ def put(bound: Any, name: str, value: Any) -> None:
 
 
 def computing(bound: Any, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call `run(*args, **kwargs)`, a method of the bound module. Its computed attributes are computed once, before."""
+    """Call `run(*args, **kwargs)`, a method of the bound module. Its computed attributes are computed once, before the
+    call.
+    """
     own, names = vars(bound), frame_of(bound).computed
     before = {name: own[name] for name in names if name in own}
     try:

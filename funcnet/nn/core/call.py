@@ -1,4 +1,4 @@
-"""The state of one `apply` (`Call`), and what a bound module knows about itself (`Frame`)."""
+"""The state of one `apply` (`Call`), and the data of a bound module (`Frame`)."""
 
 import copy
 import difflib
@@ -24,7 +24,7 @@ __all__ = ["Call", "Frame", "Taps", "Training", "call_name", "outermost", "refus
 
 
 def call_name(name: str, count: int) -> str:
-    """Return the name of a module's call: "name" for the first call, then "name:1" and so on.
+    """Return the name of one call of a module: "name" for the first call, then "name:1" and so on.
 
     >>> call_name("fc", 0), call_name("fc", 1)
     ('fc', 'fc:1')
@@ -132,7 +132,7 @@ class Call:
 
 
 class Frame:
-    """What a bound module knows about itself: its description, its name and its call."""
+    """The data of a bound module: its description, its name and its call."""
 
     def __init__(self, description: Any, path: str, call: Call):
         self.description, self.path, self.call = description, path, call
@@ -153,7 +153,9 @@ class Frame:
         return f"{self.name or 'the root'} ({type(self.description).__name__})"
 
     def same_trace(self, what: str) -> None:
-        """Raise ValueError inside a transformation that the user's forward started, where values leak or repeat."""
+        """Raise ValueError if the current code runs inside a transformation that the user's forward started. Values
+        would leak out of it or repeat.
+        """
         if _trace() != self.call.trace:
             raise ValueError(
                 f"{self.where()}: {what} inside a transformation that its own forward started (lax.scan, vmap, jit, "
@@ -242,6 +244,8 @@ def _accepted(forward: Callable[..., Any]) -> tuple[str, ...] | None:
 
 @functools.cache
 def _hidden_arguments(forward: Callable[..., Any]) -> dict[str, int]:
-    """Return {name: position} for the arguments of forward that `apply` also has and takes when given by keyword."""
+    """Return {name: position} for the arguments of forward that `apply` also has. If they are given by keyword, `apply`
+    takes them.
+    """
     names = list(inspect.signature(forward).parameters)[1:]
     return {name: names.index(name) for name in ("training", "rng", "hooks", "method") if name in names}

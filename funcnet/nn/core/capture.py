@@ -50,14 +50,15 @@ def capture(net: Any, pattern: tree.Patterns) -> Run:
 
     Args:
         net: a description.
-        pattern: one name pattern or several. They select the modules that they name, but not the submodules.
+        pattern: one name pattern or several. A pattern selects the modules that it matches, but not their submodules.
 
     Returns:
         ``run(params, state, *inputs, **kwargs) -> (out, state, {name: output})`` with `apply`'s arguments. The second
         call of a module is named "name:1". The outputs of the layers of a stacked `Repeat` are stacked under one name.
 
     Raises:
-        ValueError: if the pattern names no module (the nearest names are shown), or a single layer of a stack.
+        ValueError: if the pattern matches no module (the message shows the nearest names), or matches a single layer of
+            a stack.
 
     Example:
         >>> from funcnet import nn
@@ -86,7 +87,7 @@ def capture_gradients(net: Any, pattern: tree.Patterns, loss: Callable[[Any], ja
 
     Returns:
         ``run(params, state, *inputs, **kwargs) -> (loss, {name: gradient})`` with `apply`'s arguments. A gradient has
-        the structure of the module's output, with None for arrays that are not floating.
+        the structure of the module's output, with None for arrays that are not floating-point.
 
     Example:
         >>> from funcnet import nn

@@ -33,7 +33,8 @@ class IndexRange(NamedTuple):
 
 
 def checked(net: Any) -> Callable[..., Any]:
-    """Return a compiled `net.apply` that raises an error at the first faulty module. It is slow, and for debugging.
+    """Return a compiled `net.apply` that raises an error at the first faulty module. It is slow, and intended for
+    debugging.
 
     Args:
         net: a description.

@@ -24,14 +24,14 @@ __all__ = ["each_layer", "place", "put_in", "take_out"]
 
 
 def place(module: Any, one: Computed) -> None:
-    """Put a computed attribute into a description, under a name that no part has."""
+    """Put a computed attribute into a description, under a name that is not yet used for a part."""
     vars(module)[one.name] = one
 
 
 def each_layer(whole: Any, path: str, run: Callable[[Any, tuple[int, ...]], Any]) -> Any:
     """Call `run(bound module, index)` on the module at `path`, once per layer of the stacks that contain it.
 
-    The argument `whole` is a bound net. It receives the values that `run` puts into the leaves of the bound module. The
+    The argument `whole` is a bound net. It receives the values that `run` writes to the leaves of the bound module. The
     results of `run` are stacked.
     """
     module = whole.get_submodule(path)

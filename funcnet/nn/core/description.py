@@ -1,7 +1,7 @@
 """The tree of modules and leaves: registration of parts, and torch's methods that traverse the tree.
 
 The parts of an object are the `Parameter`s, `Buffer`s and modules among its attributes, so its `__dict__` is the
-registry. If a name was registered or had a part, and is now None, it stays reserved for that kind of part, as in torch.
+registry. A name that was registered or held a part, and is now None, stays reserved for that kind of part, as in torch.
 """
 
 import difflib
@@ -152,7 +152,8 @@ class Description(Node):
         """Mark every parameter of the module and its submodules as trainable (True) or frozen (False).
 
         Frozen parameters get zero gradients at no cost. `train.make_step` does not change them. In a step of your own,
-        an optimizer with weight decay would, so give it only the trainable part, `net.partition(params)[0]`.
+        an optimizer with weight decay would change them, so pass only the trainable part to the optimizer,
+        `net.partition(params)[0]`.
         """
         for parameter in self.parameters():
             parameter.requires_grad = requires_grad

@@ -1,4 +1,4 @@
-"""What constructors written for torch do to a parameter, done to its description.
+"""What constructors written for torch do to a parameter, applied to its description.
 
 Torch's in-place initialisers and operations (`p.data.normal_(0, 0.02)`, `p.data[0].zero_()`, `p.data *= 2`,
 `nn.init.orthogonal_(p.view(8, -1))`) replace the `init` of the leaf, a function `init(key, shape, dtype)`.

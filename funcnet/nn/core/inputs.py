@@ -1,4 +1,4 @@
-"""What goes into a call and comes out of it: NumPy arrays are converted, and changes that would be lost reported."""
+"""The inputs and outputs of a call: NumPy arrays are converted, and changes that would be lost are reported."""
 
 import warnings
 from collections import deque
@@ -16,8 +16,9 @@ CONTAINERS = (list, dict, set, deque)  # the plain containers that apply copies
 def arrays(given: Any) -> Any:
     """Return arguments with JAX arrays in place of NumPy arrays, also inside plain lists, tuples and dicts.
 
-    `forward` could change a NumPy array in place, and with it the caller's. Integers that are constants of a program
-    that is being traced stay NumPy's, because they may be static (lengths, for example); they become read-only.
+    `forward` could otherwise change a NumPy array in place, which is the caller's array. Integers that are constants of
+    the program being traced remain NumPy arrays, because they may be static (lengths, for example). They become
+    read-only.
     """
     if type(given) is np.ndarray:
         if given.dtype != bool and not jnp.issubdtype(given.dtype, jnp.number):
@@ -41,7 +42,9 @@ class _Pair(NamedTuple):
 
 
 class OutputAndState(_Pair):
-    """What `apply` returns outside of transformations: a pair that says so if it is used as an array."""
+    """The result of `apply` outside of transformations: a pair that raises an error with advice if it is used as an
+    array.
+    """
 
     __slots__ = ()
 
@@ -60,7 +63,7 @@ class OutputAndState(_Pair):
 
 
 class EvalMode:
-    """The mode of a description that is called like a function: eval, and a warning where the mode matters."""
+    """The mode of a description that is called like a function. It is eval, with a warning where the mode matters."""
 
     def __bool__(self) -> bool:
         warnings.warn(

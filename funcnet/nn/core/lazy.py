@@ -45,7 +45,7 @@ def init_bias(key: jax.Array, shape: Any, dtype: Any) -> jax.Array:
 
 
 class _Watch:
-    """Acts as the hooks of a call, and gives the leaves of a lazy module their shapes before the module runs."""
+    """Acts as the hooks of a call, and sets the shapes of the leaves of each lazy module before the module runs."""
 
     def __init__(self) -> None:
         self.shapes: dict[str, tuple[int, ...]] = {}
@@ -61,7 +61,9 @@ class _Watch:
 
 
 def infer(module: Any, args: Any, kwargs: Any) -> dict[str, tuple[int, ...]]:
-    """Return {dotted name: shape} of the lazy leaves, from one abstract run in eval mode. It is {} if none is lazy."""
+    """Return {dotted name: shape} of the lazy leaves, from one abstract run in eval mode. The result is {} if no leaf
+    is lazy.
+    """
     if all(place.leaf.shape is not None for place in walk(module)):
         return {}
 

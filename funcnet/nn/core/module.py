@@ -47,10 +47,10 @@ class Module(Description):
 
     A description may change between calls (`net.act = nn.Tanh()`, `nn.init.zeros_(net.fc.weight)`,
     `net.fc.requires_grad_(False)`). A function that is already jitted keeps its program, so jit it again after a
-    change; a change of a module, a leaf or an attribute after `jit` is reported by a warning. A new
-    `jax.jit(net.apply)` or `jax.jit(net.init)` notices changes of modules and leaves, of attributes, and of the items
-    of plain lists, dicts and sets. Without a change, it reuses the earlier program. It does not notice deeper changes,
-    such as a new value in a field of a configuration object. Assign a new object instead.
+    change. If a module, a leaf or an attribute changes after `jit`, a warning reports it. A new `jax.jit(net.apply)` or
+    `jax.jit(net.init)` notices changes of modules and leaves, of attributes, and of the items of plain lists, dicts and
+    sets. Without a change, it reuses the earlier program. It does not notice deeper changes, such as a new value in a
+    field of a configuration object. Assign a new object instead.
 
     Example:
         >>> import jax
@@ -245,7 +245,7 @@ class Module(Description):
         return call.record(frame, out)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a computed attribute of a module that is not running, inside forward.
+        """Return a computed attribute inside forward, for a module that is not running.
 
         For a method that only torch has, the error says what to use instead.
         """
@@ -279,7 +279,8 @@ class Module(Description):
     def train(self, mode: bool = True) -> Any:
         """Set the mode of this module and its children. Only `apply` calls it, for classes that override it.
 
-        An override works as in torch: `super().train(mode)`, then `self.bn.eval()` for a frozen BatchNorm.
+        An override works as in torch, for example `super().train(mode)` and then `self.bn.eval()` for a frozen
+        BatchNorm.
 
         Raises:
             AttributeError: outside of `apply`, because the mode is an argument of `apply`.

@@ -1,8 +1,9 @@
-"""What was done with a description: notes for warnings, and for nothing else.
+"""Notes about what was done with a description, which are used only for warnings.
 
-`init` and `apply` change no description. But a user of torch expects that a change of a module takes effect at once.
-Here, values that `init` has made and programs that `jax.jit` has compiled stay as they are, so a change that comes too
-late is reported. The notes are weak references to the parts, outside of them: copies and pickles do not have them.
+`init` and `apply` change no description. A user of torch expects that a change of a module takes effect at once. Here,
+the values that `init` has made and the programs that `jax.jit` has compiled do not change, so a change that comes too
+late is reported. The notes are weak references to the parts and are stored outside of them, so copies and pickles do
+not have the notes.
 """
 
 import warnings
@@ -19,7 +20,7 @@ _concrete = getattr(jax.extend.core, "concrete_or_error", None) or jax.core.conc
 
 
 class Notes:
-    """A set of objects by identity, which keeps none of them alive."""
+    """A set of objects, compared by identity. The set does not keep the objects alive."""
 
     def __init__(self) -> None:
         self._known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -37,7 +38,7 @@ STARTED = Notes()  # leaves of which values were made
 
 
 def is_abstract(tree: Any) -> bool:
-    """Return whether a tree holds a value that is unknown while tracing, as under `jax.jit`."""
+    """Return whether a tree contains a value that is unknown during tracing, as under `jax.jit`."""
     for leaf in jax.tree.leaves(tree):
         if isinstance(leaf, jax.core.Tracer):
             try:

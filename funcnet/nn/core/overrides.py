@@ -1,7 +1,7 @@
 """Methods of torch's Module that a subclass may override: `train` and `eval` are honoured, others are refused.
 
-In torch, a training script calls `net.train()` before it trains, and an override may keep some layers in eval mode: a
-frozen BatchNorm, for example. Here, the mode is an argument of `apply`, so `apply` calls the overrides of a bound copy.
+In torch, a training script calls `net.train()` before it trains. An override may keep some layers in eval mode, for
+example a frozen BatchNorm. Here, the mode is an argument of `apply`, so `apply` calls the overrides of a bound copy.
 """
 
 import functools
@@ -27,7 +27,7 @@ _IGNORED = {
 
 
 def refuse_ignored(cls: type) -> None:
-    """Raise TypeError if a class overrides a method of torch's that nothing calls here for its children.
+    """Raise TypeError if a class overrides one of torch's methods that is never called here.
 
     Args:
         cls: the class of a module that is being created.

@@ -1,4 +1,5 @@
-"""Records of the modules that own a part. With them, a child that is used alone finds the net of its shared leaves.
+"""Records of the modules that own a part. With these records, a child that is used alone finds the net that contains
+its shared leaves.
 
 A part records every module that it is assigned to. The records are weak references that are checked when they are read,
 so they keep no net alive, and a replaced part leaves no trace. A copy starts without records and gets its own

@@ -1,7 +1,7 @@
 """The leaves of a description, with their shape, dtype and init. No array is made before `Module.init`.
 
-An optimizer updates a `Parameter`. A `Buffer` is state (running statistics, counters, caches). What constructors
-written for torch do to them is in `initialised.py`.
+An optimizer updates a `Parameter`. A `Buffer` is state (running statistics, counters, caches). `initialised.py`
+implements the methods that constructors written for torch call on them.
 """
 
 import copy
@@ -44,7 +44,7 @@ class _Leaf(Initialised):
 
     @property
     def aval(self) -> Any:
-        """What JAX asks for when a description is used as an array."""
+        """The attribute that JAX reads when a description is used as an array."""
         raise TypeError(
             f"{self!r} is a description and has no values; expected an array. The arrays are in the params and state "
             "that net.init returns. Inside forward, they are attributes of the modules. Parameters in a plain list "
@@ -93,7 +93,7 @@ class _Leaf(Initialised):
             )
 
     def key_name(self, name: str) -> str:
-        """Return the name that the leaf's key is folded from. For a renamed leaf it is the former name."""
+        """Return the name from which the leaf's key is folded. For a renamed leaf, it is the earlier name."""
         if self.formerly is None or not f".{name}".endswith(f".{self.formerly[0]}"):
             return name
         return name.removesuffix(self.formerly[0]) + self.formerly[1]

@@ -6,7 +6,7 @@ All code that looks into a module uses these functions. They take both descripti
 - *path*: a dotted name. The segment `*` denotes all layers of a stack (`nn.Repeat(…, scan=True)`). The leaves of a
   stack have one leading axis for the layers.
 - *place*: one leaf under one path. A shared leaf has several places, and the first is its home.
-- *frame*: what a bound copy knows about itself and its call (`call.Frame`). A description has no frame.
+- *frame*: the data of a bound copy and of its call (`call.Frame`). A description has no frame.
 """
 
 from collections.abc import Callable, Iterator

@@ -42,7 +42,9 @@ class _Descriptor:
 
 
 class _Function:
-    """The function of a method. Two are equal if their descriptions had the same contents when first compared."""
+    """The function of a method. Two functions are equal if their descriptions had the same contents when the functions
+    were first compared.
+    """
 
     def __init__(self, function: Callable[..., Any], module: Any):
         functools.update_wrapper(self, function)

@@ -104,7 +104,7 @@ def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
 
 
 def match(module: Any, sd: Mapping[str, Any]) -> Match:
-    """Return the names that `sd` lacks, has in addition, or has with another shape."""
+    """Return the names that `sd` lacks, the names that only `sd` has, and those whose shapes differ."""
     return _match(module, hooks.before_load(module, sd, True))
 
 

@@ -1,4 +1,4 @@
-"""Hooks, extra state and versions, with which a module controls its part of a state_dict. The rules are torch's.
+"""Hooks, extra state and versions, by which a module controls its part of a state_dict. The rules are torch's.
 
 These hooks belong to the description, because constructors written for torch register them. They run outside `jit`,
 when a state_dict is made or read. They change their dict and lists in place. Each module sees its own part of a shallow

@@ -176,7 +176,9 @@ def _dot(equation: Any) -> int:
 
 
 def _convolution(equation: Any) -> int:
-    """Return FLOPs, with one kernel per pixel of the output, or of the input if transposed, as torch counts."""
+    """Return the FLOPs of a convolution, counted as in torch: one kernel per pixel of the output, or of the input if
+    transposed.
+    """
     x, kernel = (variable.aval.shape for variable in equation.invars)
     numbers, out = equation.params["dimension_numbers"], equation.outvars[0].aval.shape
     transposed = convolve.TRANSPOSED in str(equation.source_info.name_stack)

@@ -17,7 +17,8 @@ __all__ = ["clip_grad_norm", "clip_grad_value", "clip_grads_with_norm", "get_tot
 def clip_grad_norm(
     grads: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> tuple[Any, jax.Array]:
-    """`(g · min(1, max_norm / (‖g‖ + 1e-6)), ‖g‖)`. Clip the total norm, with one factor for all gradients.
+    """Return `(g · min(1, max_norm / (‖g‖ + 1e-6)), ‖g‖)`. The function clips the total norm, with one factor for all
+    gradients.
 
     Args:
         grads: a tree of floating arrays, or an array.
@@ -26,7 +27,8 @@ def clip_grad_norm(
         error_if_nonfinite: if True, a norm that is not finite raises an error. Not possible under `jit`.
 
     Returns:
-        (clipped gradients in the structure and dtypes of `grads`, norm before clipping as in `get_total_norm`).
+        (clipped gradients, norm). The clipped gradients have the structure and dtypes of `grads`, and the norm before
+        clipping is that of `get_total_norm`.
 
     Raises:
         ValueError: if `error_if_nonfinite` is True and the norm is not finite, or not known under `jit`.
@@ -46,7 +48,7 @@ def clip_grad_norm(
 
 
 def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> jax.Array:
-    """`‖(‖g₁‖, ‖g₂‖, …)‖`. Return the norm of all arrays together, computed from the norm of each.
+    """Return `‖(‖g₁‖, ‖g₂‖, …)‖`. This is the norm of all arrays together, computed from the norm of each array.
 
     Args:
         tensors: a tree of floating arrays, or an array.
@@ -82,7 +84,8 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
 
 
 def clip_grads_with_norm(grads: Any, max_norm: float, total_norm: jax.Array) -> Any:
-    """`g · min(1, max_norm / (total_norm + 1e-6))`. Clip the gradients by a total norm that is already known.
+    """Return `g · min(1, max_norm / (total_norm + 1e-6))`. The function clips the gradients by a total norm that is
+    already known.
 
     Args:
         grads: a tree of floating arrays, or an array.
@@ -104,7 +107,7 @@ def clip_grads_with_norm(grads: Any, max_norm: float, total_norm: jax.Array) -> 
 
 
 def clip_grad_value(grads: Any, clip_value: float) -> Any:
-    """`min(max(g, -clip_value), clip_value)`. Clip each entry of the gradients.
+    """Return `min(max(g, -clip_value), clip_value)`. The function clips each entry of the gradients.
 
     Args:
         grads: a tree of floating arrays, or an array.

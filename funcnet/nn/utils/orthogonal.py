@@ -185,7 +185,9 @@ def _reflections(X: jax.Array) -> jax.Array:
 
 
 def _packed_reflections(Q: jax.Array) -> jax.Array:
-    """Return the X whose `_reflections` are the orthogonal factor of Q: LAPACK's vectors with signs on the diagonal."""
+    """Return the X whose `_reflections` are the orthogonal factor of Q. X consists of LAPACK's vectors, with signs on
+    the diagonal.
+    """
     packed, tau = jnp.linalg.qr(Q, mode="raw")
     packed = jnp.swapaxes(packed, -1, -2)
     diagonal = jnp.sign(jnp.diagonal(packed, axis1=-2, axis2=-1))

@@ -1,4 +1,4 @@
-"""`PackedSequence` and functions of its layout. `rnn.py` has the functions that create packed sequences."""
+"""`PackedSequence` and functions for its layout. `rnn.py` has the functions that create packed sequences."""
 
 from typing import Any, NamedTuple
 
@@ -21,9 +21,10 @@ class PackedSequence(_Fields):
 
     Args:
         data: steps of all sequences, (N, *).
-        batch_sizes: number of sequences that have step t, (T,). A NumPy int64 array, as torch keeps it on the CPU.
-        sorted_indices: index of the sequence at each sorted position, (B,). None if the sequences were sorted.
-        unsorted_indices: sorted position of each sequence, (B,). Computed from `sorted_indices` by default.
+        batch_sizes: number of sequences that have step t, (T,). It is a NumPy int64 array, as torch keeps it on the
+            CPU.
+        sorted_indices: index of the sequence at each sorted position, (B,). It is None if the sequences were sorted.
+        unsorted_indices: sorted position of each sequence, (B,). It is computed from `sorted_indices` by default.
 
     For JAX, `data` is the only leaf, and the rest is static layout. `jax.grad` and `jax.tree.map` therefore see only
     the data. Under `jit`, each new layout is compiled again. To change the data, write

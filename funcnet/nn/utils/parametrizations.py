@@ -23,7 +23,7 @@ __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """`w = g · v / ‖v‖`. Parametrize a weight so that its magnitude and its direction are learned separately.
+    """Parametrize a weight as `w = g · v / ‖v‖`. Its magnitude g and its direction v are learned separately.
 
     Args:
         module: the description. It is changed in place and returned.
@@ -214,7 +214,7 @@ def divided_by_sigma(weight: jax.Array, u: jax.Array, v: jax.Array, dim: int) ->
 
 
 def unit_vector(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """Initialise with a random unit vector."""
+    """Initialise a vector with random numbers, and divide it by its norm."""
     return F.normalize(jax.random.normal(key, shape, dtype), dim=0)
 
 

@@ -1,4 +1,4 @@
-"""BatchNorm statistics for weights that were not trained with them, as in torch/optim/swa_utils.py."""
+"""BatchNorm statistics for weights that were not trained with these statistics, as in torch/optim/swa_utils.py."""
 
 import copy
 from collections.abc import Iterable

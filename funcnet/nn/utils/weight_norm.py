@@ -21,7 +21,8 @@ __all__ = ["remove_weight_norm", "weight_norm"]
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """`w = g · v / ‖v‖`. The module has g and v among its parameters, as `<name>_g` and `<name>_v`.
+    """Parametrize a weight as `w = g · v / ‖v‖`. The module has g and v among its parameters, as `<name>_g` and
+    `<name>_v`.
 
     Args:
         module: the description. It is changed in place and returned.

@@ -31,7 +31,7 @@ class BucketLoader:
 
     Args:
         rows: N rows.
-        batch_size: B, over all devices. The last batch is filled up with padding rows.
+        batch_size: number of rows per batch, B, over all devices. The last batch is filled up with padding rows.
         lengths: padded lengths of `bucket_lengths`, in increasing order. The last length is enough for every row.
         pad_id: id of `[PAD]`.
         seed: seed of the order of the rows, which differs between epochs.

@@ -1,4 +1,4 @@
-"""A fine-tuned model on files: `predict` returns its answers, `evaluate` measures them."""
+"""Runs a fine-tuned model on files: `predict` returns its answers, and `evaluate` computes the metrics of its answers."""
 
 import csv
 import dataclasses

@@ -28,7 +28,7 @@ class Rows:
         tokens, types: (S,) int32 and uint8, the concatenated ids and token types of all sequences.
         starts: (N·C + 1,) int64, start of each sequence, and finally S.
         choices: C, number of sequences per row.
-        labels: (N, …), or (S,) if every token has a label. None without labels.
+        labels: (N, …), or (S,) if every token has a label. It is None without labels.
         by_token: whether every token has a label.
         truncated: number of examples that were cut.
         counts: number of sequences of each example.

@@ -59,7 +59,7 @@ def build(
     Args:
         folder: the data directory. It is created if it does not exist. See `manifest` for its files.
         settings: the settings, which determine the bytes of the directory.
-        corpus: the result of `open_corpus` for these settings. None: `build` calls `open_corpus`.
+        corpus: the result of `open_corpus` for these settings. If it is None, `build` calls `open_corpus`.
         processes: number of worker processes. If it is 1, the work is done in this process.
         progress: function that is called as `progress(step, done, total)`.
 
@@ -69,8 +69,8 @@ def build(
     Raises:
         OSError: if a file of the corpus is missing or cannot be read, or the folder cannot be written.
         ValueError: if the corpus is empty, has too few documents, or has files whose content does not match their
-            suffix. Also if the vocabulary lacks special tokens, or a setting is out of range. Also if the folder was
-            built with other settings or another corpus (the message lists the differences).
+            suffix. It is also raised if the vocabulary lacks special tokens, or a setting is out of range. It is also
+            raised if the folder was built with other settings or another corpus (the message lists the differences).
 
     Example:
         >>> import tempfile

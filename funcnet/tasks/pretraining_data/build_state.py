@@ -45,7 +45,7 @@ class BuildState:
         """Call `function` with the arguments of each task in the pool, and report progress. Return the results, in any
         order.
 
-        `done` tasks of the step were done before, and the step has `total` tasks (None: `len(tasks)`).
+        The step has `total` tasks (`len(tasks)` by default), of which `done` were finished earlier.
         """
         results: list[Any] = []
         total = len(tasks) if total is None else total

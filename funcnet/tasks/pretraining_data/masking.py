@@ -36,8 +36,8 @@ class Masking:
         max_predictions: M, the maximum number of masked positions per sequence.
         share: share of the maskable positions that are masked. Their number is rounded, and is at least one.
         mask_share, random_share: shares of the masked positions that are replaced by `[MASK]` and by a random word.
-        pieces: (V,) booleans from `word_pieces`. If given, either all pieces of a word are masked or none. None: each
-            piece is drawn separately.
+        pieces: (V,) booleans from `word_pieces`. If given, either all pieces of a word are masked or none. None means
+            that each piece is drawn separately.
 
     Reference: create_masked_lm_predictions in
     https://github.com/google-research/bert/blob/master/create_pretraining_data.py

@@ -1,9 +1,9 @@
 """Packing of several short examples into one row. The examples of a row do not attend to each other.
 
 The examples of a row are chosen when the pairs are built (column `row`), because the choice depends on all lengths. The
-examples of a row are then consecutive. In a packed row, each example has positions from 0, and the same masks and
-next-sentence label as in a separate row, and it attends only to itself. Therefore its outputs and its loss are the same
-too.
+examples of a row are then consecutive. In a packed row, the positions of each example start at 0, and each example
+attends only to itself. Its masks and its next-sentence label are the same as in a row of its own. Therefore its outputs
+and its loss are the same too.
 
 Letters: B rows, T tokens, at most P examples per row, M slots for masked words, N examples per batch.
 """

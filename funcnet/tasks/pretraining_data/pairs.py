@@ -36,11 +36,11 @@ def build_pairs(
 ) -> ShardColumns:
     """Build pairs of segments (A, B) in one pass over the documents of one shard. The pairs are in random order.
 
-    Google's construction collects sentences up to a target length. It is `seq_len - 3` or, with probability
-    `short_share`, a random length from 2 to `seq_len - 3`. The first few of these sentences are A; their number is
-    random. With probability 0.5, B is the rest of these sentences. Otherwise, B is a slice of another document, and the
-    rest of the sentences starts the next pair. While A and B are too long together, the longer one loses a token at its
-    front or back.
+    Google's construction collects sentences up to a target length. The target length is `seq_len - 3` or, with
+    probability `short_share`, a random length from 2 to `seq_len - 3`. The first few of these sentences are A; their
+    number is random. With probability 0.5, B is the rest of these sentences. Otherwise, B is a slice of another
+    document, and the rest of the sentences starts the next pair. While A and B are too long together, the longer one
+    loses a token at its front or back.
 
     Differs from Google's script: the target length is drawn once per pair, not once per document. (A short target for a
     document gives very many short pairs.) The lengths do not reveal the label either. In Google's script, a pair of one
@@ -224,7 +224,9 @@ def _random(seed: int, number: int, shard: int) -> np.random.Generator:
 def _chunks(
     documents: TokenizedDocuments, most: int, short_share: float, random: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Cut documents into (first sentence of A, first sentence of B, end of B, document), (N, 4), with coins (N,)."""
+    """Cut documents into pairs. Return (N, 4) rows of (first sentence of A, first sentence of B, end of B, document),
+    and the coins (N,).
+    """
     found: list[tuple[int, int, int, int]] = []
     coins: list[bool] = []
     places = documents.sentences.tolist()

@@ -104,9 +104,9 @@ def open_data(folder: str | Path, *, seq_len: int | None = None, seed: int = 0) 
 
     Raises:
         FileNotFoundError: if the folder does not exist, or contains no manifest.
-        ValueError: if the directory is not complete or has no rows of this length. Also if a file is truncated,
-            missing, or made with another vocabulary, or if a file of the vocabulary or the report was changed. The
-            message names the file.
+        ValueError: if the directory is not complete or has no rows of this length. It is also raised if a file is
+            truncated, missing, or made with another vocabulary, or if a file of the vocabulary or the report was
+            changed. The message names the file.
     """
     folder = Path(folder)
     manifest = check_data(folder)

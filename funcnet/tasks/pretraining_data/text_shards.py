@@ -63,8 +63,8 @@ class DocumentTable:
 
 
 def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None:
-    """Read the corpus, write the `wanted` shards of text that are not complete (None: of all shards), and record the
-    number of all shards in the manifest.
+    """Read the corpus, write those of the `wanted` shards of text that are not complete, and record the number of all
+    shards in the manifest. If `wanted` is None, all shards are wanted.
     """
     total = sum(source.bytes for source in build.manifest.sources)
     position = count = 0
