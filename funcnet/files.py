@@ -192,8 +192,8 @@ def parse_json(path: str | Path, where: str) -> Any:
 
 
 def wrong_json(error: ValueError | RecursionError, line: int = 1) -> tuple[str, str]:
-    """Return the position and the description of an error in JSON that begins on `line`. For numbers that are too long
-    and nesting that is too deep, the position is the line alone.
+    """Return the position and the description of an error in JSON that begins on `line`. For numbers that are too long,
+    and for nesting that is too deep, the position is only the line.
 
     >>> wrong_json(json.JSONDecodeError("Expecting value", "[,]", 1), 7)
     ('line 7, character 2', 'Expecting value')

@@ -41,17 +41,21 @@ class LossSum(NamedTuple):
 
     @property
     def mean(self) -> jax.Array:
-        """sum / number, or 0 if all terms are ignored. (torch gives NaN, which would spread to the parameters.)"""
+        """Return sum / number, or 0 if all terms are ignored. In torch, the result is then NaN, which would spread to
+        the parameters.
+        """
         return self.sum / jnp.maximum(self.number, 1)
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = None) -> LossSum:
-    """-log softmax(logits)[label], for masked tokens, next sentences, classes of sequences or tokens, and choices.
+    """Return `-log softmax(logits)[label]`, for masked tokens, next sentences, classes of sequences or tokens, and
+    choices.
 
     Args:
         logits: (…, C).
         labels: (…), integers below C. Entries of -100 are ignored.
-        mask: broadcasts to the labels. Entries that are False (such as rows that fill up a batch) are ignored too.
+        mask: booleans that broadcast to the labels. Entries that are False (such as rows that fill up a batch) are
+            ignored too.
 
     Raises:
         ValueError: if the shapes do not match.
@@ -71,7 +75,7 @@ def cross_entropy(logits: jax.Array, labels: jax.Array, mask: jax.Array | None =
 
 
 def regression(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = None) -> LossSum:
-    """(logits - labels)², with one term per entry.
+    """Return `(logits - labels)²`, with one term per entry.
 
     Args:
         logits: (B, C).
@@ -92,7 +96,7 @@ def regression(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = No
 
 
 def multi_label(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = None) -> LossSum:
-    """Binary cross-entropy of independent labels, with one term per entry.
+    """Return the binary cross-entropy of independent labels, with one term per entry.
 
     Args:
         logits: (B, C).
@@ -153,7 +157,7 @@ def question_answering(
     end_positions: jax.Array,
     mask: jax.Array | None = None,
 ) -> tuple[LossSum, LossSum]:
-    """Return the cross-entropy of the answer's start and of its end. Each has half its sum and its own number.
+    """Return the cross-entropy of the answer's start and of its end. Each term has half of its sum, and its own number.
 
     The total loss is the sum of the two means.
 
@@ -183,7 +187,7 @@ def _at_least_float32(logits: jax.Array) -> jax.Array:
 
 
 def _rows(where: str, mask: jax.Array | None, logits: jax.Array) -> jax.Array:
-    """Return (B, 1): whether each row is kept."""
+    """Return (B, 1) booleans: whether each row is kept."""
     if mask is None:
         return jnp.ones((logits.shape[0], 1), bool)
     _require(where, "mask", mask, logits.shape[:1])

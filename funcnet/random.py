@@ -124,7 +124,7 @@ def _position(shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array | None]:
     """Return the flat position as two words. The upper word is None if the lower one suffices.
 
     The position is a sum of one iota per dimension, because XLA's partitioner can split this form along any dimension,
-    unlike a reshaped iota. A product with a symbolic size of `jax.export` is taken to fit into one word.
+    unlike a reshaped iota. A product that contains a symbolic size of `jax.export` is assumed to fit into one word.
     """
     words = [jnp.full(shape, np.uint32(0x9E3779B9)), jnp.zeros(shape, jnp.uint32)]  # not 0, because `_mix` maps 0 to 0
     which, stride = 0, 1

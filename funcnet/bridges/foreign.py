@@ -59,7 +59,9 @@ def _with_the_others(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.
 
 
 class Whole(Computed):
-    """The foreign module with its arrays in place. It is computed from the leaves, which are initialised together."""
+    """The foreign module, with its arrays in their places. It is computed from the leaves, which are initialised
+    together.
+    """
 
     def __init__(self, name: str):
         super().__init__(name, Parameter(0), (), jnp.float32)  # it has no original leaf and is not an array

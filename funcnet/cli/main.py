@@ -1,8 +1,8 @@
 """The start and the end of the `funcnet` command: signals, errors in one line, exit codes.
 
 This file imports nothing that takes time, so that Ctrl-C is handled from the first moment. Python's own handler raises
-KeyboardInterrupt wherever the program is. While compiled libraries are imported, or while the interpreter shuts down,
-that ends in a traceback or a segmentation fault.
+KeyboardInterrupt at any point of the program. During the import of compiled libraries, or while the interpreter shuts
+down, this causes a traceback or a segmentation fault.
 """
 
 import contextlib

@@ -49,8 +49,9 @@ def compare(
             module has its own dtypes.
 
     Both modules run once, the port as one compiled program. If a difference is over tolerance, both run again in
-    float64. What is within tolerance there is rounding, such as at a kink: where an input of ReLU6 is 6 but for
-    rounding, the two gradients are 0 and 1. The result says so, and does not count it.
+    float64. A difference that is within tolerance in float64 is rounding. At a kink, rounding can change a gradient
+    completely: for an input of ReLU6 near 6, the gradient is 0 on one side and 1 on the other. The result names such
+    differences, and does not count them.
 
     Returns:
         A `Comparison`, which is shown as a table. It has the attributes `ok`, `first` (name of the first module over

@@ -1,4 +1,4 @@
-"""The differences between two runs, as rows; and which of them are only rounding.
+"""The differences between two runs, as rows, and the choice of those that are only rounding.
 
 A difference is the largest absolute difference divided by the largest absolute entry of torch's tensor. All parameters
 of one module share this divisor, because the gradient of a bias before BatchNorm is zero in theory and only noise in
@@ -58,10 +58,10 @@ def make_rows(module: Any, torchs: Run, ours: Run) -> Iterator[CallRow]:
 def mark_rounding(
     module: Any, rows: list[CallRow], doubled: list[CallRow], runs: tuple[Run, Run, Run], tolerance: float
 ) -> Iterator[CallRow]:
-    """Yield the rows with the differences marked that are only rounding.
+    """Yield the rows, with differences that are only rounding marked as such.
 
-    A difference is rounding if it is within tolerance in float64. An output must also be about as exact as torch's:
-    otherwise the port loses digits that torch keeps.
+    A difference is rounding if it is within tolerance in float64. An output must also be about as accurate as torch's.
+    Otherwise, the port loses digits that torch keeps.
 
     Args:
         module: the torch module.

@@ -1,4 +1,4 @@
-"""The result of `funcnet.compare`: one row per call of a module, a verdict, and both as a table."""
+"""The result of `funcnet.compare`: one row per call of a module, and a verdict. Both are shown as a table."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ class CallRow:
     kinks: int = 0  # number of outputs that are on different sides of a kink in the two libraries
 
     def over(self, column: str, tolerance: float) -> bool:
-        """Return whether a difference is over tolerance, rounding included."""
+        """Return whether a difference is over tolerance, including differences that are only rounding."""
         difference = getattr(self, column)
         return difference is not None and not difference <= tolerance
 

@@ -31,7 +31,7 @@ _UNFUSED = {**_QUICK, "xla_disable_hlo_passes": "fusion"}
 
 @dataclass
 class Run:
-    """What one side computed."""
+    """The results of one side."""
 
     modules: dict[str, str]  # {call: name of the module}; empty for funcnet
     outputs: dict[str, list[np.ndarray]]  # by call

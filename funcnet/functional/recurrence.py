@@ -133,7 +133,7 @@ class _Elman:
 
 
 class _LSTM:
-    """The cell `c' = σ(f) c + σ(i) tanh(g)` and `h' = σ(o) tanh(c')`, or `h' = W_hr σ(o) tanh(c')` with a projection."""
+    """The cell `c' = σ(f) c + σ(i) tanh(g)`, `h' = σ(o) tanh(c')`, or `h' = W_hr σ(o) tanh(c')` with a projection."""
 
     def step(self, gates: jax.Array, pushed: jax.Array, state: State, weights: Weights) -> tuple[State, Any]:
         before, projection = state[1], weights[1]

@@ -1,4 +1,4 @@
-"""Runs a fine-tuned model on files: `predict` returns its answers, and `evaluate` computes the metrics of its answers."""
+"""Runs a fine-tuned model on files: `predict` returns its answers, and `evaluate` computes their metrics."""
 
 import csv
 import dataclasses
