@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs the tests from scratch: makes .venv, installs with torch and transformers, lints, checks types, tests.
-#   sh scripts/test.sh                      runs all tests except the slow ones
+#   sh scripts/test.sh                      runs all tests except the slow ones, and a third of the rows of long tables
+#   sh scripts/test.sh -m "not slow"        runs all rows of the tables; -m slow runs the slow tests
 #   sh scripts/test.sh tests/nn -k linear   passes arguments to pytest, and runs nothing else
 set -- test "$@"
 . "$(dirname "$0")/environment.sh"
@@ -14,5 +15,6 @@ if [ $# -eq 0 ]; then
   set -- -n 2 --dist worksteal -m "not slow"
   # Optimization takes half of the time of these many small programs; .ci/run also tests the layers with it.
   export JAX_DISABLE_MOST_OPTIMIZATIONS=1
+  export FUNCNET_TABLES="${FUNCNET_TABLES:-3}" # one row in three, drawn by the commit
 fi
 exec python -m pytest "$@"

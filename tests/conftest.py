@@ -73,13 +73,17 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With FUNCNET_SAMPLE=N, N of the tests marked `sampled`, drawn by the commit: over time CI runs all of them."""
-    count = int(os.environ.get("FUNCNET_SAMPLE", 0))
-    sampled = sorted(item.nodeid for item in items if item.get_closest_marker("sampled"))
-    if not count or len(sampled) <= count:
-        return
+    """Leave out all but a sample of some tests, drawn by the commit, so that CI runs all of them over time.
+
+    With FUNCNET_SAMPLE=N, N of the tests marked `sampled` run; with FUNCNET_TABLES=N, one in N of those marked `table`.
+    """
+    sampled, rows = (sorted(i.nodeid for i in items if i.get_closest_marker(mark)) for mark in ("sampled", "table"))
+    share = int(os.environ.get("FUNCNET_TABLES", 1))
+    counts = int(os.environ.get("FUNCNET_SAMPLE", len(sampled))), -(-len(rows) // share)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-    left = set(sampled) - set(random.Random(commit).sample(sampled, count))
+    left = set()
+    for names, count in zip((sampled, rows), counts, strict=True):
+        left |= set(names) - set(random.Random(commit).sample(names, min(count, len(names))))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
     items[:] = [item for item in items if item.nodeid not in left]
 

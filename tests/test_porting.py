@@ -30,7 +30,9 @@ def of(section: str) -> list[Line]:
 
 
 def every(some: list[Line]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("line", some, ids=[line.cells[0].partition("`, ")[0].strip("`") for line in some])
+    names = (line.cells[0].partition("`, ")[0].strip("`") for line in some)
+    rows = [pytest.param(line, id=name, marks=pytest.mark.table) for line, name in zip(some, names, strict=True)]
+    return pytest.mark.parametrize("line", rows)
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,9 @@ def is_quick(row) -> bool:
 every_mode = pytest.mark.parametrize(
     ("row", "training"),
     [
-        pytest.param(row, mode, marks=() if is_quick(row) else pytest.mark.slow, id=f"{row}-{mode}")
+        pytest.param(
+            row, mode, marks=() if is_quick(row) else [pytest.mark.slow, pytest.mark.table], id=f"{row}-{mode}"
+        )
         for row in TABLE
         for mode in row.modes
     ],

@@ -44,7 +44,13 @@ def arguments(task, data, out, *more):
     return ["finetune", task, "--model", folder / "model", "--train", train, "--out", out, *small, *more]
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    "task",
+    [
+        task if task == "classify" else pytest.param(task, marks=[pytest.mark.slow, pytest.mark.sampled])
+        for task in TASKS
+    ],
+)
 def test_objectives_return_sums(data, tmp_path, monkeypatch, task):
     """What `run_task` checks once for other tasks, which cost these two compilations in every run."""
     checked = []

@@ -74,7 +74,12 @@ def test_the_page_runs(page, tmp_path, monkeypatch, capsys):
 @pytest.mark.usefixtures("standard")
 @pytest.mark.parametrize(
     "how",
-    [{}, {"devices": 8, "parallel": "shard_map", "accumulate": 2}],
+    [
+        {},
+        pytest.param(
+            {"devices": 8, "parallel": "shard_map", "accumulate": 2}, marks=[pytest.mark.slow, pytest.mark.sampled]
+        ),
+    ],
     ids=["one device", "shard_map and accumulation"],
 )
 def test_stopped_and_resumed_it_ends_with_the_same_bits(page, tmp_path, how):

@@ -57,7 +57,10 @@ def stopped_after(step):
         yield
 
 
-@pytest.mark.parametrize("parallel", ["jit", "shard_map", "pmap"])
+@pytest.mark.parametrize(
+    "parallel",
+    ["shard_map", *(pytest.param(kind, marks=[pytest.mark.slow, pytest.mark.sampled]) for kind in ("jit", "pmap"))],
+)
 def test_stopped_and_resumed_a_run_ends_with_the_same_bits(tmp_path, capsys, parallel):
     assert run(tmp_path / "whole", devices=8, parallel=parallel) == 0
     with stopped_after(5):
@@ -72,6 +75,8 @@ def test_stopped_and_resumed_a_run_ends_with_the_same_bits(tmp_path, capsys, par
     assert "has finished; there is nothing left to do" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+@pytest.mark.sampled
 def test_a_run_resumes_on_other_devices(tmp_path):
     """Under jit dropout and data do not depend on the devices: the losses are the same but for rounding."""
     assert run(tmp_path / "whole", devices=8) == 0

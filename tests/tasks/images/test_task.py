@@ -46,7 +46,12 @@ def short(folder, *arguments, steps=4):
 
 
 @pytest.mark.parametrize(
-    "net", [small, pytest.param(resnet.resnet18, marks=pytest.mark.slow)], ids=["small", "resnet18"]
+    "net",
+    [
+        pytest.param(small, marks=[pytest.mark.slow, pytest.mark.sampled]),
+        pytest.param(resnet.resnet18, marks=pytest.mark.slow),
+    ],
+    ids=["small", "resnet18"],
 )
 def test_eight_devices_train_as_one(tmp_path, monkeypatch, net):
     if net is not small:

@@ -115,7 +115,9 @@ def test_sgd(reference, kind, devices):
     assert difference(params, trained) < 1e-5
 
 
-@pytest.mark.parametrize("kind", first_of(["jit", "shard_map", "pmap"]))
+@pytest.mark.slow
+@pytest.mark.sampled
+@pytest.mark.parametrize("kind", ["jit", "shard_map", "pmap"])
 def test_adamw(reference, kind):
     """Losses agree. Parameters are only printed: for gradients near 0, the first steps of Adam amplify rounding."""
     net, params, state, optimizer, (values, trained) = reference(0.0, "adamw")
@@ -124,7 +126,9 @@ def test_adamw(reference, kind):
     print(f"AdamW, 8 devices by {kind}: parameters differ by {difference(params, trained):.1e} after {STEPS} steps")
 
 
-@pytest.mark.parametrize("devices", first_of([8, 2, 1]))
+@pytest.mark.slow
+@pytest.mark.sampled
+@pytest.mark.parametrize("devices", [8, 2, 1])
 def test_jit_with_dropout(reference, devices):
     net, params, state, optimizer, (values, trained) = reference(0.1, "sgd")
     found, params = ours(net, params, state, optimizer, "jit", devices)

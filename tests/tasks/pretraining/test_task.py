@@ -49,6 +49,8 @@ def finished(corpus, tmp_path_factory):
 # --------------------------------------------------------------------------------------------------- what it writes
 
 
+@pytest.mark.slow
+@pytest.mark.sampled
 def test_lamb_runs_at_its_own_rates(corpus, tmp_path):
     more = ["--steps", 4, "--devices", 1, "--optimizer", "lamb", "--warmup", 0.5, "--learning-rate", 0.01]
     assert run_here("pretrain", "--out", tmp_path / "run", "--corpus", corpus, *SMALL, *more) == 0
@@ -183,6 +185,8 @@ def test_an_empty_list_of_files_is_not_the_default_corpus(tmp_path, capsys):
     assert "no paths; expected at least one file or folder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+@pytest.mark.sampled
 def test_a_given_cased_vocabulary(finished, corpus, tmp_path):
     transformers = pytest.importorskip("transformers")
     first, second = tmp_path / "first", tmp_path / "second"
@@ -216,7 +220,16 @@ def interrupt(monkeypatch, owner, name, *, when=lambda *args: True):
     return sent
 
 
-@pytest.mark.parametrize("moment", ["preparing", "compiling", "training", "evaluating", "saving"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "training",
+        *(
+            pytest.param(moment, marks=[pytest.mark.slow, pytest.mark.sampled])
+            for moment in ("preparing", "compiling", "evaluating", "saving")
+        ),
+    ],
+)
 def test_sigterm(moment, corpus, finished, tmp_path, monkeypatch, capsys):
     where = {
         "preparing": (phases_module, "prepare_data"),
@@ -336,6 +349,8 @@ def test_a_directory_that_cannot_be_written(tmp_path, capsys, corpus):
     assert str(out) in said
 
 
+@pytest.mark.slow
+@pytest.mark.sampled
 def test_a_damaged_checkpoint_is_skipped(corpus, finished, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     often = ["--save-every", "3", "--evaluate-every", "3"]

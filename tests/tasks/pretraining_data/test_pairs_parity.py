@@ -90,6 +90,8 @@ def test_as_many_words_are_hidden_and_whole(lengths):
     assert 0.2 < np.mean(more) < 0.7 and max(map(abs, more)) <= 3, "the last words may fit in one alone"
 
 
+@pytest.mark.slow
+@pytest.mark.sampled
 def test_the_table_beside_googles_of_the_default_corpus(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(SCRIPT)])
     runpy.run_path(str(SCRIPT), run_name="__main__")
