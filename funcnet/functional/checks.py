@@ -44,11 +44,11 @@ def wide_dtype(array: jax.Array) -> Any:
 
 
 def _array(where: str, name: str, value: Any) -> jax.Array:
-    """Return `value` as a jax.Array, or raise TypeError. Numbers in lists and tuples are converted. A list or tuple of
-    arrays is an error.
+    """Return `value` as a jax.Array, or raise TypeError. Lists and tuples of numbers are converted, but not those of
+    arrays with dimensions.
     """
     parts = value if type(value) in (list, tuple) else ()
-    if value is None or type(value) in (dict, str) or any(hasattr(part, "shape") for part in parts):
+    if value is None or type(value) in (dict, str) or any(getattr(part, "shape", ()) != () for part in parts):
         advices: dict[type, str] = {
             tuple: " Pass one of its items. An nn.LSTM, for example, returns (output, states).",
             list: f" Join the arrays: jnp.stack({name}).",
