@@ -1,9 +1,10 @@
-"""torch.nn.functional as pure functions of arrays, with the same function names, argument names, order and defaults.
+"""The functions of torch.nn.functional as pure functions of arrays, with the same names, arguments and defaults.
 
 Norms, softmax and reductions use at least float32, and results have the dtype of their input. Random functions take a
 keyword-only `rng`. Values that torch changes in place are returned instead, as in
-`batch_norm(...) -> (y, running_mean, running_var)`. Integers where floats are required raise a TypeError. Shapes that
-do not match raise a ValueError with the expected shapes. Each family has one file, named as in torch/nn/modules.
+`batch_norm(...) -> (y, running_mean, running_var)`. An integer array where a floating-point array is required raises a
+TypeError. Shapes that do not match raise a ValueError with the expected shapes. Each family of functions has its own
+file, with the same name as the file in torch/nn/modules.
 
 Example:
     >>> import jax.numpy as jnp

@@ -53,7 +53,7 @@ ABSENT: dict[str, str] = {
 
 
 def refusal(where: str, module: str, absent: dict[str, str]) -> Callable[[str], NoReturn]:
-    """Return a module's `__getattr__` that raises AttributeError, with the text in `absent` if there is one."""
+    """Return a module's `__getattr__`. It raises AttributeError, with the text from `absent` if it lists the name."""
 
     def refuse(name: str) -> NoReturn:
         text = f"module {module!r} has no attribute {name!r}"

@@ -1,7 +1,7 @@
 """Smooth element-wise activations. The relu family is in `relu.py`, and piecewise activations are in `hard.py`.
 
-Softmax and related functions are in `softmax.py`. bfloat16 inputs are computed in float32 and rounded once at the end.
-`inplace` is accepted for compatibility with torch and ignored, because arrays are immutable.
+Softmax and related functions are in `softmax.py`. For bfloat16 inputs, the computation uses float32 and rounds once at
+the end. `inplace` is accepted for compatibility with torch and ignored, because arrays are immutable.
 """
 
 import functools
@@ -21,11 +21,12 @@ _SQRT_2_OVER_PI = 0.7978845608028654
 
 
 def gelu(input: jax.Array, approximate: str = "none") -> jax.Array:
-    """Compute `x · Φ(x)`, where Φ is the standard normal CDF. The default is exact, unlike that of `jax.nn.gelu`.
+    """Compute `x · Φ(x)`, where Φ is the standard normal CDF. The default is exact, but that of `jax.nn.gelu` is not.
 
     Args:
         input: floating-point array of any shape.
-        approximate: 'none' uses erf and is exact; 'tanh' uses `x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`.
+        approximate: 'none' for the exact form with erf, or 'tanh' for the approximation
+            `x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`.
 
     Returns:
         An array of the same shape and dtype as the input.
@@ -56,10 +57,10 @@ def _gelu_by_erf(x: jax.Array) -> jax.Array:
 
 
 def _normal_below(x: jax.Array) -> jax.Array:
-    """Return Φ(x), computed by erf as in torch. The erfc of jax.nn.gelu costs four times as much on CPU.
+    """Return Φ(x), computed with erf as in torch. On CPU, the erfc of `jax.nn.gelu` takes four times as long.
 
-    In jaxlib 0.10.0, erf of a very negative x ends one rounding error short of -1, and `x · Φ(x)` would multiply that
-    error by x. So Φ(x) is set to 0 below a limit.
+    In jaxlib 0.10.0, erf of a very negative x differs from -1 by one rounding error, and `x · Φ(x)` would multiply this
+    error by x. Therefore, Φ(x) is set to 0 below a limit.
     """
     lowest = -6 if x.dtype == jnp.float32 else -40
     return jnp.where(x < lowest, jnp.zeros((), x.dtype), 0.5 * (1 + lax.erf(x * _SQRT_HALF)))
@@ -67,8 +68,11 @@ def _normal_below(x: jax.Array) -> jax.Array:
 
 @_gelu_by_erf.defjvp
 def _gelu_by_erf_jvp(primals, tangents):
-    """The slope `Φ(x) + x φ(x)`, with erf computed again after a barrier. Storing erf in the forward pass took a tenth
-    of the temporary memory of a BERT step on CPU and saved no measurable time."""
+    """Use the slope `Φ(x) + x φ(x)`, where φ is the standard normal density, and compute erf a second time.
+
+    The optimization barrier prevents XLA from storing erf in the forward pass. Storing it accounted for a tenth of the
+    temporary memory of a BERT training step on CPU, and saved no measurable time.
+    """
     (x,), (tangent,) = primals, tangents
     again = lax.optimization_barrier(x)
     normal = _normal_below(again)
@@ -87,7 +91,7 @@ def silu(input: jax.Array, inplace: bool = False) -> jax.Array:
         An array of the same shape and dtype as the input.
 
     Raises:
-        TypeError: if the input is neither floating nor complex.
+        TypeError: if the input is neither floating-point nor complex.
 
     Example:
         >>> print(silu(jnp.array([0.0, 1.0])))
@@ -139,9 +143,10 @@ def _mish_jvp(primals, tangents):
 
 
 def _mish_parts(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return (n, 1 - t, t) with n = exp(x), t = tanh(log(1 + n)) = w / (w + 2), w = n (n + 2), by a single exponential.
+    """Return (n, 1 - t, t), where n = exp(x) and t = tanh(log(1 + n)) = w / (w + 2) with w = n (n + 2).
 
-    Above x = 20, t rounds to 1 even in float64, so x is clipped to 20 and nothing overflows.
+    This takes only one exponential. Above x = 20, t rounds to 1 even in float64, so x is clipped to 20 to prevent
+    overflow.
     """
     n = jnp.exp(jnp.minimum(x, 20))
     w = n * (n + 2)
@@ -151,13 +156,13 @@ def _mish_parts(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 def tanh(input: jax.Array) -> jax.Array:
     """Compute the hyperbolic tangent.
 
-    The derivative is computed from the input, because 1 - tanh² loses digits where tanh is near 1.
+    The derivative is computed from the input, because 1 - tanh² loses precision where tanh is near 1 or -1.
 
     Args:
         input: array of any shape and dtype.
 
     Returns:
-        An array of the same shape and dtype as the input, but float32 for integers and booleans.
+        An array of the same shape and dtype as the input. For integers and booleans, the dtype is float32.
 
     Example:
         >>> tanh(jnp.zeros(2))
@@ -177,7 +182,7 @@ def sigmoid(input: jax.Array) -> jax.Array:
         input: array of any shape and dtype.
 
     Returns:
-        An array of the same shape and dtype as the input, but float32 for integers and booleans.
+        An array of the same shape and dtype as the input. For integers and booleans, the dtype is float32.
 
     Example:
         >>> sigmoid(jnp.zeros(2))
@@ -250,7 +255,7 @@ def _softplus_jvp(beta, threshold, primals, tangents):
 
 
 def _log1p(part: jax.Array) -> jax.Array:
-    """Return `log(1 + e)` for 0 <= e <= 1 by the series of 2 artanh(e / (2 + e)).
+    """Return `log(1 + e)` for 0 <= e <= 1 with the series of 2 artanh(e / (2 + e)).
 
     The first omitted term is below half a rounding error. On CPU, the series takes a quarter of the time of jnp.log1p
     in float32, and a twentieth in float64.
@@ -269,7 +274,7 @@ def softsign(input: jax.Array) -> jax.Array:
         input: array of any shape and any numeric dtype.
 
     Returns:
-        An array of the same shape and dtype as the input, but float32 for integers.
+        An array of the same shape and dtype as the input. For integers, the dtype is float32.
 
     Raises:
         TypeError: if the input is boolean.
@@ -293,7 +298,7 @@ def tanhshrink(input: jax.Array) -> jax.Array:
         input: array of any shape and any numeric dtype.
 
     Returns:
-        An array of the same shape and dtype as the input, but float32 for integers.
+        An array of the same shape and dtype as the input. For integers, the dtype is float32.
 
     Raises:
         TypeError: if the input is boolean.
@@ -313,11 +318,11 @@ def glu(input: jax.Array, dim: int = -1) -> jax.Array:
     """Compute `a · sigmoid(b)`, where a and b are the first and the second half of the input along `dim`.
 
     Args:
-        input: any shape with an even size along `dim`, floating-point.
+        input: floating-point array of any shape with an even size along `dim`.
         dim: dimension to split in half.
 
     Returns:
-        An array of the input's dtype, with half of the size along `dim`.
+        An array of the input's shape and dtype, except that the size along `dim` is halved.
 
     Raises:
         ValueError: if `dim` is out of range, or the size along `dim` is odd.

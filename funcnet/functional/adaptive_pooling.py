@@ -1,6 +1,7 @@
 """Pooling to a given output size. Letters: `B batch, C channel, S spatial sizes, n output sizes`.
 
-Bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`. Bins may overlap, and they cover every entry.
+Bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`. Bins may overlap. Every entry is in at least one
+bin.
 """
 
 import math
@@ -26,14 +27,14 @@ Sizes = int | Sequence[int | None] | None
 
 
 def adaptive_avg_pool1d(input: jax.Array, output_size: Sizes) -> jax.Array:
-    """Average each of n = `output_size` bins, where bin i runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
+    """Average the input over n = `output_size` bins. Bin i runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
 
     Args:
-        input: (B, C, S) or (C, S), floating-point.
+        input: floating-point array of shape (B, C, S) or (C, S).
         output_size: size S' of the output; None keeps the size of the input.
 
     Returns:
-        (B, C, S') or (C, S'). The sums use at least float32.
+        An array of shape (B, C, S') or (C, S'). The sums are computed in at least float32.
 
     Raises:
         ValueError: if the input has the wrong rank, or `output_size` has the wrong length or is negative.
@@ -51,7 +52,7 @@ def adaptive_avg_pool1d(input: jax.Array, output_size: Sizes) -> jax.Array:
 def adaptive_avg_pool2d(input: jax.Array, output_size: Sizes) -> jax.Array:
     """Apply adaptive average pooling over two dimensions, as in `adaptive_avg_pool1d`.
 
-    The input is (B, C, H, W) or (C, H, W). `output_size` is (H', W'), or one number for both.
+    The input has shape (B, C, H, W) or (C, H, W). `output_size` is (H', W'), or one number for both sizes.
 
     Example:
         >>> adaptive_avg_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 1)
@@ -65,7 +66,8 @@ def adaptive_avg_pool2d(input: jax.Array, output_size: Sizes) -> jax.Array:
 def adaptive_avg_pool3d(input: jax.Array, output_size: Sizes) -> jax.Array:
     """Apply adaptive average pooling over three dimensions, as in `adaptive_avg_pool1d`.
 
-    The input is (B, C, D, H, W) or (C, D, H, W). `output_size` is (D', H', W'), or one number for all three.
+    The input has shape (B, C, D, H, W) or (C, D, H, W). `output_size` is (D', H', W'), or one number for all three
+    sizes.
 
     Example:
         >>> adaptive_avg_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 1).ravel()
@@ -77,17 +79,17 @@ def adaptive_avg_pool3d(input: jax.Array, output_size: Sizes) -> jax.Array:
 
 
 def adaptive_max_pool1d(input: jax.Array, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Return the maxima of n = `output_size` bins, where bin i runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
+    """Return the maxima of n = `output_size` bins. Bin i runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
 
     Args:
-        input: (B, C, S) or (C, S), floating-point.
+        input: floating-point array of shape (B, C, S) or (C, S).
         output_size: size S' of the output; None keeps the size of the input.
-        return_indices: if True, return the indices of the maxima as well.
+        return_indices: if True, also return the indices of the maxima.
 
     Returns:
-        The maxima, (B, C, S') or (C, S'). With `return_indices`, a pair (maxima, indices), where the indices refer to
-        the flattened spatial dimensions. Among equal maxima, the first is chosen and receives the gradient. A NaN
-        counts as larger than any number.
+        The maxima, of shape (B, C, S') or (C, S'). With `return_indices`, a pair (maxima, indices), where the indices
+        refer to the flattened spatial dimensions. Among equal maxima, the first is chosen and receives the gradient. A
+        NaN counts as larger than any number.
 
     Raises:
         ValueError: if the input has the wrong rank, or `output_size` has the wrong length or is negative.
@@ -107,7 +109,7 @@ def adaptive_max_pool1d(input: jax.Array, output_size: Sizes, return_indices: bo
 def adaptive_max_pool2d(input: jax.Array, output_size: Sizes, return_indices: bool = False) -> Any:
     """Apply adaptive max pooling over two dimensions, as in `adaptive_max_pool1d`.
 
-    The input is (B, C, H, W) or (C, H, W). `output_size` is (H', W'), or one number for both.
+    The input has shape (B, C, H, W) or (C, H, W). `output_size` is (H', W'), or one number for both sizes.
 
     Example:
         >>> adaptive_max_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 1)
@@ -121,7 +123,8 @@ def adaptive_max_pool2d(input: jax.Array, output_size: Sizes, return_indices: bo
 def adaptive_max_pool3d(input: jax.Array, output_size: Sizes, return_indices: bool = False) -> Any:
     """Apply adaptive max pooling over three dimensions, as in `adaptive_max_pool1d`.
 
-    The input is (B, C, D, H, W) or (C, D, H, W). `output_size` is (D', H', W'), or one number for all three.
+    The input has shape (B, C, D, H, W) or (C, D, H, W). `output_size` is (D', H', W'), or one number for all three
+    sizes.
 
     Example:
         >>> adaptive_max_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 1).ravel()

@@ -3,8 +3,8 @@
 Letters: `B batch, H heads, L queries, S keys, E width of a head, D = H·E width`.
 
 As in torch, True in a boolean mask means *attend* in `scaled_dot_product_attention` but *hide* in
-`multi_head_attention_forward`. Both functions add floating masks to the scores. Internally, every mask is added to the
-scores, with -inf at the hidden positions.
+`multi_head_attention_forward`. Both functions add floating-point masks to the scores. Internally, a boolean mask is
+also converted to an array that is added to the scores, with -inf at the hidden positions.
 """
 
 import functools
@@ -38,33 +38,33 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     rng: jax.Array | None = None,
 ) -> jax.Array:
-    """Compute `softmax(q kᵀ · scale + mask) v`, an average of the values weighted by how well the keys match.
+    """Compute `softmax(q kᵀ · scale + mask) v`, an average of the values, weighted by how well each key matches.
 
     Args:
-        query: (*, L, E), floating-point.
-        key: (*, S, E), of the query's dtype. The leading dimensions broadcast.
-        value: (*, S, V), of the query's dtype.
-        attn_mask: mask with at least two dimensions that broadcasts to (*, L, S). In a boolean mask, True marks the
-            positions to attend to. A floating mask (float32 or the query's dtype) is added to the scores.
+        query: floating-point array of shape (*, L, E).
+        key: array of shape (*, S, E) and of the query's dtype. The leading dimensions of the three arrays broadcast.
+        value: array of shape (*, S, V) and of the query's dtype.
+        attn_mask: mask of at least two dimensions, whose shape broadcasts to (*, L, S). In a boolean mask, True marks
+            the positions to attend to. A floating-point mask (float32 or the query's dtype) is added to the scores.
         dropout_p: dropout probability of the attention weights. Dropout is always applied, so pass 0 outside training.
         is_causal: if True, query i attends only to keys 0 to i.
         scale: factor that multiplies the scores; None means `1 / √E`.
-        enable_gqa: if True, key and value, (*, H', S, E), may have fewer heads than the query. Each of their heads then
-            serves several consecutive heads of the query.
-        rng: key for the dropout; required if 0 < dropout_p < 1.
+        enable_gqa: if True, `key` (*, H', S, E) and `value` (*, H', S, V) may have fewer heads than the query. Each
+            head of `key` and `value` is then used for several consecutive heads of the query.
+        rng: random key for the dropout; required if 0 < dropout_p < 1.
 
     Returns:
-        (*, L, V) in the query's dtype. The scores and weights use at least float32. If a query has nothing to attend
-        to, because all its scores are -inf or there are no keys, its output and gradients are 0.
+        An array of shape (*, L, V) in the query's dtype. The scores and weights are computed in at least float32. If
+        all scores of a query are -inf, or if there are no keys, the output and the gradients of this query are 0.
 
     Raises:
         ValueError: if the shapes do not match, a mask is given together with `is_causal`, `dropout_p` is outside
             [0, 1], or `rng` is missing.
-        TypeError: if the inputs are not floating-point, their dtypes differ, or the mask is neither boolean nor of an
-            accepted floating dtype.
+        TypeError: if the inputs are not floating-point, their dtypes differ, or the dtype of the mask is not bool,
+            float32 or the query's dtype.
 
-    Differs from torch: a mask together with `is_causal` is always an error, while torch accepts some shapes on CPU;
-        NaN scores give NaN results.
+    Differs from torch: a mask together with `is_causal` is always an error, whereas torch on CPU accepts it for some
+        shapes; NaN scores give NaN results.
 
     Example:
         >>> query, key, value = jnp.ones((1, 2)), jnp.ones((3, 2)), jnp.arange(6.0).reshape(3, 2)
@@ -110,9 +110,10 @@ def scaled_dot_product_attention(
 
 
 def added_mask(where: str, name: str, mask: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """Return what a mask adds to the scores, or raise TypeError if it is neither boolean nor floating.
+    """Return the array that a mask adds to the scores.
 
-    A boolean mask adds -inf, in `dtype`, where it is True. A floating mask is returned as it is.
+    For a boolean mask, the array is -inf where the mask is True, and 0 elsewhere, in `dtype`. A floating-point mask is
+    returned unchanged. Any other mask raises a TypeError.
     """
     mask = jnp.asarray(mask)
     if mask.dtype == bool:
@@ -156,7 +157,7 @@ def _scores_shape(where: str, query: jax.Array, key: jax.Array, value: jax.Array
 
 
 def _repeated(where: str, name: str, array: jax.Array, query: jax.Array) -> jax.Array:
-    """Return `array` with each head repeated once for each head of the query that it serves."""
+    """Return `array` with each head repeated, so that it has as many heads as the query."""
     if min(query.ndim, array.ndim) < 3 or not array.shape[-3] or query.shape[-3] % array.shape[-3]:
         raise ValueError(
             f"{where}: with enable_gqa, the number of heads of {name} must divide that of the query; expected "
@@ -171,18 +172,18 @@ def _repeated(where: str, name: str, array: jax.Array, query: jax.Array) -> jax.
 def in_projection_packed(
     q: jax.Array, k: jax.Array, v: jax.Array, w: jax.Array, b: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Project queries, keys and values by one matrix W that stacks all three: `q W[:D]ᵀ`, `k W[D:2D]ᵀ`, `v W[2D:]ᵀ`.
+    """Project queries, keys and values with one stacked matrix W: `q W[:D]ᵀ`, `k W[D:2D]ᵀ`, `v W[2D:]ᵀ`.
 
     If q, k and v are the same array (self-attention), one product with W computes all three results. If only k and v
-    are the same array, one product with the last two thirds of W computes both of their results.
+    are the same array, one product with the last two thirds of W computes the results for k and v.
 
     Args:
-        q, k, v: (*, D), floating-point.
-        w: (3D, D), with the rows for q, k and v in this order.
-        b: (3D,), or None.
+        q, k, v: floating-point arrays of shape (*, D).
+        w: array of shape (3D, D), with the rows for q, k and v in this order.
+        b: array of shape (3D,), or None.
 
     Returns:
-        Three arrays of (*, D).
+        Three arrays of shape (*, D).
 
     Raises:
         ValueError: if the shapes do not match.
@@ -220,16 +221,16 @@ def in_projection(
     b_k: jax.Array | None = None,
     b_v: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Project queries, keys and values, each by its own matrix: `q W_qᵀ + b_q`, `k W_kᵀ + b_k`, `v W_vᵀ + b_v`.
+    """Project queries, keys and values, each with its own matrix: `q W_qᵀ + b_q`, `k W_kᵀ + b_k`, `v W_vᵀ + b_v`.
 
     Args:
-        q: (*, D), floating-point.
-        k, v: (*, Dk) and (*, Dv).
-        w_q, w_k, w_v: (D, D), (D, Dk) and (D, Dv).
-        b_q, b_k, b_v: (D,) each, or None.
+        q: floating-point array of shape (*, D).
+        k, v: floating-point arrays of shapes (*, Dk) and (*, Dv).
+        w_q, w_k, w_v: arrays of shapes (D, D), (D, Dk) and (D, Dv).
+        b_q, b_k, b_v: arrays of shape (D,), or None.
 
     Returns:
-        Three arrays of (*, D).
+        Three arrays of shape (*, D).
 
     Raises:
         ValueError: if the shapes do not match.
@@ -250,14 +251,14 @@ def in_projection(
 
 
 def split_heads(input: jax.Array, num_heads: int) -> jax.Array:
-    """Split every vector into heads and move the heads before the sequence, as the attention functions expect.
+    """Split every vector into heads, and move the heads before the sequence, as the attention functions require.
 
     Args:
-        input: (*, L, D).
+        input: array of shape (*, L, D).
         num_heads: number of heads, H, which must divide D.
 
     Returns:
-        (*, H, L, E), with `E = D / H`.
+        An array of shape (*, H, L, E), with `E = D / H`.
 
     Raises:
         ValueError: if the input has fewer than two dimensions, or H does not divide D.
@@ -276,13 +277,13 @@ def split_heads(input: jax.Array, num_heads: int) -> jax.Array:
 
 
 def merge_heads(input: jax.Array) -> jax.Array:
-    """Concatenate the vectors of all heads, which undoes `split_heads`.
+    """Concatenate the vectors of all heads. This is the inverse of `split_heads`.
 
     Args:
-        input: (*, H, L, E).
+        input: array of shape (*, H, L, E).
 
     Returns:
-        (*, L, H·E).
+        An array of shape (*, L, H·E).
 
     Raises:
         ValueError: if the input has fewer than three dimensions.

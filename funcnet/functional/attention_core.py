@@ -1,7 +1,7 @@
 """The core of attention, which turns scores into weights and takes the weighted mean of the values.
 
 `scaled_dot_product_attention`, `multi_head_attention_forward` and BERT's self-attention all call `attend`. These
-callers treat masks, and queries with nothing to attend to, in different ways, so arguments control both.
+callers differ in their masks, and in the result for a query whose scores are all -inf, so arguments control both.
 
 Letters: `H heads, L queries, S keys, E width of a head, V width of a value`.
 """
@@ -32,22 +32,25 @@ def attend(
     """Compute `dropout(softmax(query·keyᵀ·scale + added))·value` for each head, without checking the arguments.
 
     Args:
-        query: (*, L, E).
-        key: (*, S, E).
-        value: (*, S, V).
-        *added: masks and relative scores, which are added in this order. Each array broadcasts to (*, L, S), and None
-            adds nothing.
+        query: array of shape (*, L, E).
+        key: array of shape (*, S, E).
+        value: array of shape (*, S, V).
+        *added: masks and scores of relative positions, which are added to the scores in the given order. Each array
+            broadcasts to (*, L, S), and None adds nothing.
         scale: factor that multiplies the scores; None means `1 / √E`.
-        hidden_row: weights of a query whose scores are all -inf, either 0 (with derivatives of 0) or NaN. Pass None if
-            all masks are finite, so that no such query exists.
-        dropout: function applied to the weights, which are not rescaled to sum to 1 afterwards; None for no dropout.
+        hidden_row: value of the weights of a query whose scores are all -inf: 0, with derivatives of 0, or NaN. Pass
+            None if all masks are finite, because then no such query exists.
+        dropout: function that is applied to the weights. The weights are not rescaled afterwards. None means no
+            dropout.
         dtype: dtype of the scores and weights; None means float32, or the query's dtype if it is wider. The softmax
             itself uses at least float32.
-        heads_last: if True, query, key, value and the result are (*, L or S, H, E or V), as a projection returns them;
-            otherwise (*, H, L or S, E or V). The weights are (*, H, L, S) in both cases.
+        heads_last: if True, the heads come after the sequence in query, key, value and output, as in (*, L, H, E),
+            which is the layout after a projection. If False, the heads come before the sequence, as in (*, H, L, E).
+            The weights are (*, H, L, S) in both cases.
 
     Returns:
-        A pair of the output, (*, L, V) in the dtype of `value`, and the weights after dropout, (*, L, S).
+        A pair (output, weights). The output has the shape (*, L, V) and the dtype of `value`. The weights are those
+        after dropout, and have the shape (*, L, S).
 
     Example:
         >>> one = jnp.ones((2, 4))
@@ -78,11 +81,13 @@ def attend(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def masked_softmax(scores: jax.Array, hidden_row: float) -> jax.Array:
-    """Compute the softmax over the last dimension. A row with only -inf becomes `hidden_row`, either 0 or NaN.
+    """Compute the softmax over the last dimension. A row of scores that are all -inf becomes 0 or NaN, as `hidden_row`
+    specifies.
 
-    The derivatives of a row of 0 are 0. The peak of such a row is the lowest finite number, so its exponentials are 0
-    and sum to 0. Every other row sums to at least 1. A selection with jnp.where instead took a fifth of the time of
-    attention on CPU.
+    If such a row becomes 0, its derivatives are 0 too. The maximum that is subtracted from a row is at least the lowest
+    finite number, so the exponentials of such a row sum to 0. The exponentials of every other row sum to at least 1, so
+    the divisor can be limited to at least 1. A selection with jnp.where accounted for a fifth of the time of attention
+    on CPU.
 
     Example:
         >>> print(masked_softmax(jnp.array([[0.0, -jnp.inf], [-jnp.inf, -jnp.inf]]), 0.0))
@@ -96,7 +101,7 @@ def masked_softmax(scores: jax.Array, hidden_row: float) -> jax.Array:
 
 @masked_softmax.defjvp
 def _masked_softmax_jvp(hidden_row: float, primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple:
-    """This order makes the transpose torch's `w · (g - Σ w g)`, which is more accurate where a weight is nearly 1."""
+    """Use an order whose transpose is torch's `w · (g - Σ w g)`, which is more accurate where a weight is nearly 1."""
     weights = masked_softmax(*primals, hidden_row)
     change = weights * tangents[0]
     return weights, change - weights * change.sum(-1, keepdims=True)

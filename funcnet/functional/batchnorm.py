@@ -1,12 +1,14 @@
 """Batch normalisation on one or several devices. Letters: `B batch, C channel, S spatial dimensions`.
 
-The statistics stay accurate at a mean far from zero, where float32 usually loses their digits. Every device computes a
+The statistics stay accurate for a mean far from zero, where float32 usually loses precision. Every device computes a
 record of (count, mean, remainder, M2). The remainder is the part of the mean that rounding to float32 drops. M2 is the
-sum of squared differences from mean + remainder. One exchange collects all records, and Chan's formula merges them.
+sum of squared differences from mean + remainder. One exchange between the devices collects all records, and Chan's
+formula merges them.
 
 The derivative is written by hand so that it also needs only one exchange. With `x̂ = (x - mean) / sqrt(var + eps)`, the
-tangent of the output is `scale · dx + a + b · x̂`, where `a` and `b` are vectors of C numbers, linear in the tangents
-of mean, variance, weight and bias. Reverse mode therefore sums `g` and `g · x̂` and exchanges these 2 C sums once.
+tangent of the output is `scale · dx + a + b · x̂`, where `a` and `b` are vectors of C numbers, which are linear in the
+tangents of mean, variance, weight and bias. For a cotangent `g`, reverse mode therefore sums `g` and `g · x̂` per
+channel, and exchanges these 2 C sums once.
 """
 
 import functools
@@ -43,40 +45,40 @@ def batch_norm(
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
     """Normalise every channel: `y = (x - mean) / sqrt(var + eps) · weight + bias`.
 
-    In training, the mean and the biased variance are taken over all dimensions of the batch except the channel. The
+    In training, the mean and the biased variance are computed over all dimensions except the channel dimension. The
     running statistics are updated as `running = (1 - momentum) · running + momentum · new`, with the unbiased variance
     `var · n / (n - 1)`. Outside training, the running statistics are used instead of those of the batch.
 
     Args:
-        input: (B, C, *S), floating-point.
-        running_mean: (C,), usually float32; None keeps no running mean.
-        running_var: (C,), usually float32; None keeps no running variance.
-        weight: (C,); None means 1.
-        bias: (C,); None means 0.
+        input: floating-point array of shape (B, C, *S).
+        running_mean: array of shape (C,), usually float32, or None for no running mean.
+        running_var: array of shape (C,), usually float32, or None for no running variance.
+        weight: array of shape (C,); None means 1.
+        bias: array of shape (C,); None means 0.
         training: if True, use the statistics of the batch. It must be a Python bool.
         momentum: weight of the new value, a float or a traced scalar. A momentum of 1 / (number of batches so far)
-            gives a plain average.
+            gives the average of all batches.
         eps: number added to the variance.
-        mask: booleans that broadcast to (B, *S). Entries where the mask is False do not count in the statistics, but
-            are normalised like the others. A NaN or infinity in a masked entry affects only the output of that entry,
-            and no gradient. If no entry counts, the running statistics stay the same and normalise the batch. Without
-            running statistics, such a batch is normalised with mean 0 and variance 1.
-        axis_name: mesh, pmap or vmap axes over which the batch is split. Names of unbound axes are ignored. If no axis
-            is bound, the statistics are those of the local batch.
-        axis_index_groups: groups of devices that share their statistics, in the format of `lax.all_gather` (not
-            supported under vmap).
+        mask: boolean array that broadcasts to (B, *S). Entries where it is False are excluded from the statistics, but
+            are normalised like the others. A NaN or infinity in such an entry affects only the output of that entry,
+            and no gradient. If all entries are excluded, the running statistics do not change, and they normalise the
+            batch. Without running statistics, such a batch is normalised with mean 0 and variance 1.
+        axis_name: names of the mesh, pmap or vmap axes over which the batch is split. Names of unbound axes are
+            ignored. If no axis is bound, the statistics are those of the local batch.
+        axis_index_groups: groups of devices that share their statistics, in the format of `lax.all_gather`. Groups are
+            not supported under vmap.
 
     Returns:
-        (y, running_mean, running_var): y has the shape and dtype of the input. The running statistics are updated
-        and keep their dtypes, and None stays None.
+        A tuple (y, running_mean, running_var). y has the shape and dtype of the input. The running statistics are
+        updated and keep their dtypes. If they are None, they stay None.
 
     Raises:
         ValueError: if the shapes do not match, eps is negative, or the running statistics are missing outside training.
             In training, an eps of 0 or a channel with only one value is also an error.
         TypeError: if the input is not floating-point, or the mask is not boolean.
 
-    Differs from torch: the running statistics are returned, not changed in place; the statistics of bfloat16 input are
-        float32; `mask` and `axis_name` are additions.
+    Differs from torch: the running statistics are returned, not changed in place. For bfloat16 input, the statistics
+        are float32. `mask`, `axis_name` and `axis_index_groups` are additions.
 
     Example:
         >>> x = jnp.array([[1.0], [3.0]])
@@ -115,7 +117,10 @@ def batch_norm_and_count(
     axis_name: AxisName = None,
     axis_index_groups: Groups = None,
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None, jax.Array]:
-    """Return the results of `batch_norm` and the number of values per channel that counted (0 outside training)."""
+    """Return the results of `batch_norm`, and the number of values per channel in the statistics.
+
+    Outside training, this number is 0.
+    """
     input = checks.floating("F.batch_norm", "input", input)
     if input.shape == (0,):  # torch accepts this shape, which has no channels
         return input, running_mean, running_var, jnp.zeros((), checks.wide_dtype(input))
@@ -154,7 +159,7 @@ def batch_norm_and_count(
 
 
 def bound_axes(axis_name: AxisName) -> tuple[Hashable, ...]:
-    """Return the axis names that are bound here by `vmap(axis_name=)`, `pmap` or `shard_map`.
+    """Return the names in `axis_name` that `vmap(axis_name=)`, `pmap` or `shard_map` has bound.
 
     >>> bound_axes("batch")
     ()
@@ -205,7 +210,7 @@ def _check_statistics(
 
 
 def _spread_mask(mask: jax.Array, input: jax.Array) -> jax.Array:
-    """Return the mask as (B, 1, *S)."""
+    """Return the mask, broadcast to the shape (B, 1, *S)."""
     mask = jnp.asarray(mask)
     if mask.dtype != jnp.bool_:
         raise TypeError(
@@ -226,7 +231,7 @@ def _spread_mask(mask: jax.Array, input: jax.Array) -> jax.Array:
 
 
 def _spread(vector: jax.Array, ndim: int) -> jax.Array:
-    """Return a vector of (C,) as (1, C, 1, …)."""
+    """Reshape a vector (C,) to (1, C, 1, …)."""
     return vector.reshape(1, -1, *(1,) * (ndim - 2))
 
 
@@ -235,7 +240,7 @@ def _reciprocal_std(var: jax.Array, eps: float) -> jax.Array:
 
 
 def _affine(x: jax.Array, mean: jax.Array, rest: Any, var: jax.Array, weight: Any, bias: Any, eps: float) -> jax.Array:
-    """Return the normalised x. The mean is subtracted first, because x · scale + shift would cancel at a large mean."""
+    """Return the normalised x. The mean is subtracted first, because x · scale + shift is inaccurate at large means."""
     scale = _reciprocal_std(var, eps)
     if weight is not None:
         scale = scale * weight
@@ -273,9 +278,9 @@ def normalise_batch(
     names: tuple[Hashable, ...],
     groups: Groups,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return (y, count, mean, remainder of the mean, biased variance) over all devices.
+    """Return (y, count, mean, remainder of the mean, biased variance), with the statistics of all devices.
 
-    If no entry counts, `old_mean` and `old_var` replace the statistics of the batch.
+    If the mask excludes all entries, `old_mean` and `old_var` replace the statistics of the batch.
     """
     record = _local_record(x, mask, old_mean.dtype)
     count, mean, rest, squares = _merge(*record) if not names else _merge_all(*_exchange(record, names, groups))
@@ -314,7 +319,7 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
 
 
 def _local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax.Array, ...]:
-    """Return (count (), mean (C,), remainder (C,), M2 (C,)) of the local batch, computed in two passes."""
+    """Return the record of the local batch, computed in two passes: count (), mean (C,), remainder (C,) and M2 (C,)."""
     axes = (0, *range(2, x.ndim))
     x = x.astype(dtype)
     if mask is None:
@@ -333,15 +338,15 @@ def _local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax
 
 
 def _merge(count: jax.Array, mean: jax.Array, rest: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:
-    """Return the record with its mean rounded again to the nearest number to mean + rest, and the new remainder."""
+    """Replace the mean of the record by the rounded `mean + rest`, and the remainder by the new rounding error."""
     rounded = mean + rest
     return count, rounded, (mean - rounded) + rest, squares
 
 
 def _merge_all(counts: jax.Array, means: jax.Array, rests: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:
-    """Merge the records of D devices: counts (D, 1); means, remainders and M2 (D, C).
+    """Merge the records of D devices: the counts (D, 1), and the means, remainders and M2 (D, C).
 
-    Only differences of means are taken, never differences of sums.
+    The formula subtracts only means from each other, never sums.
     """
     count = counts.sum()
     share = counts / jnp.maximum(count, 1)
@@ -356,7 +361,10 @@ def _merge_all(counts: jax.Array, means: jax.Array, rests: jax.Array, squares: j
 
 
 def _exchange(record: tuple[jax.Array, ...], names: tuple[Hashable, ...], groups: Groups) -> tuple[jax.Array, ...]:
-    """Return the records of all devices, or of this device's group: counts (D, 1); means, remainders and M2 (D, C)."""
+    """Return the records of all devices, or of this device's group.
+
+    The records are the counts (D, 1), and the means, remainders and M2 (D, C).
+    """
     count, mean, rest, squares = record
     flat = jnp.concatenate([count[None], mean, rest, squares])
     if groups is not None:

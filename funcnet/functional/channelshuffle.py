@@ -12,7 +12,7 @@ def channel_shuffle(input: jax.Array, groups: int) -> jax.Array:
     """Interleave the channels of G groups: `y[:, k · G + g] = x[:, g · C / G + k]`.
 
     Args:
-        input: (B, C, …), with at least three dimensions, any dtype.
+        input: array (B, C, …) of any dtype, with at least three dimensions.
         groups: number of groups, G, which must divide C.
 
     Returns:
@@ -32,7 +32,7 @@ def channel_shuffle(input: jax.Array, groups: int) -> jax.Array:
 
 
 def native_channel_shuffle(input: jax.Array, groups: int) -> jax.Array:
-    """Apply `channel_shuffle`, under the name of torch's own kernel.
+    """Apply `channel_shuffle`. In torch, this name is the kernel that `channel_shuffle` calls.
 
     Example:
         >>> native_channel_shuffle(jnp.arange(6).reshape(1, 6, 1), 3).ravel()

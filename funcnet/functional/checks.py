@@ -1,4 +1,4 @@
-"""Checks of arguments, with their error messages.
+"""Checks of arguments, and their error messages.
 
 Every message reads `<where>: <what is wrong>; expected <X>, got <Y>.`, followed by advice where it helps.
 """
@@ -39,13 +39,14 @@ Ints = int | Sequence[int]
 
 
 def wide_dtype(array: jax.Array) -> Any:
-    """Return the dtype for norms, softmax and reductions: float32, or the array's own dtype if that is wider."""
+    """Return the dtype for norms, softmax and reductions: float32, or the array's own dtype if that dtype is wider."""
     return array.dtype if jnp.finfo(array.dtype).bits > 32 else jnp.dtype(jnp.float32)
 
 
 def _array(where: str, name: str, value: Any) -> jax.Array:
-    """Return `value` as a jax.Array, or raise TypeError. Lists and tuples of numbers are converted, but not those of
-    arrays with dimensions.
+    """Return `value` as a jax.Array, or raise TypeError. Lists and tuples of numbers or scalar arrays are converted.
+
+    A list or tuple that contains an array with dimensions is an error.
     """
     parts = value if type(value) in (list, tuple) else ()
     if value is None or type(value) in (dict, str) or any(getattr(part, "shape", ()) != () for part in parts):
@@ -60,7 +61,7 @@ def _array(where: str, name: str, value: Any) -> jax.Array:
 
 
 def floating(where: str, name: str, array: Any) -> jax.Array:
-    """Return `array` as a jax.Array of a floating dtype, or raise TypeError."""
+    """Return `array` as a jax.Array of a floating-point dtype, or raise TypeError."""
     array = _array(where, name, array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(
@@ -82,7 +83,7 @@ def numbers(where: str, name: str, array: Any) -> jax.Array:
 
 
 def real(where: str, name: str, array: Any) -> jax.Array:
-    """Return `array` as a jax.Array of a floating or integer dtype, or raise TypeError."""
+    """Return `array` as a jax.Array of a floating-point or integer dtype, or raise TypeError."""
     array = numbers(where, name, array)
     if jnp.iscomplexobj(array):
         raise TypeError(
@@ -95,8 +96,8 @@ def real(where: str, name: str, array: Any) -> jax.Array:
 def integers(where: str, name: str, array: Any) -> jax.Array:
     """Return `array` as a jax.Array of int32 or int64, or raise TypeError.
 
-    Narrow and unsigned ids are widened, because they are compared with numbers that their own dtype cannot hold. In
-    uint8, an `ignore_index` of -100 would be 156, and class 300 would be class 44.
+    Narrow and unsigned integers are widened, because they are compared with numbers that their own dtype cannot hold.
+    In uint8, an `ignore_index` of -100 would be 156, and class 300 would be class 44.
     """
     array = _array(where, name, array)
     if not jnp.issubdtype(array.dtype, jnp.integer):
@@ -110,7 +111,7 @@ def integers(where: str, name: str, array: Any) -> jax.Array:
 
 
 def key(where: str, rng: jax.Array | None) -> jax.Array:
-    """Return `rng`, or raise ValueError if it is None, because the caller is about to draw random numbers."""
+    """Return `rng`, the key with which the caller draws random numbers, or raise ValueError if the key is missing."""
     if rng is None:
         raise ValueError(
             f"{where}: the function needs randomness; expected a key, got rng=None. Pass a new key in every call: "
@@ -123,9 +124,9 @@ def key(where: str, rng: jax.Array | None) -> jax.Array:
 
 
 def one_dtype(where: str, **arrays: jax.Array | None) -> None:
-    """Raise TypeError unless all arrays have the same dtype. As in torch, nothing is promoted silently.
+    """Raise TypeError unless all arrays have the same dtype. As in torch, no dtype is promoted silently.
 
-    Dtypes are compared as JAX sees them: without x64, NumPy's float64 counts as float32.
+    The dtypes are compared as JAX converts them. Without x64, NumPy's float64 counts as float32.
     """
     given = {n: jax.dtypes.canonicalize_dtype(array.dtype) for n, array in arrays.items() if array is not None}
     if len(set(given.values())) > 1:
@@ -137,7 +138,7 @@ def one_dtype(where: str, **arrays: jax.Array | None) -> None:
 
 
 def shape_of(where: str, name: str, array: jax.Array | None, shape: Sequence[int], why: str) -> None:
-    """Raise ValueError unless `array` is None or has exactly `shape`. The message ends with `why`."""
+    """Raise ValueError if the shape of `array` is not `shape`. None is accepted. The message ends with `why`."""
     if array is not None and tuple(array.shape) != tuple(shape):
         raise ValueError(
             f"{where}: {name} has the wrong shape; expected {tuple(shape)}, got {tuple(array.shape)}. {why}"
@@ -145,9 +146,10 @@ def shape_of(where: str, name: str, array: jax.Array | None, shape: Sequence[int
 
 
 def spatial(where: str, input: Any, ndim: int, *, empty: bool = True) -> jax.Array:
-    """Return `input` as a floating jax.Array with `ndim` spatial dimensions, or raise TypeError or ValueError.
+    """Return `input` as a floating-point jax.Array with `ndim` spatial dimensions, or raise an error.
 
-    The shape must be (batch, channel, *spatial) or (channel, *spatial). `empty` allows a spatial size of 0.
+    The shape must be (batch, channel, *spatial) or (channel, *spatial). If `empty` is True, a spatial size of 0 is
+    accepted.
     """
     input = floating(where, "input", input)
     if input.ndim not in (ndim + 1, ndim + 2) or (not empty and 0 in input.shape[-ndim:]):
@@ -180,7 +182,7 @@ def as_int(where: str, name: str, value: Any) -> int:
 
 
 def as_tuple(where: str, name: str, value: Ints, length: int, least: int | None = None) -> tuple[int, ...]:
-    """Return `value` as `length` ints, each at least `least`. A single int is repeated `length` times."""
+    """Return `value` as a tuple of `length` ints, each at least `least`. A single int is repeated `length` times."""
     out = tuple(as_int(where, name, v) for v in entries(value, length))
     out = out * length if len(out) == 1 else out
     if len(out) != length:
@@ -234,7 +236,7 @@ def reduction_name(
 ) -> str:
     """Return `reduction` if it is 'none', 'mean' or 'sum', or raise ValueError.
 
-    torch's deprecated arguments `size_average` and `reduce` take precedence.
+    If torch's deprecated arguments `size_average` and `reduce` are given, they take precedence.
     """
     if hasattr(size_average, "shape") or hasattr(reduce, "shape"):
         raise TypeError(
@@ -255,16 +257,17 @@ def reduction_name(
 
 
 def known(array: jax.Array) -> bool:
-    """Return whether NumPy can read the numbers of a non-empty array.
+    """Return whether `array` is not empty and NumPy can read its numbers.
 
-    NumPy cannot read them under `jit`, `vmap` or `grad`, or if other processes hold some of them. Callers must compute
-    with NumPy, because the results of jax.numpy are not known while something else is traced.
+    NumPy cannot read the numbers of a traced array, as under `jit`, `vmap` or `grad`. It cannot read numbers on devices
+    of other processes either. Callers must compute with NumPy, because under `jit` the results of jax.numpy are always
+    traced.
     """
     return not isinstance(array, jax.core.Tracer) and array.is_fully_addressable and array.size > 0
 
 
 def in_unit_interval(where: str, name: str, array: jax.Array) -> None:
-    """Raise ValueError if a number is outside [0, 1]. Numbers that are not `known` are not checked."""
+    """Raise ValueError if a number is outside [0, 1]. An array that is not `known` is not checked."""
     if not known(array):
         return
     looked_at = np.asarray(array)
@@ -276,7 +279,9 @@ def in_unit_interval(where: str, name: str, array: jax.Array) -> None:
 
 
 def ids_in_range(where: str, name: str, ids: jax.Array, size: int, ignore: int | None = None) -> None:
-    """Raise ValueError if an id is outside [0, size). Ids that are not `known`, as under `jit`, are not checked."""
+    """Raise ValueError if an id is outside [0, size). Ids that are not `known`, such as those under `jit`, are not
+    checked.
+    """
     if not known(ids):
         return
     looked_at = np.asarray(ids)

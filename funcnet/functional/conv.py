@@ -25,13 +25,13 @@ def conv1d(
     """Compute a 1D cross-correlation, as `conv2d` does in two dimensions.
 
     Args:
-        input: (B, I, S) or (I, S), floating-point.
-        weight: (O, I / G, K).
-        bias: (O,).
+        input: floating-point array of shape (B, I, S) or (I, S).
+        weight: array of shape (O, I / G, K).
+        bias: array of shape (O,).
         stride, padding, dilation, groups: as in `conv2d`.
 
     Returns:
-        (B, O, S') or (O, S').
+        An array of shape (B, O, S') or (O, S').
 
     Raises:
         ValueError, TypeError: as in `conv2d`.
@@ -58,20 +58,22 @@ def conv2d(
     """Compute a 2D cross-correlation: `y[o, s] = b[o] + Σ_i,k w[o, i, k] · x[i, s · stride + k · dilation]`.
 
     Args:
-        input: (B, I, H, W) or (I, H, W), floating-point.
-        weight: (O, I / G, kH, kW), of the input's dtype.
-        bias: (O,).
+        input: floating-point array of shape (B, I, H, W) or (I, H, W).
+        weight: array of shape (O, I / G, kH, kW) and of the input's dtype.
+        bias: array of shape (O,).
         stride: step of the kernel over the input.
-        padding: number of zeros on both sides. 'valid' means 0. 'same' keeps the size of the input (stride 1 only); if
-            the total padding is odd, the additional zero is on the right.
-        dilation: distance between the taps of the kernel.
-        groups: number of groups, G, which must divide I and O. Each group of outputs sees only its own group of inputs.
+        padding: number of zeros on each side. 'valid' means 0. 'same' keeps the size of the input and requires stride
+            1. If the total padding for 'same' is odd, the additional zero is on the right.
+        dilation: distance between the elements of the kernel.
+        groups: number of groups, G, which must divide I and O. Each group of output channels depends only on its own
+            group of input channels.
 
     Returns:
-        (B, O, H', W') or (O, H', W'), with `H' = (H + 2 · padding - dilation · (kH - 1) - 1) // stride + 1`.
+        An array of shape (B, O, H', W') or (O, H', W'), with
+        `H' = (H + 2 · padding - dilation · (kH - 1) - 1) // stride + 1`.
 
     Raises:
-        ValueError: if the shapes, groups or sizes do not match, or 'same' is combined with a stride.
+        ValueError: if the shapes, groups or sizes do not match, or 'same' is combined with a stride above 1.
         TypeError: if the inputs are not floating-point, or their dtypes differ.
 
     Example:
@@ -98,13 +100,13 @@ def conv3d(
     """Compute a 3D cross-correlation, as `conv2d` does in two dimensions.
 
     Args:
-        input: (B, I, D, H, W) or (I, D, H, W), floating-point.
-        weight: (O, I / G, kD, kH, kW).
-        bias: (O,).
+        input: floating-point array of shape (B, I, D, H, W) or (I, D, H, W).
+        weight: array of shape (O, I / G, kD, kH, kW).
+        bias: array of shape (O,).
         stride, padding, dilation, groups: as in `conv2d`.
 
     Returns:
-        (B, O, D', H', W') or (O, D', H', W').
+        An array of shape (B, O, D', H', W') or (O, D', H', W').
 
     Raises:
         ValueError, TypeError: as in `conv2d`.
@@ -120,16 +122,16 @@ def conv3d(
 
 
 def conv_tbc(input: jax.Array, weight: jax.Array, bias: jax.Array, pad: int = 0) -> jax.Array:
-    """Compute a cross-correlation over time, the first dimension: `y[t] = b + Σ_k x[t + k - pad] · w[k]`.
+    """Compute a cross-correlation over the first dimension, time: `y[t] = b + Σ_k x[t + k - pad] · w[k]`.
 
     Args:
-        input: (T, B, I), floating-point.
-        weight: (K, I, O).
-        bias: (O,).
+        input: floating-point array of shape (T, B, I).
+        weight: array of shape (K, I, O).
+        bias: array of shape (O,).
         pad: number of zeros before and after the time steps. A negative number removes time steps.
 
     Returns:
-        (T + 2 · pad - K + 1, B, O).
+        An array of shape (T + 2 · pad - K + 1, B, O).
 
     Raises:
         ValueError: if the shapes or sizes do not match.

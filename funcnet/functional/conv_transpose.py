@@ -25,13 +25,13 @@ def conv_transpose1d(
     """Compute a 1D transposed convolution, as `conv_transpose2d` does in two dimensions.
 
     Args:
-        input: (B, I, S) or (I, S), floating-point.
-        weight: (I, O / G, K).
-        bias: (O,).
+        input: floating-point array of shape (B, I, S) or (I, S).
+        weight: array of shape (I, O / G, K).
+        bias: array of shape (O,).
         stride, padding, output_padding, groups, dilation: as in `conv_transpose2d`.
 
     Returns:
-        (B, O, S') or (O, S').
+        An array of shape (B, O, S') or (O, S').
 
     Raises:
         ValueError, TypeError: as in `conv_transpose2d`.
@@ -60,20 +60,20 @@ def conv_transpose2d(
     """Compute a 2D transposed convolution: `y[o, s · stride + k · dilation - padding] += w[i, o, k] · x[i, s]`.
 
     Args:
-        input: (B, I, H, W) or (I, H, W), floating-point.
-        weight: weight of the convolution to transpose, (I, O / G, kH, kW), of the input's dtype.
-        bias: (O,).
-        stride: step in the output from one input entry to the next.
-        padding: number of entries removed from both sides of the output.
-        output_padding: number of entries added to the right side of the output, smaller than the stride or the
-            dilation.
-        groups: number of groups, G, which must divide I and O. Each group of inputs reaches only its own group of
-            outputs.
-        dilation: distance between the taps of the kernel.
+        input: floating-point array of shape (B, I, H, W) or (I, H, W).
+        weight: weight of the convolution to transpose, of shape (I, O / G, kH, kW) and of the input's dtype.
+        bias: array of shape (O,).
+        stride: distance in the output between the contributions of neighbouring input entries.
+        padding: number of entries removed from each side of the output.
+        output_padding: number of entries added to the right side of the output. It must be smaller than the larger of
+            stride and dilation.
+        groups: number of groups, G, which must divide I and O. Each group of input channels affects only its own group
+            of output channels.
+        dilation: distance between the elements of the kernel.
 
     Returns:
-        (B, O, H', W') or (O, H', W'),
-        with `H' = (H - 1) · stride - 2 · padding + dilation · (kH - 1) + output_padding + 1`.
+        An array of shape (B, O, H', W') or (O, H', W'), with
+        `H' = (H - 1) · stride - 2 · padding + dilation · (kH - 1) + output_padding + 1`.
 
     Raises:
         ValueError: if the shapes, groups or sizes do not match.
@@ -105,13 +105,13 @@ def conv_transpose3d(
     """Compute a 3D transposed convolution, as `conv_transpose2d` does in two dimensions.
 
     Args:
-        input: (B, I, D, H, W) or (I, D, H, W), floating-point.
-        weight: (I, O / G, kD, kH, kW).
-        bias: (O,).
+        input: floating-point array of shape (B, I, D, H, W) or (I, D, H, W).
+        weight: array of shape (I, O / G, kD, kH, kW).
+        bias: array of shape (O,).
         stride, padding, output_padding, groups, dilation: as in `conv_transpose2d`.
 
     Returns:
-        (B, O, D', H', W') or (O, D', H', W').
+        An array of shape (B, O, D', H', W') or (O, D', H', W').
 
     Raises:
         ValueError, TypeError: as in `conv_transpose2d`.

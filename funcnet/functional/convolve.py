@@ -1,16 +1,17 @@
-"""Convolution by XLA's own operation or, on CPU, by an equivalent form that is fast there.
+"""Convolution with XLA's own operation or, on CPU, with an equivalent operation that is faster there.
 
-XLA's CPU backend passes plain convolutions in one and two dimensions to Eigen. It computes all others, including some
-gradients, in naive loops that are ten to five hundred times slower. So on CPU:
+XLA's CPU backend passes plain convolutions in one and two dimensions to Eigen. It computes all other convolutions,
+including some gradients, in naive loops that are ten to five hundred times slower. On CPU, this module therefore uses
+other forms:
 
 - A convolution with a kernel of one pixel becomes a matrix product.
 - A depthwise convolution becomes a sum of shifted inputs.
-- A few groups are convolved one by one. Many groups become one batched matrix product for each tap of the kernel.
-- A convolution in three dimensions becomes a sum, over the depth of the kernel, of convolutions in two dimensions.
+- A few groups are convolved one by one. Many groups become one batched matrix product for each kernel element.
+- A convolution in three dimensions becomes a sum of convolutions in two dimensions, one for each kernel depth.
 - A transposed convolution with a stride computes each phase of its output separately and interleaves the phases.
 
-Letters: `B batch, I in_channels, O out_channels, G groups, S spatial sizes, K kernel sizes`. The callers check shapes
-and numbers.
+Letters: `B batch, I in_channels, O out_channels, G groups, S spatial sizes, K kernel sizes`. A tap is one entry of the
+kernel. The callers check the arguments.
 """
 
 import itertools
@@ -36,7 +37,7 @@ Pads = Sequence[tuple[int, int]]
 def convolve(
     x: jax.Array, w: jax.Array, strides: Sequence[int], pads: Pads, dilations: Sequence[int], groups: int
 ) -> jax.Array:
-    """Return the cross-correlation of x (B, I, *S) and w (O, I / G, *K), padded with zeros, in the dtype of both.
+    """Return the cross-correlation of x (B, I, *S), padded with zeros, and w (O, I / G, *K), in their common dtype.
 
     Example:
         >>> convolve(jnp.arange(3.0).reshape(1, 1, 3), jnp.ones((1, 1, 2)), (1,), [(0, 0)], (1,), 1)
@@ -53,9 +54,10 @@ def convolve_transposed(
     dilations: Sequence[int],
     groups: int,
 ) -> jax.Array:
-    """Apply the transpose of `convolve` with these settings to x (B, I, *S) and w (I, O / G, *K).
+    """Return the transposed convolution of x (B, I, *S) and w (I, O / G, *K).
 
-    `pads` are the numbers of entries added to both sides of the output. Negative numbers remove entries.
+    `pads` contains the numbers of entries to add to the two sides of each output dimension. Negative numbers remove
+    entries.
 
     Example:
         >>> x, w = jnp.ones((1, 1, 2)), jnp.arange(3.0).reshape(1, 1, 3)
@@ -84,7 +86,7 @@ def _plain_transposed(
 
 
 def _turned(w: jax.Array, pads: Pads, dilations: Sequence[int], groups: int) -> tuple[jax.Array, list[tuple[int, int]]]:
-    """Return the kernel (O, I / G, *K) and the pads of the convolution that computes a transposed convolution."""
+    """Return the kernel (O, I / G, *K) and the pads with which a convolution computes a transposed convolution."""
     kernels = w.shape[2:]
     grouped = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
     turned = lax.rev(jnp.swapaxes(grouped, 1, 2), tuple(range(3, grouped.ndim)))
@@ -146,7 +148,10 @@ def _pad(x: jax.Array, pads: Pads) -> jax.Array:
 
 
 def _pixelwise(x: jax.Array, w: jax.Array) -> jax.Array:
-    """Multiply by a matrix: separately for each large image, to avoid transposes, or once for all small images."""
+    """Multiply the channels of every pixel by a matrix.
+
+    Each large image is multiplied separately, which avoids transposes. Small images share one product.
+    """
     batch, channels, *sizes = x.shape
     matrix, pixels = w.reshape(w.shape[:2]), math.prod(sizes)
     images = reshaped(x, (batch, channels, pixels))
@@ -161,7 +166,7 @@ def _pixelwise(x: jax.Array, w: jax.Array) -> jax.Array:
 def _patches(x: jax.Array, w: jax.Array, strides: Sequence[int]) -> tuple[jax.Array, jax.Array]:
     """Turn a convolution whose stride equals its kernel size into a convolution of single pixels.
 
-    Each patch becomes the channels of one pixel.
+    The values of a patch become the channels of one pixel.
     """
     sizes = [n // s for n, s in zip(x.shape[2:], strides, strict=True)]
     kept = lax.slice(x, (0,) * x.ndim, (*x.shape[:2], *(n * s for n, s in zip(sizes, strides, strict=True))))
@@ -175,7 +180,7 @@ def _patches(x: jax.Array, w: jax.Array, strides: Sequence[int]) -> tuple[jax.Ar
 def _taps(
     x: jax.Array, kernels: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Iterator[jax.Array]:
-    """Yield the input (B, I, *S') that each tap of the kernel sees, in the order of the kernel's entries."""
+    """Yield the part (B, I, *S') of the input that each tap of the kernel multiplies, in the order of the taps."""
     steps = list(zip(x.shape[2:], kernels, strides, dilations, strict=True))
     reach = [(n - d * (k - 1) - 1) // s * s + 1 for n, k, s, d in steps]
     for tap in itertools.product(*(range(k) for k in kernels)):
@@ -219,9 +224,9 @@ def _by_depth(
 
 
 def _by_phases(x: jax.Array, grouped: jax.Array, strides: Sequence[int], pads: Pads) -> jax.Array:
-    """Compute each phase of the output by a convolution with its own part of the kernel, and interleave the phases.
+    """Convolve with a separate part of the kernel for each phase of the output, and interleave the phases.
 
-    Output u of a dimension has phase u mod stride. `grouped` is (G, I / G, O / G, *K).
+    Entry u of an output dimension has phase `u mod stride`. `grouped` is (G, I / G, O / G, *K).
     """
     rank, (groups, ins, outs), kernels = len(strides), grouped.shape[:3], grouped.shape[3:]
     counts = [-(-k // s) for k, s in zip(kernels, strides, strict=True)]  # number of taps per phase

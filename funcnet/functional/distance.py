@@ -1,6 +1,7 @@
 """Distances and angles between vectors. Letters: `N rows, D entries of a vector`.
 
-The computation uses at least float32. For equal vectors, where a norm has no derivative, the gradient is 0 as in torch.
+The computation uses at least float32. For equal vectors, the norm of the difference has no derivative, and the gradient
+is 0, as in torch.
 """
 
 import functools
@@ -22,10 +23,10 @@ def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1
 
     Args:
         x1: floating-point array of any shape.
-        x2: any shape that broadcasts with x1's, of the same dtype.
-        dim: dimension of the broadcast shape that holds the vectors.
-        eps: lower bound on each norm, to avoid division by zero. A smaller norm keeps the gradient that it would have
-            without the bound.
+        x2: array of the same dtype, whose shape broadcasts with that of `x1`.
+        dim: dimension of the broadcast shape along which the vectors extend.
+        eps: lower bound on each norm, to avoid division by zero. A norm below the bound keeps the gradient that it
+            would have without the bound.
 
     Returns:
         Similarities in [-1, 1], of the broadcast shape without `dim`.
@@ -52,7 +53,7 @@ def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
 def _unit(x: jax.Array, dim: int, eps: float) -> jax.Array:
-    """Return x / max(norm, eps), with the norm's derivative even below eps, because torch clamps outside the graph."""
+    """Return x / max(norm, eps). As in torch, the divisor has the derivative of the norm even where eps is larger."""
     return x / jnp.maximum(vector_norm(x, 2.0, dim), eps)
 
 
@@ -72,14 +73,14 @@ def pairwise_distance(
     """Compute `‖x1 - x2 + eps‖_p` over the last dimension.
 
     Args:
-        x1: (…, D), floating-point.
-        x2: any shape that broadcasts with x1's, of the same dtype.
-        p: order of the norm. Any number, including ±inf.
+        x1: floating-point array of shape (…, D).
+        x2: array of the same dtype, whose shape broadcasts with that of `x1`.
+        p: order of the norm, any number including ±inf.
         eps: number added to every difference, to keep the gradient finite for equal vectors.
         keepdim: if True, keep the last dimension with size 1.
 
     Returns:
-        (…) or (…, 1).
+        An array of shape (…) or (…, 1).
 
     Raises:
         ValueError: if the shapes do not broadcast, or both inputs are scalars.
@@ -104,11 +105,12 @@ def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
     """Compute the p-norm distances between all pairs of rows, in the order (0, 1), (0, 2), …, (1, 2), ….
 
     Args:
-        input: (N, D), floating-point.
+        input: floating-point array of shape (N, D).
         p: order of the norm, at least 0. With p = 0, the distance is the number of entries that differ.
 
     Returns:
-        (N · (N - 1) / 2,). For p = inf, every entry with the largest difference receives the full gradient.
+        An array of shape (N · (N - 1) / 2,). For p = inf, every entry with the largest difference receives the full
+        gradient.
 
     Raises:
         ValueError: if the input does not have two dimensions, or p is negative.
@@ -139,9 +141,10 @@ def _distances(x: jax.Array, p: float) -> jax.Array:
 
 @_distances.defjvp
 def _distances_jvp(p: float, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """Compute the tangent row by row, for the first row of each pair. The tangent for the second row is the transpose.
+    """Compute the tangent with respect to the first vector of each pair, one row at a time, and add its transpose.
 
-    On CPU, this takes a twentieth of the time of one sum over N² slopes, and memory for N slopes instead of N².
+    The transpose is the tangent with respect to the second vector. On CPU, this takes a twentieth of the time of one
+    sum over N² slopes, and it stores N slopes instead of N².
     """
     (x,), (dx,) = primals, tangents
     distances = _distances(x, p)

@@ -1,7 +1,8 @@
-"""Dropout sets entries to zero at random in training and scales the others to keep the expected value.
+"""Dropout, which in training sets random entries to 0 and scales the others so that the expected value is the same.
 
-Every function takes a keyword-only `rng`. The masks come from `funcnet.random.dropout_mask`, which tests can replace,
-because JAX cannot draw torch's random numbers. `inplace` is accepted for compatibility with torch and ignored.
+Every function takes a keyword-only `rng`. The masks come from `funcnet.random.dropout_mask`. Tests can replace this
+function, because JAX cannot draw the same random numbers as torch. `inplace` exists for compatibility with torch and is
+ignored.
 """
 
 import jax
@@ -20,21 +21,21 @@ _SELU_FLOOR = -1.7580993408473766  # the limit of selu at -inf, -scale · alpha
 def dropout(
     input: jax.Array, p: float = 0.5, training: bool = True, inplace: bool = False, *, rng: jax.Array | None = None
 ) -> jax.Array:
-    """In training, zero every entry with probability p and multiply the others by `1 / (1 - p)`.
+    """In training, set each entry to 0 with probability p, and multiply the others by `1 / (1 - p)`.
 
     Args:
         input: floating-point array of any shape.
-        p: probability of zeroing an entry, a Python float in [0, 1]. With p = 1, all entries become 0, not NaN.
+        p: probability that an entry becomes 0, a Python float in [0, 1]. With p = 1, all entries become 0, not NaN.
         training: if False, the input is returned unchanged.
         inplace: ignored.
-        rng: key; required in training if 0 < p < 1.
+        rng: random key, required in training if 0 < p < 1.
 
     Returns:
         An array of the same shape and dtype as the input.
 
     Raises:
         ValueError: if p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if, in training with 0 < p < 1, the input is not floating-point.
+        TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
 
     Example:
         >>> dropout(jnp.ones(4), 0.5, training=False)
@@ -50,10 +51,10 @@ def dropout(
 def dropout1d(
     input: jax.Array, p: float = 0.5, training: bool = True, inplace: bool = False, *, rng: jax.Array | None = None
 ) -> jax.Array:
-    """In training, zero entire channels with probability p and multiply the others by `1 / (1 - p)`.
+    """In training, set each channel to 0 with probability p, and multiply the others by `1 / (1 - p)`.
 
     Args:
-        input: (B, C, S) or (C, S), floating-point.
+        input: floating-point array of shape (B, C, S) or (C, S).
         p, training, inplace, rng: as in `dropout`.
 
     Returns:
@@ -61,7 +62,7 @@ def dropout1d(
 
     Raises:
         ValueError: if the input has the wrong rank, p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if, in training with 0 < p < 1, the input is not floating-point.
+        TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
 
     Example:
         >>> dropout1d(jnp.ones((2, 3, 4)), 0.5, rng=jax.random.key(0)).std(axis=-1).max()
@@ -75,19 +76,20 @@ def dropout1d(
 def dropout2d(
     input: jax.Array, p: float = 0.5, training: bool = True, inplace: bool = False, *, rng: jax.Array | None = None
 ) -> jax.Array:
-    """In training, zero entire channels with probability p and multiply the others by `1 / (1 - p)`.
+    """In training, set each channel to 0 with probability p, and multiply the others by `1 / (1 - p)`.
 
     Args:
-        input: (B, C, *S), floating-point. An input with three dimensions is read as (B, C, S), as in torch.
+        input: floating-point array of shape (B, C, *S). An input with three dimensions is read as (B, C, S), as in
+            torch.
         p, training, inplace, rng: as in `dropout`.
 
     Returns:
         An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: if p is outside [0, 1]; or, in training with 0 < p < 1, if the input has fewer than two dimensions
+        ValueError: if p is outside [0, 1]. In training with 0 < p < 1, also if the input has fewer than two dimensions
             or `rng` is missing.
-        TypeError: if, in training with 0 < p < 1, the input is not floating-point.
+        TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
 
     Example:
         >>> dropout2d(jnp.ones((2, 3, 4, 4)), 0.5, rng=jax.random.key(0)).std(axis=(2, 3)).max()
@@ -101,10 +103,10 @@ def dropout2d(
 def dropout3d(
     input: jax.Array, p: float = 0.5, training: bool = True, inplace: bool = False, *, rng: jax.Array | None = None
 ) -> jax.Array:
-    """In training, zero entire channels with probability p and multiply the others by `1 / (1 - p)`.
+    """In training, set each channel to 0 with probability p, and multiply the others by `1 / (1 - p)`.
 
     Args:
-        input: (B, C, D, H, W) or (C, D, H, W), floating-point.
+        input: floating-point array of shape (B, C, D, H, W) or (C, D, H, W).
         p, training, inplace, rng: as in `dropout`.
 
     Returns:
@@ -112,9 +114,9 @@ def dropout3d(
 
     Raises:
         ValueError: if the input has the wrong rank, p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if, in training with 0 < p < 1, the input is not floating-point.
+        TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
 
-    Differs from torch: ranks other than four and five are an error, while torch only warns.
+    Differs from torch: an input that has neither four nor five dimensions is an error, whereas torch only warns.
 
     Example:
         >>> dropout3d(jnp.ones((3, 2, 2, 2)), 0.5, rng=jax.random.key(0)).std(axis=(1, 2, 3)).max()
@@ -128,9 +130,9 @@ def dropout3d(
 def alpha_dropout(
     input: jax.Array, p: float = 0.5, training: bool = False, inplace: bool = False, *, rng: jax.Array | None = None
 ) -> jax.Array:
-    """Apply dropout for selu networks, which preserves mean 0 and variance 1.
+    """Apply dropout for networks with selu activations. It preserves mean 0 and variance 1.
 
-    Dropped entries become the lower limit of selu, `α' = -1.7581`. The result is then `a · x + b`, with
+    Dropped entries become the lower limit of selu, `α' = -1.7581`. Every entry x is then mapped to `a · x + b`, with
     `a = 1 / sqrt((1 - p)(1 + p α'²))` and `b = -a p α'`.
 
     Args:
@@ -138,14 +140,14 @@ def alpha_dropout(
         p: probability of dropping an entry, a Python float in [0, 1]. With p = 1, all entries become 0.
         training: if False (the default, as in torch), the input is returned unchanged.
         inplace: ignored.
-        rng: key; required in training if 0 < p < 1.
+        rng: random key, required in training if 0 < p < 1.
 
     Returns:
         An array of the same shape and dtype as the input.
 
     Raises:
         ValueError: if p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if, in training with 0 < p < 1, the input is not floating-point.
+        TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
 
     Example:
         >>> alpha_dropout(jnp.zeros(1000), 0.1, training=True, rng=jax.random.key(0)).round(3).max()
@@ -162,16 +164,16 @@ def feature_alpha_dropout(
     """Apply `alpha_dropout` to entire channels.
 
     Args:
-        input: (B, C, *S), floating-point.
+        input: floating-point array of shape (B, C, *S).
         p, training, inplace, rng: as in `alpha_dropout`.
 
     Returns:
         An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: if p is outside [0, 1]; or, in training with 0 < p < 1, if the input has fewer than two dimensions
+        ValueError: if p is outside [0, 1]. In training with 0 < p < 1, also if the input has fewer than two dimensions
             or `rng` is missing.
-        TypeError: if, in training with 0 < p < 1, the input is not floating-point.
+        TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
 
     Example:
         >>> feature_alpha_dropout(jnp.ones((2, 3, 4)), 0.5, True, rng=jax.random.key(0)).std(axis=-1).max()
@@ -201,7 +203,7 @@ def _drop(
     leading: int | None = None,
     floor: float = 0.0,
 ) -> jax.Array:
-    """Replace entries by `floor` at random. The mask is drawn for the `leading` dimensions; None means all."""
+    """Replace random entries by `floor`. The mask covers the first `leading` dimensions; None means all dimensions."""
     if not 0 <= p <= 1:
         raise ValueError(f"{where}: p is not a probability; expected a number from 0 to 1, got {p}.")
     if isinstance(training, str | jax.Array) and not isinstance(training, jax.core.Tracer):

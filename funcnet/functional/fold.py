@@ -1,7 +1,7 @@
 """Sliding blocks of an image: `unfold` extracts them, and `fold` sums them into an image.
 
-Letters: `B batch, C channels, H height, W width, k kernel sizes, h and w numbers of blocks, L = h · w`.
-Both functions process one dimension after the other, so that kH + kW slices do the work of kH · kW.
+Letters: `B batch, C channels, H height, W width, k kernel sizes, h and w numbers of blocks, L = h · w`. Both functions
+process one dimension after the other, so they take kH + kW slices instead of kH · kW.
 """
 
 import math
@@ -20,18 +20,18 @@ __all__ = ["fold", "unfold"]
 def fold(
     input: jax.Array, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
 ) -> jax.Array:
-    """Sum blocks into an image, placing each block where `unfold` reads it. Overlapping values are added.
+    """Sum blocks into an image. Each block is placed where `unfold` extracts it, and overlapping values are added.
 
     Args:
-        input: (B, C · kH · kW, L) or (C · kH · kW, L), floating-point.
-        output_size: size (H, W) of the image. One number means both dimensions, also for the arguments below.
+        input: floating-point array of shape (B, C · kH · kW, L) or (C · kH · kW, L).
+        output_size: size (H, W) of the image. One number applies to both dimensions, here and in the arguments below.
         kernel_size: size (kH, kW) of the blocks.
         dilation: distance between the elements of a block.
-        padding: padding of the image on both sides. Values in the padding are dropped.
+        padding: number of padding entries on each side of the image. Values in the padding are discarded.
         stride: distance between neighbouring blocks.
 
     Returns:
-        (B, C, H, W) or (C, H, W), in the input's dtype. The sums use at least float32.
+        An array of shape (B, C, H, W) or (C, H, W), in the input's dtype. The sums use at least float32.
 
     Raises:
         ValueError: if the shape of the input does not match the other arguments.
@@ -84,18 +84,21 @@ def fold(
 
 
 def unfold(input: jax.Array, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> jax.Array:
-    """Extract each block of the input as a column: `y[c · kH · kW + i · kW + j, l]`.
+    """Extract each block of the input as a column.
+
+    The entry at row i and column j of block l in channel c becomes `y[c · kH · kW + i · kW + j, l]`.
 
     Args:
-        input: (B, C, H, W) or (C, H, W), floating-point.
-        kernel_size: size (kH, kW) of the blocks. One number means both dimensions, also for the arguments below.
+        input: floating-point array of shape (B, C, H, W) or (C, H, W).
+        kernel_size: size (kH, kW) of the blocks. One number applies to both dimensions, here and in the arguments
+            below.
         dilation: distance between the elements of a block.
-        padding: number of zeros on both sides.
+        padding: number of zeros on each side.
         stride: distance between neighbouring blocks.
 
     Returns:
-        (B, C · kH · kW, L) or (C · kH · kW, L), in the input's dtype. L is the product over both dimensions of
-        `(size + 2 · padding - dilation · (k - 1) - 1) // stride + 1`.
+        An array of shape (B, C · kH · kW, L) or (C · kH · kW, L), in the input's dtype. The number of blocks, L, is the
+        product over both dimensions of `(size + 2 · padding - dilation · (k - 1) - 1) // stride + 1`.
 
     Raises:
         ValueError: if the input has the wrong rank, a size is out of range, or a block is larger than the padded input.

@@ -1,9 +1,9 @@
-"""Fractional max pooling, whose windows start at random positions, so that sizes can shrink by any ratio.
+"""Fractional max pooling. The windows start at random positions, so that pooling can reduce sizes by any ratio.
 
-Letters: `B batch, C channel, D depth, H height, W width, n output size, K kernel size`.
+Letters: `B batch, C channel, D depth, H height, W width, S input size, n output size, K kernel size`.
 
-With u drawn from U(0, 1) and `a = (S - K) / (n - 1)`, window i starts at `floor((i + u) · a) - floor(u · a)`, and
-the last window ends where the input ends. Every channel of every example draws its own u for each dimension.
+If u is drawn from U(0, 1), and `a = (S - K) / (n - 1)`, then window i starts at `floor((i + u) · a) - floor(u · a)`,
+and the last window ends where the input ends. Each channel of each example has its own u for each dimension.
 """
 
 from collections.abc import Sequence
@@ -33,26 +33,26 @@ def fractional_max_pool2d(
     """Take the maximum of each window. The windows start at random, almost evenly spaced positions.
 
     Args:
-        input: (B, C, H, W) or (C, H, W), floating-point.
+        input: floating-point array of shape (B, C, H, W) or (C, H, W).
         kernel_size: size of the window, one number or (height, width).
-        output_size: (H', W'), or one number for both.
-        output_ratio: ratio of output to input size, one number or (ratio of H, ratio of W). Without `output_size`,
-            `H' = int(H · ratio)`.
-        return_indices: if True, return the indices of the maxima as well, as `max_unpool2d` expects them.
-        _random_samples: (at least B, C, 2), the random numbers u for (width, height), in torch's order. None draws
-            these numbers with `rng`.
-        rng: key; required without `_random_samples`.
+        output_size: (H', W'), or one number for both sizes.
+        output_ratio: ratio of the output size to the input size, as one number or (ratio of H, ratio of W). If
+            `output_size` is None, `H' = int(H · ratio)`.
+        return_indices: if True, also return the indices of the maxima, in the form that `max_unpool2d` requires.
+        _random_samples: random numbers u for (width, height), in torch's order, of shape (B, C, 2). The first dimension
+            may be larger than B. If None, these numbers are drawn with `rng`.
+        rng: random key, required if `_random_samples` is None.
 
     Returns:
-        The maxima, (B, C, H', W') or (C, H', W'). With `return_indices`, a pair (maxima, indices), where the indices
-        refer to the flattened spatial dimensions.
+        The maxima, of shape (B, C, H', W') or (C, H', W'). With `return_indices`, a pair (maxima, indices), where the
+        indices refer to the flattened spatial dimensions.
 
     Raises:
         ValueError: if neither `output_size` nor `output_ratio` is given, the sizes do not fit the input, or neither
             `_random_samples` nor `rng` is given.
         TypeError: if the input is not floating-point, or a size is not an integer.
 
-    Differs from torch: randomness comes from `rng`; indices are int32 unless x64 is enabled.
+    Differs from torch: randomness comes from `rng`. Indices are int32 unless x64 is enabled.
 
     Example:
         >>> x = jnp.arange(25.0).reshape(1, 5, 5)
@@ -78,10 +78,11 @@ def fractional_max_pool3d(
 ) -> Any:
     """Apply fractional max pooling over three dimensions, as in `fractional_max_pool2d`.
 
-    The input is (B, C, D, H, W) or (C, D, H, W).
-    `_random_samples` is (B, C, 3), the random numbers u for (depth, height, width).
+    The input has shape (B, C, D, H, W) or (C, D, H, W). `_random_samples` has shape (B, C, 3) and holds the random
+    numbers u for (depth, height, width).
 
-    Differs from torch: as in `fractional_max_pool2d`; torch also rejects outputs that just fit, `n = S - K + 1`.
+    Differs from torch: as in `fractional_max_pool2d`. In addition, torch rejects the largest possible output,
+        `n = S - K + 1`.
 
     Example:
         >>> x = jnp.arange(125.0).reshape(1, 5, 5, 5)
@@ -133,7 +134,7 @@ def _fractional_max_pool(
 
 
 def _starts(u: jax.Array, size: int, n: int, kernel: int) -> jax.Array:
-    """Return the starts of n windows, (…, n). The last window ends with the input."""
+    """Return the start positions (…, n) of n windows. The last window ends where the input ends."""
     last = jnp.full((*u.shape[:-1], 1), size - kernel, jnp.int32)
     if n == 1:
         return last

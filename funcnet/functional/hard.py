@@ -1,7 +1,8 @@
 """Piecewise activations: hardtanh, relu6, hardsigmoid, hardswish, hardshrink and softshrink.
 
-The derivatives at the corners are those of torch, not of JAX. bfloat16 inputs are computed in float32 and rounded once
-at the end. `inplace` is accepted for compatibility with torch and ignored, because arrays are immutable.
+The derivatives at the corners are those of torch, not of JAX. For bfloat16 inputs, the computation uses float32, and
+the result is rounded once at the end. `inplace` exists for compatibility with torch. It is ignored, because arrays are
+immutable.
 """
 
 import functools
@@ -29,7 +30,7 @@ def hardtanh(input: jax.Array, min_val: float = -1.0, max_val: float = 1.0, inpl
         An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: if min_val is above max_val, or is negative for unsigned integers.
+        ValueError: if `min_val` is above `max_val`, or `min_val` is negative for unsigned integers.
         TypeError: if the input is boolean or complex.
 
     Example:
@@ -156,11 +157,11 @@ def _hardswish_jvp(primals, tangents):
 
 
 def hardshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
-    """Return `x` where `|x| > lambd`, with derivative 1, and 0 elsewhere, with derivative 0.
+    """Return `x` where `|x| > lambd` (with derivative 1), and 0 elsewhere (with derivative 0).
 
     Args:
         input: floating-point array of any shape.
-        lambd: threshold, compared in the input's dtype.
+        lambd: threshold, which is cast to the input's dtype.
 
     Returns:
         An array of the same shape and dtype as the input.
@@ -189,7 +190,7 @@ def _hardshrink_jvp(lambd, primals, tangents):
 
 
 def softshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
-    """Move `x` by lambd towards 0, stopping at 0. The derivative at ±lambd is 0.
+    """Move `x` towards 0 by `lambd`, but not past 0. The derivative at ±`lambd` is 0.
 
     Args:
         input: floating-point array of any shape.
@@ -199,7 +200,7 @@ def softshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
         An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: if lambd is negative, or too large for the input's dtype.
+        ValueError: if `lambd` is negative, or too large for the input's dtype.
         TypeError: if the input is not floating-point.
 
     Example:

@@ -17,9 +17,9 @@ def precise_tanh(x: jax.Array) -> jax.Array:
 
 
 def tanh_slope(x: jax.Array) -> jax.Array:
-    """Return 1 - tanh², accurate even where the difference cancels.
+    """Return `1 - tanh(x)²`, which stays accurate where tanh is near 1 or -1.
 
-    XLA's tanh is off by a few units in the last place, which the cancellation would magnify.
+    There, the subtraction would magnify the error of XLA's tanh, which is a few units in the last place.
     """
     small = jnp.exp(-2 * jnp.abs(x))
     return 4 * small / jnp.square(1 + small)

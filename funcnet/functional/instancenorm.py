@@ -1,7 +1,7 @@
 """Instance normalisation. Letters: `B batch, C channel, S spatial dimensions`.
 
-Instance normalisation is batch normalisation of (1, B · C, *S), where every channel of every example is a separate
-channel. `batchnorm.py` explains how the statistics stay accurate at a large mean.
+Instance normalisation is batch normalisation of the input reshaped to (1, B · C, *S), where every channel of every
+example is a separate channel. `batchnorm.py` explains how the statistics stay accurate at a large mean.
 """
 
 import math
@@ -28,24 +28,24 @@ def instance_norm(
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
     """Normalise every channel of every example: `y = (x - mean) / sqrt(var + eps) · weight + bias`.
 
-    The mean and the biased variance are taken over the spatial positions. The running statistics are updated as
-    `running = (1 - momentum) · running + momentum · average`, where `average` is the
-    average of the means, or of the unbiased variances `var · n / (n - 1)`, over the batch.
+    The mean and the biased variance are computed over the spatial positions. The running statistics are updated as
+    `running = (1 - momentum) · running + momentum · average`, where `average` is the mean, or the unbiased variance
+    `var · n / (n - 1)`, averaged over the batch.
 
     Args:
-        input: (B, C, *S), floating-point.
-        running_mean: (C,), usually float32; None keeps no running mean.
-        running_var: (C,), usually float32; None keeps no running variance.
-        weight: (C,); None means 1.
-        bias: (C,); None means 0.
-        use_input_stats: if True, use the statistics of the input; otherwise the running statistics. It must be a Python
-            bool.
+        input: floating-point array of shape (B, C, *S).
+        running_mean: array of shape (C,), usually float32, or None for no running mean.
+        running_var: array of shape (C,), usually float32, or None for no running variance.
+        weight: array of shape (C,); None means 1.
+        bias: array of shape (C,); None means 0.
+        use_input_stats: if True, use the statistics of the input. Otherwise, use the running statistics. It must be a
+            Python bool.
         momentum: weight of the new value, a float or a traced scalar.
         eps: number added to the variance.
 
     Returns:
-        (y, running_mean, running_var): y has the shape and dtype of the input. The running statistics are updated
-        and keep their dtypes, and None stays None.
+        A tuple (y, running_mean, running_var). y has the shape and dtype of the input. The running statistics are
+        updated and keep their dtypes. If they are None, they stay None.
 
     Raises:
         ValueError: if the shapes do not match, a channel has only one position, the running statistics are required but
@@ -53,8 +53,8 @@ def instance_norm(
             bias is accepted and turns the running statistics into NaN.
         TypeError: if the input is not floating-point.
 
-    Differs from torch: the running statistics are returned, not changed in place; the statistics of bfloat16 input are
-        float32.
+    Differs from torch: the running statistics are returned, not changed in place. For bfloat16 input, the statistics
+        are float32.
 
     Example:
         >>> y, mean, var = instance_norm(jnp.array([[[1.0, 3.0]]]), jnp.zeros(1), jnp.ones(1), eps=0.0)

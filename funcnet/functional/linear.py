@@ -13,12 +13,13 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
     """Multiply the last dimension by a matrix: `y = x Aᵀ + b`.
 
     Args:
-        input: (*, I), floating-point.
-        weight: (O, I), or (I,) for a single output without the dimension O; of the input's dtype.
-        bias: (O,), or () or (1,) for one number added to all outputs. With a weight of (I,), the bias must be ().
+        input: floating-point array of shape (*, I).
+        weight: array of the input's dtype and of shape (O, I), or (I,) for a single output without the dimension O.
+        bias: array of shape (O,), or one number of shape () or (1,) that is added to all outputs. If the weight has
+            shape (I,), the bias must have shape ().
 
     Returns:
-        (*, O) in the input's dtype.
+        An array of shape (*, O) in the input's dtype.
 
     Raises:
         ValueError: if the shapes do not match.
@@ -53,13 +54,13 @@ def bilinear(input1: jax.Array, input2: jax.Array, weight: jax.Array, bias: jax.
     """Compute one bilinear form per output: `y_o = x1ᵀ A_o x2 + b_o`.
 
     Args:
-        input1: (*, I1), floating-point.
-        input2: (*, I2), with the same leading dimensions.
-        weight: (O, I1, I2).
-        bias: (O,).
+        input1: floating-point array of shape (*, I1).
+        input2: floating-point array of shape (*, I2), with the same leading dimensions as `input1`.
+        weight: array of shape (O, I1, I2).
+        bias: array of shape (O,).
 
     Returns:
-        (*, O) in the input's dtype.
+        An array of shape (*, O) in the input's dtype.
 
     Raises:
         ValueError: if the shapes do not match.

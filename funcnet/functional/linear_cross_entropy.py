@@ -1,8 +1,8 @@
 """A linear layer and its cross-entropy in one function. Letters: `B batch, I in_features, C classes, S further sizes`.
 
-With `LinearCrossEntropyOptions`, the batch is processed in chunks, so that the complete logits (B, C) never exist. With
-30 000 classes, the logits would fill the memory. The gradients of a summed loss are computed in the forward pass, chunk
-by chunk, so that each chunk's logits are computed once.
+With `LinearCrossEntropyOptions`, the batch is processed in chunks, so that the complete logits (B, C) are never stored.
+With 30 000 classes, the logits would fill the memory. The gradients of a summed loss are computed in the forward pass,
+chunk by chunk, so that the logits of each chunk are computed only once.
 """
 
 import dataclasses
@@ -30,20 +30,21 @@ ACCUMULATORS = ("float16", "bfloat16", "float32", "float64")
 
 @dataclasses.dataclass(frozen=True)
 class LinearCrossEntropyOptions:
-    """Options of `linear_cross_entropy`, which control how it splits the batch into chunks.
+    """Options of `linear_cross_entropy` that control how the batch is split into chunks.
 
     Args:
         allow_retain_graph: ignored, because a function has no graph to keep.
-        batch_chunk_size: number of rows per chunk, instead of `chunking_method`.
+        batch_chunk_size: number of rows per chunk. If None, `chunking_method` determines this number.
         chunking_method: 'aspect_ratio' makes chunks whose logits take as much memory as the input, with the number of
-            rows rounded up to a power of two. 'aspect_ratio:n' takes an n-th of these rows. 'auto' means
+            rows rounded up to a power of two. 'aspect_ratio:n' makes chunks of 1/n of these rows. 'auto' means
             'aspect_ratio:2'. None means that `batch_chunk_size` is used.
         acc_policy: 'accurate', 'balanced', 'compact' or 'auto'. The policy is ignored, because sums always use at least
             float32.
-        acc_dtype: None or the input's dtype, or float32 if the input has 16 bits. The dtype is checked, but ignored.
+        acc_dtype: None, the input's dtype, or float32 if the input's dtype has 16 bits. The dtype is checked, but has
+            no effect.
 
     Raises:
-        ValueError: if an argument has another value.
+        ValueError: if an argument has any other value.
 
     Differs from torch: `allow_retain_graph`, `acc_policy` and `acc_dtype` have no effect.
 
@@ -121,15 +122,16 @@ def linear_cross_entropy(
 
     Args:
         input: floating-point array of shape (B, I) or (I,).
-        linear_weight: (C, I), or (C, *S, I) if the input is (B, I), in the input's dtype.
-        target: integer class ids, (B, *S) or (), or floating probabilities, (B, C, *S) or (C,).
-        linear_bias: (C, *S).
-        weight: (C,), one weight per class.
+        linear_weight: array of the input's dtype and of shape (C, I), or (C, *S, I) if the input is (B, I).
+        target: integer class ids of shape (B, *S) or (), or floating-point probabilities of shape (B, C, *S) or (C,).
+        linear_bias: array of shape (C, *S).
+        weight: array of shape (C,), with one weight per class.
         reduction: 'mean', 'sum' or 'none', as in `cross_entropy`.
         ignore_index: class id to ignore; None means -100. With probabilities, `ignore_index` must be None.
         label_smoothing: as in `cross_entropy`.
-        options: how to split the batch into chunks; None does not split the batch. Chunks require class ids, a
-            linear_weight of (C, I) and no label smoothing. Otherwise the options are ignored, with a warning.
+        options: how to split the batch into chunks. If None, the batch is not split. Chunks require class ids, a
+            `linear_weight` of shape (C, I) and no label smoothing. Otherwise, a warning is issued, and the options are
+            ignored.
 
     Returns:
         A scalar, or an array (B, *S) for 'none', in the input's dtype. With chunks, the logits stay in at least
@@ -140,7 +142,7 @@ def linear_cross_entropy(
             an id is out of range. Under `jit`, an id out of range gives a loss of NaN instead.
         TypeError: if `input` or `linear_weight` is not floating-point, or the dtypes differ.
 
-    Differs from torch: forward mode, second derivatives and `vmap` also work with chunks.
+    Differs from torch: chunks also support forward-mode differentiation, second derivatives and `vmap`.
 
     Example:
         >>> hidden, table = jnp.ones((4, 2)), jnp.zeros((8, 2))
@@ -224,7 +226,7 @@ def _in_chunks(
     ignore_index: int,
     options: LinearCrossEntropyOptions,
 ) -> jax.Array:
-    """Return the loss of each row, or their sum or mean."""
+    """Return the losses of all rows, or the sum or mean of these losses."""
     batch, classes = rows.shape[0], table.shape[0]
     checks.ids_in_range(where, "target", ids, classes, ignore=ignore_index)
     kept = ids != ignore_index
@@ -250,9 +252,10 @@ def _in_chunks(
 
 
 def _split(x: jax.Array, parts: int, size: int, fill: int = 0) -> jax.Array:
-    """Return x as (chunks, parts · size, …), padded with `fill`.
+    """Reshape x to (chunks, parts · size, …), padded with `fill`.
 
-    Every chunk has `size` rows of each of the equal parts, so that rows stay on their device.
+    The rows of x form `parts` equal parts, one per device. Every chunk contains `size` rows of each part, so that all
+    rows stay on their device.
     """
     rows = x.shape[0] // parts
     chunks = -(-rows // size)
@@ -274,7 +277,7 @@ def _chunk(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the losses (b,), the softmax (b, C) and a mask of the target classes (b, C) for one chunk.
 
-    A row with an id of -1 does not count.
+    An id of -1 marks a row that does not count. Its logits are replaced by 0.
     """
     wide = checks.wide_dtype(rows)
     logits = _product(rows, table, 1, 1, wide)
@@ -290,7 +293,7 @@ def _chunk(
 
 @jax.custom_jvp
 def _total(rows: jax.Array, table: jax.Array, bias: jax.Array | None, share: jax.Array, ids: jax.Array) -> jax.Array:
-    """Return Σ share · loss over all chunks, for rows (chunks, b, I), share and ids (chunks, b)."""
+    """Return Σ share · loss over all rows. `rows` is (chunks, b, I), and `share` and `ids` are (chunks, b)."""
 
     def step(total, chunk):
         rows, share, ids = chunk
@@ -301,7 +304,7 @@ def _total(rows: jax.Array, table: jax.Array, bias: jax.Array | None, share: jax
 
 
 def _total_jvp(primals, tangents):
-    """Compute the sum and, in the same pass, its gradients for the arguments that have a tangent."""
+    """Compute the sum and, in the same pass, its gradients with respect to the arguments that have a tangent."""
     rows, table, bias, share, ids = primals
     needed = [given is not None and not isinstance(given, SymbolicZero) for given in tangents]
     wide = share.dtype
@@ -335,7 +338,7 @@ _total.defjvp(_total_jvp, symbolic_zeros=True)
 
 
 def _product(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
-    """Return the matrix product over these axes, summed in `dtype`."""
+    """Return the matrix product of `a` and `b` over the given axes, with sums in `dtype`."""
     if a.dtype == dtype:
         return _dot(a, b, axis_a, axis_b, dtype)
     return bilinear(_dot, _dot_on_cpu, a, b, axis_a, axis_b, dtype)
@@ -348,5 +351,5 @@ def _dot(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> ja
 
 
 def _dot_on_cpu(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
-    """XLA's CPU backend in jaxlib 0.10.0 has no product of bfloat16 within a loop."""
+    """Cast to `dtype` first, because XLA's CPU backend in jaxlib 0.10.0 has no bfloat16 product within a loop."""
     return _dot(a.astype(dtype), b.astype(dtype), axis_a, axis_b, dtype)

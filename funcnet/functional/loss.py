@@ -1,8 +1,8 @@
-"""Every loss of torch.nn.functional, imported from the file that implements it.
+"""All losses of torch.nn.functional, each imported from the file that implements it.
 
 `reduction` is 'mean', 'sum' or 'none'. `size_average` and `reduce` are torch's deprecated arguments for the same
-choice. If either of them is given, it overrides `reduction` with a DeprecationWarning: reduce=False means 'none',
-otherwise size_average=False means 'sum', otherwise the reduction is 'mean'.
+choice. If either of them is given, it overrides `reduction` and causes a DeprecationWarning. `reduce=False` means
+'none'. Otherwise, `size_average=False` means 'sum', and all other values mean 'mean'.
 """
 
 from funcnet.functional.linear_cross_entropy import linear_cross_entropy

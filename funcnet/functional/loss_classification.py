@@ -27,19 +27,19 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> jax.Array:
-    """Compute `-w_t · log softmax(x)_t` for a target class t, or `-Σ_c w_c t_c log softmax(x)_c` for target
-    probabilities t.
+    """Compute the cross-entropy of logits x, with class weights w.
 
-    'mean' divides the sum of the losses by the sum of `w_t` over the targets that are not ignored. For probabilities,
-    it divides by B · S. With smoothing ε, each loss becomes `(1 - ε) · loss + ε / C · Σ_c -w_c log softmax(x)_c`, with
-    the same divisor.
+    The loss is `-w_t · log softmax(x)_t` for a target class t, or `-Σ_c w_c t_c log softmax(x)_c` for target
+    probabilities t. 'mean' divides the sum of the losses by the sum of `w_t` over the targets that are not ignored. For
+    probabilities, it divides the sum by B · S. With smoothing ε, each loss becomes
+    `(1 - ε) · loss + ε / C · Σ_c -w_c log softmax(x)_c`, with the same divisor.
 
     Args:
-        input: (B, C, *S) or (C,), logits, floating-point.
-        target: integer class ids in [0, C), of shape (B, *S) or (), or floating-point probabilities of the input's
-            shape.
-        weight: (C,), one weight per class.
-        ignore_index: targets with this class id are ignored. It is not supported for probabilities.
+        input: logits, a floating-point array of shape (B, C, *S) or (C,).
+        target: integer class ids in [0, C), with the shape (B, *S) or (), or floating-point probabilities with the
+            input's shape.
+        weight: array of shape (C,), with one weight per class.
+        ignore_index: class id of the targets to ignore. It is not supported if the target contains probabilities.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
         label_smoothing: ε in [0, 1].
@@ -49,9 +49,10 @@ def cross_entropy(
 
     Raises:
         ValueError: if the shapes do not match, `reduction` is unknown, ε is outside [0, 1], or `ignore_index` is at
-            least 0 and the target holds probabilities. An id out of range is an error too, but under `jit` its loss is
-            NaN instead.
-        TypeError: if the input is not floating-point, or `weight` has neither the input's dtype nor that of the sum.
+            least 0 and the target contains probabilities. An id out of range is also a ValueError, except under `jit`,
+            where its loss is NaN.
+        TypeError: if the input is not floating-point, or `weight` has neither the input's dtype nor the dtype of the
+            sum.
 
     Example:
         >>> cross_entropy(jnp.zeros((2, 4)), jnp.array([1, -100])).round(4)
@@ -108,14 +109,15 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """Compute `-w_t · x_t` for a target class t and log-probabilities x; 'mean' divides the sum of the losses by `Σ
-    w_t`.
+    """Compute the negative log-likelihood `-w_t · x_t` for a target class t and log-probabilities x.
+
+    'mean' divides the sum of the losses by the sum of `w_t` over the targets that are not ignored.
 
     Args:
-        input: (B, C, *S) or (C,), log-probabilities, floating-point.
-        target: (B, *S) or (), integer class ids in [0, C).
-        weight: (C,), one weight per class.
-        ignore_index: targets with this class id are ignored.
+        input: log-probabilities, a floating-point array of shape (B, C, *S) or (C,).
+        target: integer class ids in [0, C), with the shape (B, *S) or ().
+        weight: array of shape (C,), with one weight per class.
+        ignore_index: class id of the targets to ignore.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -123,10 +125,10 @@ def nll_loss(
         A scalar, or an array (B, *S) for 'none', in the input's dtype. 'mean' is NaN if all targets are ignored.
 
     Raises:
-        ValueError: if the shapes do not match, or `reduction` is unknown. An id out of range is an error too, but under
-            `jit` its loss is NaN instead.
+        ValueError: if the shapes do not match, or `reduction` is unknown. An id out of range is also a ValueError,
+            except under `jit`, where its loss is NaN.
         TypeError: if the input is not floating-point, the target is not of an integer dtype, or `weight` has neither
-            the input's dtype nor that of the sum.
+            the input's dtype nor the dtype of the sum.
 
     Example:
         >>> nll_loss(jnp.log(jnp.array([[0.5, 0.25, 0.25]])), jnp.array([0])).round(4)
@@ -154,19 +156,20 @@ def binary_cross_entropy(
     """Compute `-w · (t log x + (1 - t) log(1 - x))` for a probability x, with each logarithm clamped to at least -100.
 
     Args:
-        input: floating-point array of probabilities in [0, 1], of any shape.
-        target: floating-point array of probabilities in [0, 1], of the input's shape.
-        weight: factor of each term, which broadcasts to the input. 'mean' still divides by the number of terms.
+        input: probabilities in [0, 1], a floating-point array of any shape.
+        target: probabilities in [0, 1], a floating-point array of the input's shape.
+        weight: one factor per term, an array that broadcasts to the input's shape. Even with weights, 'mean' divides
+            the sum by the number of terms.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
-        A scalar, or an array of the input's shape for 'none', in the input's dtype. The gradient `(x - t) / max(x (1 -
-        x), 1e-12)` ignores the clamp, as in torch.
+        A scalar, or an array of the input's shape for 'none', in the input's dtype. As in torch, the gradient
+        `(x - t) / max(x (1 - x), 1e-12)` ignores the clamp.
 
     Raises:
         ValueError: if the shapes differ, `weight` does not broadcast to the input, or `reduction` is unknown. An entry
-            of the input or target outside [0, 1] is an error too, but under `jit` its loss is NaN instead.
+            of the input or target outside [0, 1] is also a ValueError, except under `jit`, where its loss is NaN.
         TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
@@ -202,12 +205,13 @@ def binary_cross_entropy_with_logits(
     """Compute `-w · (v t log σ(x) + (1 - t) log(1 - σ(x)))` from logits x without overflow, where v is `pos_weight`.
 
     Args:
-        input: floating-point array of logits, of any shape.
-        target: floating-point array of probabilities in [0, 1], of the input's shape.
-        weight: factor of each term, which broadcasts to the input. 'mean' still divides by the number of terms.
+        input: logits, a floating-point array of any shape.
+        target: probabilities in [0, 1], a floating-point array of the input's shape.
+        weight: one factor per term, an array that broadcasts to the input's shape. Even with weights, 'mean' divides
+            the sum by the number of terms.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
-        pos_weight: weight v of the positive term, which broadcasts to the input. None means 1.
+        pos_weight: weight v of the positive term, an array that broadcasts to the input's shape. None means 1.
 
     Returns:
         A scalar, or an array of the input's shape for 'none', in the input's dtype.
@@ -267,7 +271,7 @@ def _class_input(where: str, input: jax.Array) -> tuple[jax.Array, int]:
 
 
 def _log_total(x: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
-    """Return the largest entry along `axis`, without a gradient, and log Σ exp(x - largest)."""
+    """Return the largest entry along `axis`, without a gradient, and `log Σ exp(x - largest)`."""
     largest = jax.lax.stop_gradient(x.max(axis, initial=-jnp.inf))
     largest = jnp.where(jnp.isneginf(largest), 0, largest)  # +inf is kept and gives NaN
     return largest, jnp.log(jnp.exp(x - jnp.expand_dims(largest, axis)).sum(axis))
@@ -280,8 +284,9 @@ def _along(vector: jax.Array, ndim: int, axis: int) -> jax.Array:
 def _pick(
     where: str, x: jax.Array, target: jax.Array, weight: jax.Array | None, ignore_index: int, axis: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return three arrays of the target's shape: whether the target is kept, x at the target class, and the weight of
-    the class (0 for an ignored target).
+    """Return three arrays of the target's shape: whether each target counts, x at the target class, and the weight.
+
+    The weight of an ignored target is 0.
     """
     target = checks.integers(where, "target", target)
     ignore_index = checks.as_int(where, "ignore_index", ignore_index)
@@ -306,13 +311,13 @@ def _pick(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _take(x: jax.Array, target: jax.Array, axis: int) -> jax.Array:
-    """Return `x` at the target class, or at the nearest valid class."""
+    """Return `x` at the target class. For an invalid class id, return `x` at the nearest valid class."""
     return jnp.take_along_axis(x, jnp.expand_dims(target, axis), axis, mode="clip").squeeze(axis)
 
 
 @_take.defjvp
 def _take_jvp(axis: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """The gradient is a select, which XLA fuses with the gradient of softmax. The gradient of a gather is a scatter."""
+    """Compute the tangent with a select, which XLA fuses with the gradient of softmax, instead of a scatter."""
     x, target = primals
     hit = jax.lax.broadcasted_iota(target.dtype, x.shape, axis) == jnp.expand_dims(target, axis)
     return _take(x, target, axis), jnp.where(hit, tangents[0], 0).sum(axis)

@@ -1,9 +1,11 @@
 """Connectionist temporal classification. Letters: `T input length, B batch, C classes, S target length`.
 
-An alignment is a walk through blank 0, label 0, blank 1, label 1, …, blank S. At each frame it stays or moves one step
-forward, and it may skip the blank between two different labels. `blanks (B, S + 1)` and `labels (B, S)` hold a
-log-probability for every position. In the forward pass, it is that of all walks that end at the position, and in the
-backward pass, that of all walks that begin there.
+An alignment is a walk through the positions blank 0, label 0, blank 1, label 1, …, blank S. At each frame, the walk
+stays at its position or moves one step forward. It may skip the blank between two different labels.
+
+`blanks (B, S + 1)` and `labels (B, S)` hold one log-probability per position. In the forward pass, this is the
+log-probability of all walks that end at the position. In the backward pass, it is the log-probability of all walks that
+begin there.
 """
 
 from functools import partial
@@ -32,30 +34,33 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> jax.Array:
-    """Compute `-log Σ p(alignment)` over all alignments that give the target after repeats and blanks are removed.
+    """Compute `-log Σ p(alignment)`, summed over all alignments that give the target once repeats and blanks are
+    removed.
 
-    The gradient is torch's: `exp(log_probs)` minus the probability that a frame is aligned to the class. This
-    gradient is correct if `log_probs` is the output of `log_softmax`.
+    As in torch, the gradient is `exp(log_probs)` minus the probability that a frame is aligned to the class. It is
+    correct only if `log_probs` is the output of `log_softmax`.
 
     Args:
-        log_probs: (T, B, C) or (T, C), log-probabilities, floating-point.
-        targets: integer class ids: (B, S) with any padding, or (sum of `target_lengths`,) with the targets of all
-            examples concatenated. The concatenated form is expensive under `jit` if `target_lengths` is traced, because
-            every example is then padded to the total length. Pass `target_lengths` as a tuple, or pad the targets.
-        input_lengths: (B,) integers in [0, T], as an array or a tuple. Without a batch, () or one number.
-        target_lengths: (B,) integers in the same form, at most S.
+        log_probs: log-probabilities, a floating-point array of shape (T, B, C) or (T, C).
+        targets: integer class ids, (B, S) with any padding, or (sum of `target_lengths`,), where the targets of all
+            examples are concatenated. The concatenated form is expensive if `target_lengths` is traced under `jit`,
+            because every example is then padded to the total length. Pass `target_lengths` as a tuple, or pad the
+            targets.
+        input_lengths: (B,) integers in [0, T], as an array or a tuple. Without a batch, pass one number or a scalar
+            array.
+        target_lengths: (B,) integers in [0, S], in the same form as `input_lengths`.
         blank: class id of the blank.
-        reduction: 'mean' (the mean of the losses, each divided by the length of its target or by 1 if that is 0), 'sum'
-            or 'none'.
-        zero_infinity: if True, the losses of targets that do not fit into their frames, which are infinite, and their
-            gradients are set to 0. If False, the gradient of an infinite loss is NaN.
+        reduction: 'mean', 'sum' or 'none'. For 'mean', each loss is first divided by the length of its target, or by 1
+            if this length is 0.
+        zero_infinity: if True, infinite losses and their gradients are set to 0. If False, the gradient of an infinite
+            loss is NaN. A loss is infinite if its target does not fit into its frames.
 
     Returns:
         A scalar, or an array (B,) for 'none', in the dtype of `log_probs`. The computation uses at least float32.
 
     Raises:
-        ValueError: if the shapes do not match, or `reduction` is unknown. A blank, an id or a length out of range is an
-            error too, but under `jit` the loss of such an example is NaN instead.
+        ValueError: if the shapes do not match, `reduction` is unknown, or `blank` is out of range. An id or a length
+            out of range is also a ValueError, except under `jit`, where the loss of its example is NaN.
         TypeError: if `log_probs` is not floating-point, or the targets or lengths are not of an integer dtype.
 
     Differs from torch: where a log-probability is -inf, its gradient is 0, not NaN. Second derivatives are supported.
@@ -95,7 +100,7 @@ def ctc_loss(
 
 
 def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.Array:
-    """Return (B,) integers, checked to be in [0, most] if their values are known."""
+    """Return the lengths as (B,) integers, or raise ValueError if a length that is not traced is outside [0, most]."""
     lengths = checks.integers(where, name, lengths).astype(jnp.int32)
     if lengths.shape != (batch,) and (batch != 1 or lengths.shape != ()):
         raise ValueError(
@@ -117,8 +122,9 @@ def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.
 def _padded(
     where: str, targets: jax.Array, target_lengths: Any, batch: int, blank: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the ids (B, S) with blanks after the end of each target, the target lengths (B,), and whether each length
-    is possible (B,).
+    """Return the ids (B, S), the target lengths (B,), and whether each length is possible (B,).
+
+    The ids after the end of each target are blanks.
     """
     if targets.ndim == 2 and targets.shape[0] == batch:
         size = targets.shape[1]
@@ -179,8 +185,10 @@ def _or_zero(losses: jax.Array, zero_infinity: bool) -> jax.Array:
 def _alignment(
     scores: jax.Array, ids: jax.Array, frames: jax.Array, counts: jax.Array, blank: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the log-probability of all alignments (B,) and the probability that a frame is aligned to each class
-    (T, B, C)."""
+    """Return two arrays, the log-probability of all alignments and the probability of each class at each frame.
+
+    The shapes are (B,) and (T, B, C). The probability of a class is that of the alignments that assign the frame to it.
+    """
     emitted = _emissions(scores, ids, blank)
     time = _counted(scores)
     start = _start(emitted)
@@ -220,7 +228,7 @@ def _emissions(scores: jax.Array, ids: jax.Array, blank: int) -> Walks:
 
 
 def _start(emitted: Walks) -> Walks:
-    """Return the walks before the first frame. All of them are in the first blank."""
+    """Return the walks before the first frame. All these walks are at the first blank."""
     nowhere = jnp.full_like(emitted[1][0], -jnp.inf)
     first = jnp.zeros_like(emitted[0][0])
     return jnp.concatenate([first, nowhere], 1), nowhere
@@ -244,8 +252,9 @@ def _at_end(walks: Walks, counts: jax.Array) -> jax.Array:
 def _forward(
     walks: Walks, time: jax.Array, emitted: Walks, ids: jax.Array, frames: jax.Array
 ) -> tuple[Walks, jax.Array]:
-    """Return the walks after the next frame, and the logarithm of the factor that was taken out of them. Finished
-    examples do not move.
+    """Return the walks after the next frame, and the logarithm of the factor that was taken out of them.
+
+    The walks of examples that have no further frames stay unchanged.
     """
     blanks, labels = walks
     skipping = jnp.where(ids != _shifted(ids, 1, -1), _shifted(labels, 1), -jnp.inf)
@@ -257,8 +266,10 @@ def _forward(
 
 
 def _near_zero(walks: Walks) -> tuple[Walks, jax.Array]:
-    """Return the walks minus the largest entry of each example, and that entry. Logarithms in the hundreds would lose
-    precision."""
+    """Return the walks minus the largest entry of each example, and this entry.
+
+    Without the subtraction, the log-probabilities reach the hundreds and lose precision.
+    """
     largest = jnp.concatenate(walks, -1).max(-1)
     largest = jnp.where(jnp.isneginf(largest), 0, largest)
     return jax.tree.map(lambda x: x - largest[..., None], walks), largest
@@ -273,7 +284,7 @@ def _backward(walks: Walks, ids: jax.Array) -> Walks:
 
 
 def _shifted(x: jax.Array, by: int, fill: float = -jnp.inf) -> jax.Array:
-    """Return the entries shifted to the right by `by` (1 or -1) places."""
+    """Return the entries shifted to the right by `by` places (1 or -1), with `fill` in the free place."""
     if x.shape[1] == 0:
         return x
     edge = jnp.full_like(x[:, :1], fill)
@@ -281,7 +292,7 @@ def _shifted(x: jax.Array, by: int, fill: float = -jnp.inf) -> jax.Array:
 
 
 def _log_sum(*terms: jax.Array) -> jax.Array:
-    """Return log Σ exp. Where all terms are -inf, the result is -inf with gradient 0."""
+    """Return the element-wise `log Σ exp(term)`. Where all terms are -inf, the result is -inf with gradient 0."""
     largest = terms[0]
     for term in terms[1:]:
         largest = jnp.maximum(largest, term)

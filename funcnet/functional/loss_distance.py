@@ -24,16 +24,15 @@ def cosine_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """Compute `1 - cos(x1, x2)` for similar pairs (t = 1), and `max(0, cos(x1, x2) - margin)` for dissimilar pairs (t =
-    -1).
+    """Compute `1 - cos(x1, x2)` for similar pairs, and `max(0, cos(x1, x2) - margin)` for dissimilar pairs.
 
-    `cos = x1·x2 / √((x1·x1 + 1e-12) (x2·x2 + 1e-12))`.
+    The cosine is `cos(x1, x2) = x1·x2 / √((x1·x1 + 1e-12) (x2·x2 + 1e-12))`.
 
     Args:
         input1, input2: floating-point arrays, both of shape (B, D) or both of shape (D,).
-        target: 1 or -1, in an integer or floating-point dtype, of shape (B,), or () without a batch. Any other target
-            gives loss 0.
-        margin: largest cosine at which a dissimilar pair has loss 0.
+        target: integer or floating-point array of shape (B,), or () without a batch. 1 marks a similar pair and -1 a
+            dissimilar pair. Any other target gives loss 0.
+        margin: largest cosine at which the loss of a dissimilar pair is 0.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -82,15 +81,16 @@ def triplet_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """Compute `max(0, d(a, p) - d(a, n) + margin)` with `d(x, y) = ‖x - y + eps‖_p`, for anchor a, positive p and
-    negative n.
+    """Compute `max(0, d(a, p) - d(a, n) + margin)` for anchor a, positive p and negative n.
+
+    The distance is `d(x, y) = ‖x - y + eps‖_p`, where the subscript p is the order of the norm, not the positive.
 
     Args:
-        anchor, positive, negative: floating-point arrays (*, D) of the same rank, whose shapes broadcast.
-        margin: smallest `d(a, n) - d(a, p)` at which the loss is 0. It must be positive.
+        anchor, positive, negative: floating-point arrays of shape (*, D), of the same rank, whose shapes broadcast.
+        margin: smallest difference `d(a, n) - d(a, p)` at which the loss is 0. It must be positive.
         p: order of the norm.
         eps: number added to every difference.
-        swap: if True, `d(a, n)` is replaced by the smaller of `d(a, n)` and `d(p, n)`.
+        swap: if True, `d(anchor, negative)` is replaced by `d(positive, negative)` where the latter is smaller.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -124,12 +124,12 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> jax.Array:
-    """Compute `triplet_margin_loss`, `max(0, d(a, p) - d(a, n) + margin)`, with a custom distance d.
+    """Compute `max(0, d(a, p) - d(a, n) + margin)`, as `triplet_margin_loss` does, with a custom distance d.
 
     Args:
-        anchor, positive, negative: floating-point arrays of the same rank, the arguments of the distance.
-        distance_function: a function of two arrays; None means `pairwise_distance`. It receives the arrays unchanged.
-            Its result is cast to at least float32.
+        anchor, positive, negative: floating-point arrays of the same rank, which are passed to the distance function.
+        distance_function: function d of two arrays; None means `pairwise_distance`. The function receives the arrays
+            unchanged, and its result is cast to at least float32.
         margin, swap, reduction: as in `triplet_margin_loss`.
 
     Returns:

@@ -29,13 +29,13 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """Compute `x` for similar pairs (t = 1), and `max(0, margin - x)` for dissimilar pairs (t = -1).
+    """Compute `x` for similar pairs, and `max(0, margin - x)` for dissimilar pairs.
 
     Args:
-        input: floating-point distances, of any shape.
-        target: labels 1 or -1, in an integer dtype or the input's dtype. They broadcast with the input. Any other
-            target gives the sum of both terms.
-        margin: smallest distance at which a dissimilar pair has loss 0.
+        input: distances, a floating-point array of any shape.
+        target: array in an integer dtype or the input's dtype, which broadcasts with the input. 1 marks a similar pair
+            and -1 a dissimilar pair. Any other target gives the sum of both terms.
+        margin: smallest distance at which the loss of a dissimilar pair is 0.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -44,7 +44,7 @@ def hinge_embedding_loss(
 
     Raises:
         ValueError: if the shapes do not broadcast, or `reduction` is unknown.
-        TypeError: if the input is not floating-point, or a floating target has another dtype.
+        TypeError: if the input is not floating-point, or a floating-point target has another dtype.
 
     Example:
         >>> hinge_embedding_loss(jnp.array([0.25, 0.25]), jnp.array([1, -1]), reduction="none")
@@ -71,13 +71,14 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """Compute `max(0, -t (x1 - x2) + margin)`, where t = 1 means that x1 should be larger than x2, and t = -1 that it
-    should be smaller.
+    """Compute `max(0, -t (x1 - x2) + margin)` for a target t.
+
+    A target of 1 means that x1 should be larger than x2. A target of -1 means that x1 should be smaller.
 
     Args:
         input1, input2: floating-point arrays of the same rank, whose shapes broadcast.
-        target: labels 1 or -1 of the same rank, in an integer dtype or the inputs' dtype.
-        margin: smallest difference at which the loss is 0.
+        target: labels 1 or -1, in an integer dtype or the inputs' dtype, with the same rank as the inputs.
+        margin: smallest `t (x1 - x2)` at which the loss is 0.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -86,7 +87,7 @@ def margin_ranking_loss(
 
     Raises:
         ValueError: if the ranks differ, the shapes do not broadcast, or `reduction` is unknown.
-        TypeError: if an input is not floating-point, or the floating dtypes differ.
+        TypeError: if an input is not floating-point, or the floating-point dtypes differ.
 
     Example:
         >>> margin_ranking_loss(jnp.array([1.0]), jnp.array([3.0]), jnp.array([1]), margin=0.5)
@@ -116,11 +117,11 @@ def soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """Compute `log(1 + exp(-t x))`: the logistic loss for the labels 1 and -1.
+    """Compute the logistic loss `log(1 + exp(-t x))` for the labels 1 and -1.
 
     Args:
         input: floating-point array of any shape.
-        target: labels 1 or -1, in an integer dtype or the input's dtype. They broadcast to the input.
+        target: labels 1 or -1, in an integer dtype or the input's dtype. Their shape broadcasts to the input's.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -129,9 +130,9 @@ def soft_margin_loss(
 
     Raises:
         ValueError: if the target does not broadcast to the input, or `reduction` is unknown.
-        TypeError: if the input is not floating-point, or a floating target has another dtype.
+        TypeError: if the input is not floating-point, or a floating-point target has another dtype.
 
-    Differs from torch: large scores of the wrong sign neither overflow nor have NaN gradients.
+    Differs from torch: large scores of the wrong sign give finite losses and gradients.
 
     Example:
         >>> soft_margin_loss(jnp.array([0.0, -200.0]), jnp.array([1, 1]), reduction="none").round(4)
@@ -154,12 +155,13 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """Compute `-1/C · Σ_c w_c (t_c log σ(x_c) + (1 - t_c) log σ(-x_c))`: one binary decision per class.
+    """Compute `-1/C · Σ_c w_c (t_c log σ(x_c) + (1 - t_c) log σ(-x_c))`, the mean of C binary losses.
 
     Args:
-        input: (*, C), logits, floating-point.
-        target: labels 1 or 0, in an integer dtype or the input's dtype. They broadcast with the input.
-        weight: factor of each term, which broadcasts to the input. A weight of shape (C,) gives one weight per class.
+        input: logits, a floating-point array of shape (*, C).
+        target: labels 1 or 0, in an integer dtype or the input's dtype. Their shape broadcasts with the input's.
+        weight: one factor w per term, an array that broadcasts to the input's shape. A shape of (C,) gives one factor
+            per class.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -168,7 +170,7 @@ def multilabel_soft_margin_loss(
 
     Raises:
         ValueError: if the shapes do not match, or `reduction` is unknown.
-        TypeError: if the input is not floating-point, or a floating target has another dtype.
+        TypeError: if the input is not floating-point, or a floating-point target has another dtype.
 
     Example:
         >>> multilabel_soft_margin_loss(jnp.zeros((2, 3)), jnp.array([[1, 0, 1], [0, 0, 0]])).round(4)
@@ -200,15 +202,15 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """Compute `w_t / C · Σ_{c ≠ t} max(0, margin - x_t + x_c)ᵖ`, summed over the classes c other than the target class
-    t.
+    """Compute `w_t / C · Σ_c max(0, margin - x_t + x_c)ᵖ`, summed over all classes c except the target class t.
 
     Args:
-        input: (B, C) or (C,), scores, floating-point.
-        target: integer class ids in [0, C), of shape (B,). For an input of shape (C,), the shape is () or (1,).
+        input: scores, a floating-point array of shape (B, C) or (C,).
+        target: integer class ids in [0, C), with the shape (B,). If the input has shape (C,), the target has shape ()
+            or (1,).
         p: exponent, 1 or 2.
-        margin: the loss is 0 if the target's score exceeds all others by at least this much.
-        weight: (C,), one weight per class.
+        margin: smallest lead of the target's score over all other scores at which the loss is 0.
+        weight: array of shape (C,), with one weight per class.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -216,8 +218,8 @@ def multi_margin_loss(
         A scalar, or an array of the target's shape for 'none', in the input's dtype. The mean of an empty batch is NaN.
 
     Raises:
-        ValueError: if the shapes do not match, p is not 1 or 2, or `reduction` is unknown. An id out of range is an
-            error too, but under `jit` its loss is NaN instead.
+        ValueError: if the shapes do not match, p is not 1 or 2, or `reduction` is unknown. An id out of range is also a
+            ValueError, except under `jit`, where its loss is NaN.
         TypeError: if the input is not floating-point, or the target is not of an integer dtype.
 
     Example:
@@ -259,9 +261,9 @@ def multilabel_margin_loss(
     """Compute `1/C · Σ_t Σ_c max(0, 1 - x_t + x_c)`, summed over the target classes t and all other classes c.
 
     Args:
-        input: (B, C) or (C,), scores, floating-point.
-        target: integers of the input's shape. Each row holds class ids in [0, C). The first -1 ends the ids of a row,
-            and the entries after it are ignored. A class that occurs twice counts twice.
+        input: scores, a floating-point array of shape (B, C) or (C,).
+        target: integers of the input's shape. Each row contains class ids in [0, C). The first -1 ends the ids of a
+            row, and the entries after it are ignored. A class that occurs twice counts twice.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -271,7 +273,7 @@ def multilabel_margin_loss(
 
     Raises:
         ValueError: if the shapes do not match, or `reduction` is unknown. An id outside [-1, C), even an ignored one,
-            is an error too, but under `jit` the loss of its row is NaN instead.
+            is also a ValueError, except under `jit`, where the loss of its row is NaN.
         TypeError: if the input is not floating-point, or the target is not of an integer dtype.
 
     Example:
@@ -294,8 +296,10 @@ def multilabel_margin_loss(
 
 
 def _rows(where: str, input: jax.Array) -> jax.Array:
-    """Return the input as (B, C) in the dtype of the computation. A vector becomes one row, and a scalar a row of one
-    class."""
+    """Return the input as an array (B, C) in the dtype of the computation.
+
+    A vector becomes one row. A scalar becomes one row with one class.
+    """
     if input.ndim > 2 or (input.ndim and input.shape[-1] == 0):
         raise ValueError(
             f"{where}: input has the wrong shape; expected (batch, classes) or (classes,) with at least one class, got "
@@ -307,10 +311,10 @@ def _rows(where: str, input: jax.Array) -> jax.Array:
 
 @jax.custom_jvp
 def _multilabel(x: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the sum over the targets of each row and its gradient, which is constant.
+    """Return the loss sum of each row, and its gradient, which is treated as constant.
 
-    The loop over target positions stops after the longest row, so its cost depends on the number of targets. Computing
-    all pairs of classes at once would cost C² even for three targets.
+    The loop over target positions stops at the end of the longest list of targets, so its cost depends on the number of
+    targets. Computing all pairs of classes at once would cost C² even for three targets.
     """
     read = jnp.cumprod((t >= 0).astype(t.dtype), axis=1) == 1
     ids = lax.broadcasted_iota(t.dtype, x.shape, 1)
