@@ -1,8 +1,8 @@
-"""The common base of modules of other libraries inside a funcnet model.
+"""The base class for modules of other libraries that are used inside a funcnet model.
 
-A foreign module creates its own arrays. In funcnet, these arrays are leaves of a description, with the same names as in
-the foreign module. `Place`s mirror the tree of the foreign module. All arrays are initialised together, by the foreign
-constructor and a single key (`Whole`).
+A foreign module creates its own arrays. In funcnet, these arrays are leaves of a description and have the same names as
+in the foreign module. A tree of `Place` modules mirrors the tree of the foreign module. `Whole` initialises all arrays
+together, from a single key.
 """
 
 import inspect
@@ -30,7 +30,7 @@ _SAY_EVAL = {
 
 
 def dotted(path: Iterable[Any]) -> str:
-    """Return the name of a leaf from its path in a JAX tree: keys, attributes and indices, joined by dots."""
+    """Return the name of a leaf: the keys, attributes and indices of its path in a JAX tree, joined by dots."""
     return jax.tree_util.keystr(tuple(path), simple=True, separator=".")
 
 
@@ -39,7 +39,8 @@ def training_arguments(
 ) -> dict[str, bool]:
     """Return {argument: flag} for the arguments of `method` that usually select training or evaluation mode.
 
-    Arguments that the caller passes, and settings of the owner's constructor, are not overridden.
+    An argument is omitted if the caller passes it in `args` or `kwargs`, or if `owner` has a boolean attribute of the
+    same name.
     """
     try:
         signature = inspect.signature(method)
@@ -54,14 +55,12 @@ def training_arguments(
 
 
 def _with_the_others(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """Initialise a leaf with zeros. `Whole.begin` replaces the zeros, unless the user sets another init function."""
+    """Return zeros for a leaf whose init function the user has not set. `Whole.begin` replaces the zeros."""
     return jnp.zeros(shape, dtype)
 
 
 class Whole(Computed):
-    """The foreign module, with its arrays in their places. It is computed from the leaves, which are initialised
-    together.
-    """
+    """The attribute `foreign`, which is computed from the leaves. `begin` initialises all leaves together."""
 
     def __init__(self, name: str):
         super().__init__(name, Parameter(0), (), jnp.float32)  # it has no original leaf and is not an array
@@ -99,7 +98,7 @@ def _leaf(module: Any, name: str) -> Any:
 
 
 class Place(Module):
-    """A module in the tree of a foreign module. It names leaves and has a training flag, but is never called."""
+    """A placeholder for an inner module of a foreign module. It has leaves and a training flag, and is never called."""
 
     def __init__(self, kind: str = ""):
         super().__init__()
@@ -113,7 +112,7 @@ class Foreign(Module):
     """The base class of `FromNNX` and `FromLinen`.
 
     A subclass defines `start_together(key) -> {name: array}`, which initialises all leaves, and `assembled()`, which
-    returns the foreign module of a bound copy.
+    returns the foreign module (for linen, its variables) with the arrays of a bound copy.
     """
 
     places: tuple[str, ...]  # the names of all leaves
@@ -128,8 +127,9 @@ class Foreign(Module):
         """Add the leaves to this description.
 
         Args:
-            leaves: {dotted name: (Parameter or Buffer, an array or its shape and dtype)}.
-            kinds: {dotted name of an inner module: text that `repr` shows for it}.
+            leaves: dict from the dotted name of a leaf to a pair: the class `Parameter` or `Buffer`, and an array or
+                `jax.ShapeDtypeStruct`.
+            kinds: dict from the dotted name of an inner module to the text that `repr` shows for that module.
             where: prefix for error messages, such as the name of the caller.
         """
         for path, kind in kinds.items():
@@ -163,12 +163,12 @@ class Foreign(Module):
         return module
 
     def value_of(self, name: str) -> Any:
-        """Return the array of a leaf, in a bound copy."""
+        """Return the array of a leaf of a bound copy."""
         owner, attribute = _owner(self, name)
         return getattr(owner, attribute)
 
     def drawn_key(self) -> jax.Array | None:
-        """Return a key, or None if apply has no `rng`. A module that needs a key then gets the error of `make_rng`."""
+        """Return a random key, or None if there is none. An error is raised later if the module needs a key."""
         try:
             key = self.make_rng()
         except ValueError:  # inside a transformation of the user's forward
@@ -176,7 +176,7 @@ class Foreign(Module):
         return None if isinstance(key, random.MissingKey) else key
 
     def keep(self, new: dict[str, Any]) -> None:
-        """Assign the buffers that have changed, in a bound copy."""
+        """Store the arrays of the changed buffers in a bound copy."""
         for name, value in new.items():
             if value is not self.value_of(name):
                 owner, attribute = _owner(self, name)

@@ -1,4 +1,4 @@
-"""Use a flax.linen module inside a funcnet model. Its variables are leaves of the description, with linen's names."""
+"""Use a flax.linen module inside a funcnet model. Its variables become leaves that keep linen's names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,27 +26,29 @@ UNKNOWN = "init_with_an_example_first"  # the only leaf while the actual leaves 
 class FromLinen(Foreign):
     """A flax.linen module inside a funcnet model, for example `FromLinen(linen.Dense(4))`.
 
-    The variables of the collection `params` are parameters. Those of all other collections (`batch_stats`, `cache`, …)
-    are buffers. Their names are linen's names, joined by dots, for example `Dense_0.kernel`. state_dict, name patterns,
-    freezing and `Repeat` use these names. If a name occurs in two collections, the later one is prefixed with its
-    collection: `cache.kernel`.
+    The variables of the collection `params` become parameters, and the variables of all other collections
+    (`batch_stats`, `cache`, …) become buffers. The name of a parameter or buffer is its path in linen, joined by dots,
+    for example `Dense_0.kernel`. `state_dict`, name patterns, freezing and `Repeat` use these names. If a name of one
+    collection conflicts with a name of an earlier collection, all names of the later collection are prefixed with its
+    name, for example `cache.kernel`.
 
-    An example input determines the leaves and their shapes. It is given here, or it is the first input of `init`.
-    Without an example, the leaves are unknown, and no weights can be loaded.
+    An example input determines the leaves and their shapes. Pass the example to this constructor, or to `init`. Until
+    an example is given, the leaves are unknown, and no weights can be loaded.
 
     Args:
         module: a linen module.
         *example_inputs, **kwargs: arguments of the module's `__call__`, as arrays or `jax.ShapeDtypeStruct`s. Only the
             shapes and dtypes are used. Initialisers that depend on an input receive zeros.
 
-    Call: accepts the arguments of the module. `linen_method="attend"` runs another method. Training or eval is passed
-        as the argument training, train, is_training, deterministic or use_running_average, unless a field of that name
-        is set. The random stream `dropout` uses the key of `make_rng()`, and all other streams are derived from it.
+    Call: accepts the arguments of the module's `__call__`. `linen_method="attend"` calls the method `attend` instead.
+        The training or eval mode is passed as the argument `training`, `train`, `is_training`, `deterministic` or
+        `use_running_average`, if the method has such an argument and the module has no boolean field of the same name.
+        The random stream `dropout` uses the key of `make_rng()`, and all other streams are derived from the same key.
 
     Raises:
         TypeError: if `module` is not a linen module.
-        ValueError: if the leaves are not known yet, the module needs randomness but apply has no `rng`, or a call adds
-            or removes variables.
+        ValueError: if the leaves are not known yet, if the module needs a random key but `apply` has no `rng`, or if a
+            call adds or removes variables.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -85,14 +87,14 @@ class FromLinen(Foreign):
     # ------------------------------------------------------------------------------------------- the leaves and shapes
 
     def lazy_shapes(self, *args: Any, linen_method: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Record the arguments of the first call. `init` calls this method on the example."""
+        """Record the arguments if no example is known yet. `init` calls this method with the example inputs."""
         description = description_of(self)
         if description._example is None:
             description._see(args, kwargs, linen_method)
         return {}
 
     def settle(self) -> None:
-        """Add the leaves to the description. `init` calls this method after the example."""
+        """Add the leaves to the description. `init` calls this method after it has run the example inputs."""
         if self._example is None or not hasattr(self, UNKNOWN):
             return
         variables = jax.eval_shape(self._init_variables, jax.random.key(0))
@@ -121,7 +123,7 @@ class FromLinen(Foreign):
         return self._by_name(variables, "FromLinen")
 
     def _by_name(self, variables: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """Return {dotted name: array} for some collections, which must have the leaves of the first example."""
+        """Return {dotted name: array} for collections whose structure must be the same as after `init`."""
         named: dict[str, Any] = {}
         for collection, values in variables.items():
             leaves, structure = jax.tree.flatten(values)
@@ -176,7 +178,7 @@ class FromLinen(Foreign):
     def to_variables(self, params: Tree, state: Tree) -> Variables:
         """Convert (params, state) of this description to linen's variables.
 
-        If this module is the part "1" of a net, pass `params["1"]` and `state["1"]`.
+        If this module is the submodule "1" of a net, pass `params["1"]` and `state["1"]`.
         """
         return binding.bind(self, params, state).assembled()
 
@@ -198,9 +200,10 @@ def _zeros(value: Any) -> Any:
 
 
 def _names(variables: Variables) -> dict[str, tuple[str, ...]]:
-    """Return {collection: dotted names of its leaves}, parameters first.
+    """Return {collection: dotted names of its leaves}, with the collection `params` first.
 
-    If a name occurs in two collections, the later one is prefixed with the name of its collection.
+    If a name of one collection conflicts with a name of an earlier collection, all names of the later collection are
+    prefixed with its name.
     """
     leaves: set[str] = set()
     inner: set[str] = set()

@@ -1,4 +1,4 @@
-"""Use a flax.nnx module inside a funcnet model. Its variables are leaves of the description, with nnx's names."""
+"""Use a flax.nnx module inside a funcnet model. Its variables become leaves that keep nnx's names."""
 
 import functools
 import inspect
@@ -22,26 +22,29 @@ __all__ = ["FromNNX"]
 class FromNNX(Foreign):
     """A flax.nnx module inside a funcnet model, for example `FromNNX(nnx.Linear, 3, 4)`.
 
-    `nnx.Param`s are parameters, and all other variables (`BatchStat`, `Cache`, …) are buffers. Their names are nnx's
-    names, joined by dots, for example `layers.0.kernel`. state_dict, name patterns, freezing and `Repeat` use these
-    names. The random streams of the module are reseeded from `make_rng()` in each call.
+    Every `nnx.Param` becomes a parameter, and every other variable (`BatchStat`, `Cache`, …) becomes a buffer. The name
+    of a parameter or buffer is its path in nnx, joined by dots, for example `layers.0.kernel`. `state_dict`, name
+    patterns, freezing and `Repeat` use these names. The random streams of the module are reseeded from `make_rng()` in
+    each call.
 
     Args:
-        module: a class or function that makes an nnx module, or an nnx module. A class or function is called with
-            `args`, `kwargs` and, if it accepts them, `rngs` from the key of `init`. The arrays of an nnx module are the
-            initial values of the leaves.
+        module: an nnx module, or a class or function that returns one. The arrays of an nnx module are the initial
+            values of the leaves. A class or function is called with `args` and `kwargs`. If it accepts the argument
+            `rngs`, it also receives `rngs`, made from the key of `init`.
         *args, **kwargs: arguments of the constructor.
 
-    Call: accepts the arguments of the module. `nnx_method="attend"` runs another method. As with nnx's `train()` and
-        `eval()`, training or eval sets `deterministic` and `use_running_average` of each inner module, according to the
-        inner module's own flag. It is also passed as the argument training, train, is_training, deterministic or
-        use_running_average, if the method has one.
+    Call: accepts the arguments of the module's `__call__`. `nnx_method="attend"` calls the method `attend` instead. The
+        training flag of each inner module sets the attributes `deterministic` and `use_running_average` of that inner
+        module, as nnx's `train()` and `eval()` do. The mode is also passed as the argument `training`, `train`,
+        `is_training`, `deterministic` or `use_running_average`, if the method has such an argument and the module has
+        no boolean attribute of the same name.
 
     Raises:
-        TypeError: if `module` has another type, or arguments are given for an existing nnx module.
-        ValueError: if the module needs randomness but apply has no `rng`.
+        TypeError: if `module` has an unsupported type, or if `module` is an nnx module and constructor arguments are
+            given.
+        ValueError: if the module needs a random key but `apply` has no `rng`.
 
-    Differs from nnx: values that a call assigns to a Param, and variables that it adds (`sow`), are lost.
+    Differs from nnx: if a call assigns a value to an `nnx.Param` or adds a variable (`sow`), the change is discarded.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -142,10 +145,10 @@ class FromNNX(Foreign):
         """Return the nnx module with the arrays of `params` and `state`.
 
         Args:
-            params, state: params and state of this description. If this module is the part "1" of a net, pass
+            params, state: params and state of this description. If this module is the submodule "1" of a net, pass
                 `params["1"]` and `state["1"]`.
-            rngs: seeds of the random streams. Each stream uses the stream of `rngs` with the same name. By default, the
-                seed is 0.
+            rngs: random streams. Each stream of the module is reseeded from the stream of `rngs` with the same name.
+                The default is `nnx.Rngs(0)`.
         """
         bound = binding.bind(self, params, state)
         module = bound.assembled()
@@ -176,7 +179,7 @@ def _takes_rngs(module: Any) -> bool:
 
 
 def _no_plain_arrays(made: nnx.Module) -> None:
-    """Refuse arrays that are not variables, because flax treats such arrays as constants when it traces them."""
+    """Raise a TypeError if an attribute is a plain array, because flax would treat a traced array as a constant."""
     for path, inner in nnx.iter_modules(made):
         for name, value in vars(inner).items():
             if isinstance(value, jax.core.Tracer):
@@ -188,14 +191,14 @@ def _no_plain_arrays(made: nnx.Module) -> None:
 
 
 def _split(module: nnx.Module) -> tuple[Any, Any]:
-    """Return ((graphdef, {name: class of each module}), (parameters, random streams, buffers))."""
+    """Return ((graphdef, {module name: class name}), (parameters, random streams, buffers))."""
     graphdef, *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
     kinds = {".".join(map(str, path)): type(inner).__name__ for path, inner in nnx.iter_modules(module)}
     return (graphdef, kinds), tuple(states)
 
 
 def _named(state: Any) -> dict[str, Any]:
-    """Return {dotted name: array} in the order of the leaves. A variable with several arrays has a name per array."""
+    """Return {dotted name: array} in the order of the leaves. Each array of a variable has its own name."""
     is_variable = lambda item: isinstance(item, nnx.Variable)
     named = {}
     for path, item in jax.tree_util.tree_flatten_with_path(state, is_leaf=is_variable)[0]:
@@ -206,7 +209,7 @@ def _named(state: Any) -> dict[str, Any]:
 
 
 def _reseed(module: nnx.Module, key_of: Callable[[str], jax.Array]) -> None:
-    """Reseed the random streams. All streams of one tag use the key of that tag."""
+    """Reseed the random streams. All streams with the same tag use the same key, `key_of(tag)`."""
     tags = {stream.key.tag for _, stream in nnx.iter_graph(module) if isinstance(stream, nnx.RngStream)}
     if tags:
         keys: dict[str, Any] = {tag: key_of(tag) for tag in sorted(tags)}
@@ -214,7 +217,7 @@ def _reseed(module: nnx.Module, key_of: Callable[[str], jax.Array]) -> None:
 
 
 def _drawn(before: list[Any], module: nnx.Module) -> bool:
-    """Return whether the call drew a key from a stream. While tracing, it may return True although no key was drawn."""
+    """Return whether the call drew a key. During tracing, the result may be True even if no key was drawn."""
     after = jax.tree.leaves(nnx.state(module, nnx.RngCount))
     moved = [new for old, new in zip(before, after, strict=True) if new is not old]
     return any(isinstance(count, jax.core.Tracer) or bool((count != 0).any()) for count in moved)

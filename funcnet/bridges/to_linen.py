@@ -1,4 +1,4 @@
-"""Use a funcnet module as a flax.linen module. Its leaves are linen variables with torch's names."""
+"""Use a funcnet module as a flax.linen module. Its parameters and buffers become linen variables with torch's names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,13 +18,13 @@ PARAMS, FROZEN, STATE = "params", "frozen_params", "batch_stats"
 
 
 class ToLinen(linen.Module):
-    """A funcnet module as a `flax.linen.Module`, either the top module or inside a linen parent.
+    """A funcnet module as a `flax.linen.Module`, for use alone or inside another linen module.
 
     `init` returns the collections `params`, `batch_stats` (the buffers) and `frozen_params` (the parameters with
     requires_grad=False), as nested dicts with torch's names. Empty collections are omitted. A shared leaf is stored
     under its first name. As with linen's BatchNorm, a training call that changes buffers requires
-    `mutable=["batch_stats"]`. Random keys are drawn from the stream `dropout`, or from `params` if there is no such
-    stream.
+    `mutable=["batch_stats"]`. Random keys are drawn from the stream `dropout`, or from the stream `params` if there is
+    no stream `dropout`.
 
     Args:
         net: description, which must not change afterwards. Lazy modules infer their shapes from the example of `init`.
@@ -34,7 +34,7 @@ class ToLinen(linen.Module):
         net_method: name of a method of the net to call instead of `forward`.
 
     Raises:
-        ValueError: if buffers change but `batch_stats` is not mutable, or a call needs a key and has none.
+        ValueError: if buffers change but `batch_stats` is not mutable, or if a call needs a random key but has none.
         TypeError: if `net` is not a funcnet module.
 
     Example:
@@ -109,5 +109,5 @@ class ToLinen(linen.Module):
     def load_state_dict(
         self, sd: Mapping[str, Any], strict: bool = True, into: Mapping[str, Any] | None = None
     ) -> Variables:
-        """Convert a state_dict to linen's variables. `into` are linen variables. See `Module.load_state_dict`."""
+        """Convert a state_dict to linen's variables. `into` must be linen variables. See `Module.load_state_dict`."""
         return self.to_variables(*self.net.load_state_dict(sd, strict, None if into is None else self.trees(into)))

@@ -1,4 +1,4 @@
-"""Use a funcnet module as a flax.nnx module. Its leaves are nnx variables in the net's own tree."""
+"""Use a funcnet module as a flax.nnx module. Its parameters and buffers become nnx variables with torch's names."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class FrozenParam(nnx.Variable):
 
 
 class Branch(nnx.Module):
-    """A module of a funcnet net in nnx's tree. It contains variables and a flag for training or eval.
+    """The nnx counterpart of one module of a funcnet net. It contains variables and a flag for training or eval mode.
 
     The flag has one of nnx's names, so that `train()`, `eval()` and `nnx.view` set it. It is `use_running_average` if
     the module has buffers, and `deterministic` otherwise.
@@ -49,29 +49,30 @@ class ToNNX(Branch):
     """A funcnet module as a `flax.nnx.Module`.
 
     Parameters are `nnx.Param`s (or `FrozenParam`s if requires_grad is False), and buffers are `nnx.BatchStat`s. They
-    have torch's names: `model.fc.weight`, and `("fc", "weight")` in `nnx.state`. A shared leaf is stored under its
-    first name. A training call updates buffers in place. As in nnx and torch, the wrapper and all its modules are
-    initially in training mode. Use `model.eval()`, `model.encoder.eval()` or `model.train()` to change the mode.
+    have torch's names. For example, a variable is the attribute `model.fc.weight`, and its path in `nnx.state` is
+    `("fc", "weight")`. A shared leaf is stored under its first name. A training call updates buffers in place. As in
+    nnx and torch, the wrapper and all its modules are initially in training mode. Use `model.eval()`,
+    `model.encoder.eval()` or `model.train()` to change the mode.
 
     Args:
         net: description, which must not change afterwards.
         *example_inputs, **kwargs: arguments of `net.init`, needed only for lazy modules.
-        rngs: random streams. The stream `params` initialises the parameters. The stream `dropout` is forked for the
-            randomness of calls. The stream `default` replaces a missing stream.
+        rngs: random streams. The stream `params` initialises the parameters. A fork of the stream `dropout` provides
+            the random keys of calls. If one of these streams is missing, the stream `default` is used instead.
         values: initial (params, state), as returned by `net.init` or `net.load_state_dict`. With `values`, `rngs` does
             not need the stream `params`.
 
     Call: accepts the arguments of `forward`, and these keywords:
-        training: True, False or {name pattern: bool}, as in `Module.apply`. None uses the flags of the modules.
+        training: True, False or {name pattern: bool}, as in `Module.apply`. With None, each module uses its own flag.
         rngs: key, `nnx.RngStream` or `nnx.Rngs` (with a stream `dropout`) for this call, instead of the model's stream.
         method: name of a method of the net to call instead of `forward`.
 
-    A training call draws a key from the stream. An eval call draws no key and changes no state. A net that is random
-    even in eval mode (fractional pooling) therefore requires `rngs` in each call.
+    A training call draws a key from the model's stream. An eval call draws no key and changes no state. A net that
+    needs a key even in eval mode, for example for fractional pooling, therefore requires `rngs` in each eval call.
 
     Raises:
-        ValueError: if neither `rngs` nor `values` is given, a part has the name of an attribute of nnx.Module, or a
-            call needs a key and has none.
+        ValueError: if neither `rngs` nor `values` is given, if a part of the net has the same name as an attribute of
+            `nnx.Module`, or if a call needs a random key but has none.
         TypeError: if `net` is not a funcnet module.
 
     Example:
@@ -178,7 +179,7 @@ class ToNNX(Branch):
         return whole(self._net, params, state, "ToNNX")
 
     def set_trees(self, params: Tree, state: Tree) -> None:
-        """Replace the values of all variables by the arrays of (params, state), in place."""
+        """Set all variables, in place, to the arrays of (params, state)."""
         params, state = tree.flatten(params), tree.flatten(state)
         whole(self._net, params, state, "ToNNX.set_trees")
         for path, value in (*params.items(), *state.items()):
@@ -191,7 +192,7 @@ class ToNNX(Branch):
     def load_state_dict(self, sd: Any, strict: bool = True) -> None:
         """Load the arrays of a state_dict (torch tensors, numpy or JAX arrays), in place.
 
-        With strict=False, leaves that are missing in `sd` are unchanged. See `Module.load_state_dict`.
+        With strict=False, variables that are missing in `sd` keep their values. See `Module.load_state_dict`.
         """
         self.set_trees(*self._net.load_state_dict(sd, strict, into=self.trees()))
 
@@ -206,7 +207,7 @@ def _attach(branch: Branch, name: str, value: Any, path: str) -> None:
 
 
 def _branches(model: Branch, path: str = "") -> list[tuple[str, Branch]]:
-    """Return [(dotted name, branch)], parents first."""
+    """Return the list of (dotted name, branch) pairs, with parents before their children."""
     found = [(path, model)]
     for name, value in vars(model).items():
         if isinstance(value, Branch):

@@ -1,4 +1,4 @@
-"""Convert {dotted name: array}, the form of other libraries' trees, to nested dicts in the structure of `init`."""
+"""Convert flat dicts {dotted name: array}, which other libraries use, to the nested dicts that `init` returns."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ __all__ = ["check_module", "pruned", "whole"]
 
 
 def whole(net: Module, params: Mapping[str, Any], state: Mapping[str, Any], where: str) -> tuple[Tree, Tree]:
-    """Return (params, state) of `net` in the structure of its `init`, from leaves with dotted names.
+    """Return (params, state) in the structure of `net.init`, from flat dicts {dotted name: array}.
 
     Raises:
         ValueError: if a leaf is missing or unexpected.
@@ -40,7 +40,7 @@ def whole(net: Module, params: Mapping[str, Any], state: Mapping[str, Any], wher
 
 
 def pruned(values: Tree) -> Tree:
-    """Remove the empty dicts of a tree, because flax keeps none.
+    """Remove empty dicts from a tree, because flax does not store empty dicts.
 
     >>> pruned({"fc": {"weight": 1}, "act": {}})
     {'fc': {'weight': 1}}

@@ -1,4 +1,4 @@
-"""The `funcnet` command. Each file parses the arguments of its commands. `tasks` and `serving` do the work."""
+"""The `funcnet` command. This package parses the arguments. The packages `tasks` and `serving` run the commands."""
 
 from funcnet.cli.main import main
 

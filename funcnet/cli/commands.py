@@ -1,4 +1,4 @@
-"""The table of commands, and the arguments as settings."""
+"""The table of commands, and the function that parses a command line."""
 
 import functools
 import importlib
@@ -27,7 +27,7 @@ class Command(NamedTuple):
     Attributes:
         settings: class of the command's settings.
         run: function that runs the command and returns the exit code.
-        module: module that `run` imports. It is imported before `run` is called; see `cli.main` for the reason.
+        module: module that `run` imports. `parse` imports it before `run` is called. `cli.main` explains the reason.
     """
 
     settings: type
@@ -41,7 +41,7 @@ class Parsed(NamedTuple):
     Attributes:
         run: function of the command.
         settings: arguments of the command.
-        resumed: recorded settings of the run that is resumed, or None.
+        resumed: recorded settings of the run that is resumed, or None if no run is resumed.
     """
 
     run: Callable[[Any], int]
@@ -66,7 +66,7 @@ def parse(arguments: list[str]) -> Parsed:
     """Parse a command line, and import the module of its command.
 
     Args:
-        arguments: the arguments; the first one is the command.
+        arguments: command-line arguments. The first argument is the command.
 
     Raises:
         SystemExit: if the arguments are wrong, or `--help` is given.

@@ -1,8 +1,8 @@
-"""The start and the end of the `funcnet` command: signals, errors in one line, exit codes.
+"""The entry point of the `funcnet` command. It handles signals, prints errors, and sets the exit code.
 
-This file imports nothing that takes time, so that Ctrl-C is handled from the first moment. Python's own handler raises
-KeyboardInterrupt at any point of the program. During the import of compiled libraries, or while the interpreter shuts
-down, this causes a traceback or a segmentation fault.
+This file imports only small modules, so that its own handler for Ctrl-C is installed as early as possible. Python's
+default handler raises KeyboardInterrupt at any point of the program. If compiled libraries are being imported, or the
+interpreter is shutting down, the result is a traceback or a segmentation fault.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 
     Args:
-        arguments: the arguments. The default is the arguments of the process.
+        arguments: command-line arguments. The default is the arguments of the process.
 
     Raises:
-        SystemExit: always. The code is 0 for success, 2 for wrong arguments, data or files, 130 or 143 after a signal,
-            and 141 if the reader of standard output has closed the pipe.
+        SystemExit: always. The code is 0 for success, 2 for wrong arguments, data or files, 130 after SIGINT, 143 after
+            SIGTERM, and 141 if the reader of standard output has closed the pipe.
     """
     parsed = None
     with _signals(leave_installed=arguments is None):
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _leave(number: int, frame: types.FrameType | None) -> None:
-    """Handle SIGINT: end the process at once."""
+    """Handle SIGINT by ending the process immediately."""
     os.write(2, b"funcnet: interrupted\n")
     os._exit(128 + number)
 
@@ -62,9 +62,10 @@ def _leave(number: int, frame: types.FrameType | None) -> None:
 class _Interrupt:
     """Handle SIGINT while a command runs: raise KeyboardInterrupt, so that the command removes its incomplete files.
 
-    KeyboardInterrupt is raised only while a function of funcnet runs. In a callback of a library, such as JAX's for
-    garbage collection, it would be printed and ignored. A timer therefore tries again until a function of funcnet
-    runs. If none runs within three seconds, the process ends without the exception. A second SIGINT ends it at once.
+    KeyboardInterrupt is raised only while a function of funcnet runs. In a callback of a library, such as JAX's
+    garbage-collection callback, Python would print the exception and ignore it. A timer therefore tries again until a
+    function of funcnet runs. If no function of funcnet runs within three seconds, the process ends without the
+    exception. A second SIGINT ends the process immediately.
     """
 
     def __init__(self) -> None:
@@ -83,13 +84,13 @@ class _Interrupt:
 
 
 def _exit(number: int, frame: types.FrameType | None) -> None:
-    """Handle SIGTERM while a command runs: let it remove its incomplete files."""
+    """Handle SIGTERM while a command runs: raise SystemExit, so that the command removes its incomplete files."""
     raise SystemExit(128 + number)
 
 
 @contextlib.contextmanager
 def _signals(*, leave_installed: bool) -> Iterator[None]:
-    """Handle SIGINT by `_leave`. If `leave_installed` is True, the handler stays until the process ends."""
+    """Handle SIGINT with `_leave`. If `leave_installed` is True, this handler remains until the process ends."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -103,7 +104,7 @@ def _signals(*, leave_installed: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _raising() -> Iterator[None]:
-    """Handle SIGINT and SIGTERM by exceptions. Training runs replace these handlers by their own."""
+    """Install handlers that raise exceptions on SIGINT and SIGTERM. Training runs install their own handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -123,12 +124,12 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning in one line, without its position in the source code."""
+    """Print a warning on one line, without the file name and line number of the source code."""
     print(f"funcnet: {message}", file=sys.stderr)
 
 
 def _message(error: ValueError | OSError) -> Any:
-    """Return the message of an error. Errors of the operating system get the form of our own messages."""
+    """Return the message of an error. Errors of the operating system are reworded in the style of other messages."""
     if isinstance(error, OSError) and error.filename is not None:
         return (
             f"{error.filename}: the operating system reported an error; expected a usable path, got "

@@ -27,8 +27,8 @@ class PredictionSettings:
 class Predict:
     """Predict the labels or answers of the texts in a file with a fine-tuned model.
 
-    The command writes one JSON object per text, with probabilities. For the task answer, the object also has the n best
-    answers. See `funcnet finetune`.
+    The command writes one JSON object per text, with probabilities. For the task "answer", the object also has the n
+    best answers. See `funcnet finetune`.
     """
 
     directory: tyro.conf.Positional[Path]

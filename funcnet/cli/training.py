@@ -38,13 +38,13 @@ def run_train_images(settings: ImageSettings) -> int:
 
 
 def resumed_settings(arguments: list[str]) -> Any:
-    """Return the recorded settings of a run to resume. They are the defaults for settings that the command line omits.
+    """Return the recorded settings of the run to resume. They are the defaults of the arguments that are not given.
 
     Args:
         arguments: the arguments of the command line. The first argument is the command.
 
     Returns:
-        The settings of the run in --out, or None if --resume is not given or there is no such run.
+        The settings of the run in `--out`, or None if `--resume` is not given or no usable settings are recorded there.
     """
     kind = SETTINGS.get(arguments[0] if arguments else "")
     if kind is None or "--resume" not in arguments:
@@ -68,7 +68,7 @@ def resumed_settings(arguments: list[str]) -> Any:
 
 
 def moved_path_hint(settings: Any, before: Any) -> str:
-    """Return a hint for a run that is resumed in another directory, where a recorded relative path does not exist.
+    """Return a hint if a run is resumed from another directory, where one of its relative paths does not exist.
 
     Args:
         settings: the settings from the command line.

@@ -1,7 +1,8 @@
 """`funcnet.compare` compares a torch module with its port, layer by layer, forward and backward.
 
-`against_torch.py` has the function, `runs.py` runs both sides, `differences.py` makes a row of numbers for each module,
-and `report.py` shows them. No file imports torch, because a caller with a torch module has already done so.
+`against_torch.py` defines the function. `runs.py` runs both modules. `differences.py` computes a row of differences for
+each call of an inner module. `report.py` shows the rows. No file imports torch, because a caller that has a torch
+module has already imported torch.
 """
 
 from funcnet.comparison.against_torch import compare

@@ -33,25 +33,27 @@ def compare(
     dtype: str | None = None,
     **kwargs: Any,
 ) -> Comparison:
-    """Compare a torch module with its port layer by layer, forward and backward, and find the first that differs.
+    """Compare a torch module with its port layer by layer, forward and backward, and find the first layer that differs.
 
     Args:
         torch_module: a torch.nn.Module. A copy of it is run, so it is not changed.
-        net, params, state: port of the torch module, with params and state from
-            `net.load_state_dict(torch_module.state_dict())`.
+        net, params, state: port of the torch module, and the params and state that
+            `net.load_state_dict(torch_module.state_dict())` returns.
         *inputs, **kwargs: arguments of both forward methods. Arrays are converted to tensors (integers to int64), and
             tensors to arrays.
-        training: mode of both modules. Set the rate of dropout to 0, because torch and JAX drop different elements.
+        training: whether both modules run in training mode. If so, set all dropout rates to 0, because torch and JAX
+            drop different elements.
         rng: random key for `net`.
-        tolerance: maximum absolute difference in a tensor, divided by the largest absolute entry of torch's tensor.
-        seed: seed of the random cotangents. The gradients are those of sum(output * cotangent).
-        dtype: "float64" casts both modules and their inputs to float64, so that rounding disappears. With None, each
-            module has its own dtypes.
+        tolerance: largest accepted difference of a tensor. A difference is the largest absolute difference of two
+            entries, divided by the largest absolute entry of torch's tensor.
+        seed: seed of the random cotangents. The gradients are those of the scalar `sum(output * cotangent)`.
+        dtype: "float64" casts both modules and their inputs to float64, so that rounding becomes negligible. With None,
+            each module keeps its own dtypes.
 
-    Both modules run once, the port as one compiled program. If a difference is over tolerance, both run again in
-    float64. A difference that is within tolerance in float64 is rounding. At a kink, rounding can change a gradient
-    completely: for an input of ReLU6 near 6, the gradient is 0 on one side and 1 on the other. The result names such
-    differences, and does not count them.
+    Both modules run once. The port runs as one compiled program. If a difference is over tolerance, both modules run
+    again in float64. A difference that is within tolerance in float64 is marked as rounding and is not counted, unless
+    the port's output is much less exact than torch's output. For example, if an input of ReLU6 is close to 6, rounding
+    can move it across this kink in one library, so that one gradient is 0 and the other gradient is 1.
 
     Returns:
         A `Comparison`, which is shown as a table. It has the attributes `ok`, `first` (name of the first module over
@@ -59,7 +61,7 @@ def compare(
 
     Raises:
         TypeError: if `torch_module` is not a torch module, or `params` or `state` is missing.
-        ValueError: if `dtype` is neither None nor "float64", or `net.apply` raises one.
+        ValueError: if `dtype` is neither None nor "float64", or if `net.apply` raises a ValueError.
 
     Example:
         >>> import torch, funcnet
@@ -111,7 +113,7 @@ def compare(
 
 
 def _weights(torch_module: Any, net: Any, params: Any, state: Any, tolerance: float) -> dict[str, float]:
-    """Return the weights that differ before the run, with their differences."""
+    """Return {name: difference} for the weights that already differ before the run."""
     expected = {name: array(value) for name, value in torch_module.state_dict().items() if hasattr(value, "shape")}
     given = net.state_dict(params, state)
     return {

@@ -1,12 +1,13 @@
-"""The differences between two runs, as rows, and the choice of those that are only rounding.
+"""Compute the differences between two runs as rows, and mark the differences that are caused by rounding.
 
-A difference is the largest absolute difference divided by the largest absolute entry of torch's tensor. All parameters
-of one module share this divisor, because the gradient of a bias before BatchNorm is zero in theory and only noise in
-practice. If torch has no gradient, after `detach` or for a frozen parameter, the gradient counts as zero.
+A difference is the largest absolute difference of two entries, divided by the largest absolute entry of torch's tensor.
+All parameters of one module use the largest of their divisors, because the gradient of a bias before BatchNorm is zero
+in theory but rounding noise in practice. If torch computes no gradient, for example after `detach` or for a frozen
+parameter, the gradient is taken to be zero.
 
-For inner modules, only values are compared, not the structure of the output. Additional arrays at the end, or leading
-dimensions of 1, are only noted, because any effect becomes visible in later modules. The root's output must have the
-same structure as in torch.
+For inner modules, only values are compared, not the structure of the output. Additional arrays at the end of an output,
+and leading dimensions of 1, are only mentioned in a note, because any effect on the results is visible in later
+modules. The output of the root must have the same structure as torch's output.
 """
 
 import dataclasses
@@ -24,7 +25,7 @@ _MOST_NOISE = 100  # how much larger than torch's own rounding a difference may 
 
 
 def make_rows(module: Any, torchs: Run, ours: Run) -> Iterator[CallRow]:
-    """Yield the differences of every call of a module."""
+    """Yield a row of differences for every call of every module."""
     kinds = {name: type(part).__name__ for name, part in module.named_modules()}
     done: set[str] = set()
     for call in torchs.outputs:
@@ -58,14 +59,14 @@ def make_rows(module: Any, torchs: Run, ours: Run) -> Iterator[CallRow]:
 def mark_rounding(
     module: Any, rows: list[CallRow], doubled: list[CallRow], runs: tuple[Run, Run, Run], tolerance: float
 ) -> Iterator[CallRow]:
-    """Yield the rows, with differences that are only rounding marked as such.
+    """Mark the differences that are caused by rounding, and yield the rows.
 
-    A difference is rounding if it is within tolerance in float64. An output must also be about as accurate as torch's.
-    Otherwise, the port loses digits that torch keeps.
+    A difference is caused by rounding if it is within tolerance in float64. A difference of outputs must also be at
+    most 100 times the rounding error of torch's own output. Otherwise, the port loses digits that torch keeps.
 
     Args:
         module: the torch module.
-        rows, doubled: the rows of the runs in their own precision, and in float64.
+        rows, doubled: rows of the runs in the original dtypes, and rows of the runs in float64.
         runs: torch's run, funcnet's run, and torch's run in float64.
         tolerance: as in `compare`.
     """
@@ -86,12 +87,12 @@ def mark_rounding(
 
 
 def _noise(call: str, torchs: Run, exact: Run) -> float:
-    """Return the error of torch's own output."""
+    """Return the rounding error of torch's own output."""
     return difference(torchs.outputs[call], exact.outputs[call]) if call in exact.outputs else 0.0
 
 
 def _crossings(part: Any, ours: list[np.ndarray], torchs: list[np.ndarray]) -> int:
-    """Return the number of outputs of an activation that are on different sides of one of its kinks."""
+    """Return the number of entries of an activation's output that are on different sides of a kink in the two runs."""
     if len(ours) != 1 or len(torchs) != 1 or ours[0].shape != torchs[0].shape:
         return 0
     side = lambda x: [np.sign(x - x.dtype.type(kink)) for kink in _kinks(part)]
@@ -100,7 +101,7 @@ def _crossings(part: Any, ours: list[np.ndarray], torchs: list[np.ndarray]) -> i
 
 
 def _kinks(part: Any) -> tuple[float, ...]:
-    """Return the outputs at which the derivative of torch's activation jumps. There are none for other modules."""
+    """Return the output values at which the derivative of an activation jumps. Other modules have no such values."""
     kind = type(part).__name__
     if kind == "Hardtanh":
         return part.min_val, part.max_val
@@ -136,7 +137,7 @@ def _worst(names: list[str], torchs: dict[str, np.ndarray], ours: dict[str, np.n
 def difference(ours: list[np.ndarray], torchs: list[np.ndarray], least: float = 0.0) -> float:
     """Return the largest difference divided by torch's largest absolute entry, or by `least` if `least` is larger.
 
-    The result is infinite if shapes, infinities or NaNs differ.
+    The result is infinite if the shapes differ, or if infinities or NaNs are at different positions.
     """
     if [a.shape for a in ours] != [a.shape for a in torchs]:
         return float("inf")

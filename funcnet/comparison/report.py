@@ -1,4 +1,4 @@
-"""The result of `funcnet.compare`: one row per call of a module, and a verdict. Both are shown as a table."""
+"""The result of `funcnet.compare`: a table with one row per call of a module, and a verdict."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,14 +25,14 @@ class CallRow:
     kinks: int = 0  # number of outputs that are on different sides of a kink in the two libraries
 
     def over(self, column: str, tolerance: float) -> bool:
-        """Return whether a difference is over tolerance, including differences that are only rounding."""
+        """Return whether the difference in a column is over tolerance, even if it is caused by rounding."""
         difference = getattr(self, column)
         return difference is not None and not difference <= tolerance
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`. It is shown as a table in a terminal or a notebook, and has `rows` for programs."""
+    """The result of `compare`. Terminals and notebooks show it as a table. Programs can read its `rows`."""
 
     rows: tuple[CallRow, ...]  # in the order in which the calls of torch's forward returned
     weights: dict[str, float]  # differences of the state_dicts before the run, if over tolerance
@@ -57,7 +57,7 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether everything is within tolerance except for rounding, including the weights before the run."""
+        """Whether all modules are within tolerance except for rounding, and the weights agreed before the run."""
         return not self.weights and self.first is None
 
     def to_dataframe(self) -> Any:

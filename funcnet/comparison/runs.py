@@ -1,6 +1,6 @@
-"""Run a torch module and its port once each, and keep the outputs and gradients of all modules.
+"""Run a torch module and its port once each, and record the outputs and gradients of all layers.
 
-In float64, both sides are cast: parameters, buffers and floating inputs. funcnet's side is one compiled program.
+For a run in float64, the parameters, buffers and floating-point inputs are cast. The port runs as one compiled program.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _UNFUSED = {**_QUICK, "xla_disable_hlo_passes": "fusion"}
 
 @dataclass
 class Run:
-    """The results of one side."""
+    """The results of running one of the two modules."""
 
     modules: dict[str, str]  # {call: name of the module}; empty for funcnet
     outputs: dict[str, list[np.ndarray]]  # by call
@@ -42,7 +42,7 @@ class Run:
 
 
 def run_torch(torch: Any, module: Any, inputs: Any, kwargs: Any, training: bool, double: bool, seed: int) -> Run:
-    """Run a copy of the torch module with hooks, and return its outputs and gradients, in float64 if `double`."""
+    """Run a copy of the torch module with hooks, in float64 if `double` is True; return the outputs and gradients."""
     module = copy.deepcopy(module).train(training)
     module = module.double() if double else module
     run = Run({}, {}, {}, {}, {}, [])
@@ -93,7 +93,7 @@ def run_torch(torch: Any, module: Any, inputs: Any, kwargs: Any, training: bool,
 def run_ours(
     net: Any, params: Any, state: Any, inputs: Any, kwargs: Any, training: bool, rng: Any, double: bool, cotangents: Any
 ) -> Run:
-    """Run the port as one compiled program, and return its outputs and gradients, in float64 if `double`."""
+    """Run the port as one compiled program, in float64 if `double` is True; return the outputs and gradients."""
     given = {"inputs": _map(_from_torch, inputs), "kwargs": _map(_from_torch, kwargs)}
     with jax.enable_x64(True) if double else contextlib.nullcontext():
         params, state, given = (_map(lambda x: _to_jax(x, double), value) for value in (params, state, given))
@@ -138,7 +138,7 @@ def _is_inexact(value: Any) -> bool:
 
 
 def _leaves(value: Any, none: bool = False) -> Iterator[Any]:
-    """Yield the arrays or tensors of an output. Plain dicts are sorted by key, as in JAX, but other dicts are not."""
+    """Yield the arrays or tensors of an output. Plain dicts are sorted by key, as in JAX. Dict subclasses are not."""
     if isinstance(value, dict):
         value = [value[key] for key in (sorted(value) if type(value) is dict else value)]
     if isinstance(value, list | tuple):
@@ -192,6 +192,6 @@ def _to_jax(value: Any, double: bool) -> Any:
 
 
 def array(tensor: Any) -> np.ndarray:
-    """Return a copy of a tensor as a NumPy array, in float32 if it is in bfloat16."""
+    """Return a copy of a tensor as a NumPy array. A bfloat16 tensor is converted to float32."""
     tensor = tensor.detach().cpu()
     return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy().copy()

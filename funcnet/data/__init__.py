@@ -1,8 +1,8 @@
 """Load batches of numpy arrays from datasets, in an order that depends only on (seed, step).
 
 `DataLoader` and `Dataset` differ from torch's in two ways. First, `dataset[indices]` takes an array of indices and
-returns a complete batch, so no Python code runs per example. Second, a loader has no position. `batch(step)` is a pure
-function, so a run can resume from its step number.
+returns a complete batch, so no Python code runs per example. Second, a loader has no current position. `batch(step)` is
+a pure function, so a run can resume from its step number.
 """
 
 from typing import NoReturn
@@ -46,6 +46,6 @@ _TORCHS = {
 
 
 def __getattr__(name: str) -> NoReturn:
-    """Name the alternative for a class of torch's module that this package lacks."""
+    """Raise an AttributeError. For the name of a class of torch, the message names an alternative."""
     text = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(f"{text}. Use {_TORCHS[name]}." if name in _TORCHS else text, name=name)

@@ -1,7 +1,8 @@
 """Datasets: objects that have a length and accept an array of indices.
 
 A dataset may also have a method `at_epoch(epoch)`, which returns the dataset of one epoch. That dataset makes all
-random draws of the epoch (masks, crops, pairs), so that the draws depend on the epoch and not on a counter.
+random draws of the epoch (masks, crops, pairs), so that the draws depend on the epoch number and not on a counter of
+calls.
 """
 
 from __future__ import annotations

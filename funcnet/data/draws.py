@@ -1,8 +1,8 @@
-"""Random numbers that depend on their purpose (seed, epoch, example, position), not on earlier draws.
+"""Random numbers that depend only on explicit counters (seed, epoch, example, position), not on earlier draws.
 
-The numbers are hashes of counters (splitmix64's finaliser), computed for entire arrays. A draw therefore does not
-depend on the batch of an example, on the number of processes, or on the step from which a run was resumed. Changes to
-numpy's random streams do not change a run either.
+The numbers are hashes of counters (splitmix64's finaliser), computed for entire arrays. The draws for an example
+therefore do not depend on the batch that contains it, on the number of processes, or on the step from which a run was
+resumed. They also do not change if a new version of numpy changes its random streams.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def to_uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
 def to_integers(bits: NDArray[np.uint64], size: int) -> NDArray[np.int64]:
     """Convert random bits to integers in [0, size), where `size` is below 2**32.
 
-    The frequencies of all values are equal up to one part in 2**32 / size.
+    The frequencies of any two values differ by at most one part in 2**32 / size.
 
     Example:
         >>> to_integers(np.array([0, 2**63, 2**64 - 1], np.uint64), 10).tolist()
@@ -67,8 +67,9 @@ def to_integers(bits: NDArray[np.uint64], size: int) -> NDArray[np.int64]:
 def permute(places: ArrayLike, size: int, *, seed: int, epoch: int) -> NDArray[np.int64]:
     """Return the values at some positions of a random permutation of `range(size)`, without storing the permutation.
 
-    A keyed hash, which is one-to-one on the numbers with a given number of bits, is applied until its result is below
-    `size` (1.5 times on average). Time and memory per position are therefore constant, however large the dataset is.
+    The function applies a keyed hash repeatedly until the result is below `size`, which takes 1.5 applications on
+    average. The hash is one-to-one on the integers of a fixed number of bits. Time and memory per position are
+    therefore independent of `size`.
 
     Args:
         places: positions, integers in [0, size), of any shape.
@@ -82,7 +83,7 @@ def permute(places: ArrayLike, size: int, *, seed: int, epoch: int) -> NDArray[n
         >>> sorted(permute(range(10), 10, seed=0, epoch=3).tolist()) == list(range(10))
         True
 
-    Reference: Black, Rogaway, Ciphers with Arbitrary Finite Domains, CT-RSA 2002 (the walk)
+    Reference: Black, Rogaway, Ciphers with Arbitrary Finite Domains, CT-RSA 2002 (cycle walking)
     """
     values = np.array(places, np.uint64)
     bits = max(int(size - 1).bit_length(), SMALLEST_BITS)

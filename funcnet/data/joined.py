@@ -12,7 +12,7 @@ __all__ = ["Joined"]
 
 
 class Joined:
-    """The concatenation of arrays (N, …) of one dtype, without copying them.
+    """The concatenation of arrays (N, …) of one dtype. The arrays are not copied.
 
     Args:
         arrays: at least one array. Memory-mapped arrays stay on disk until they are used.
@@ -45,7 +45,7 @@ class Joined:
         return int(self._ends[-1])
 
     def __getitem__(self, indices: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the entries at `indices`, an array of any shape of integers in [0, len).
+        """Return the entries at `indices`, an integer array of any shape with values in [0, len).
 
         The result has the shape of `indices`, followed by the remaining dimensions of the arrays.
         """

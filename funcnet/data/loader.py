@@ -1,6 +1,6 @@
 """Load batches from a dataset, in an order that depends only on (seed, epoch).
 
-B is the batch size, and N the number of examples.
+B is the batch size, and N is the number of examples.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["DataLoader"]
 
 
 class DataLoader:
-    """Gives access to the batches of a dataset by their step number.
+    """A loader that returns the batches of a dataset by step number.
 
     Args:
         dataset: object that has a length N and accepts an int64 array of B indices (see `funcnet.data.Dataset`). If it
@@ -26,16 +26,17 @@ class DataLoader:
         batch_size: number of examples per batch, B, over all devices.
         shuffle: if True, each epoch uses a different random permutation. Otherwise the examples are in order.
         seed: seed of the permutations.
-        drop_last: if True, omit the last batch of an epoch if it is smaller. That batch would be compiled separately.
+        drop_last: if True, omit the last batch of an epoch if it is smaller than `batch_size`. A batch of another size
+            causes another compilation of the step.
 
     Raises:
         TypeError: if the dataset is a list or tuple, which does not accept an array of indices.
         ValueError: if `batch_size` is below 1, the dataset is empty, or `drop_last` is True and the dataset is smaller
             than one batch.
 
-    Differs from torch: a loader has no position, so `iter(loader)` is an error. `batches(start, stop)` counts steps
-    over all epochs, and `epoch(number)` iterates over one epoch. There is no collate function, because the dataset
-    returns complete batches. Use `Prefetcher` to load batches ahead.
+    Differs from torch: a loader has no current position, so `iter(loader)` raises an error. `batches(start, stop)`
+    counts steps over all epochs, and `epoch(number)` iterates over one epoch. There is no collate function, because the
+    dataset returns complete batches. Use `Prefetcher` to load batches in advance.
 
     Example:
         >>> from funcnet.data import ArrayDataset
@@ -78,7 +79,7 @@ class DataLoader:
         return self.size // self.batch_size if self.drop_last else -(-self.size // self.batch_size)
 
     def indices(self, step: int) -> NDArray[np.int64]:
-        """Return the indices of a step's examples, int64 (B,), or fewer in a smaller last batch.
+        """Return the indices of the examples of a step: int64 (B,), or shorter if the last batch is smaller.
 
         Steps are counted from 0 over all epochs.
         """

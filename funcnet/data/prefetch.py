@@ -16,21 +16,21 @@ POLL = 0.1  # seconds until a thread with a full queue notices that it was close
 
 
 class Prefetcher(Generic[Item]):
-    """An iterator over batches that a background thread loads ahead.
+    """An iterator over batches that a background thread loads in advance.
 
     Args:
         batches: iterable of batches, which the thread reads in order.
         transfer: function that the thread calls with each batch, for example `lambda batch: jax.device_put(batch,
             sharding)`.
-        depth: maximum number of finished batches in the queue.
+        depth: maximum number of loaded batches in the queue.
 
     Attributes:
         waited: seconds that the consumer has waited for batches. The unavoidable wait for the first batch is not
             included.
 
     Raises:
-        Exception: if `batches` or `transfer` raises one, at the position of that batch. After an exception, and after
-            `close`, the iterator is exhausted.
+        Exception: if `batches` or `transfer` raises an exception. The iterator raises the same exception in place of
+            that batch. After an exception, and after `close`, the iterator is exhausted.
 
     Example:
         >>> with Prefetcher(iter(range(3)), transfer=lambda x: x * 10) as ahead:
@@ -74,7 +74,7 @@ class Prefetcher(Generic[Item]):
         raise StopIteration
 
     def close(self) -> None:
-        """End the thread and drop the batches that it loaded ahead. Calling this method again has no effect.
+        """Stop the thread and discard the batches that it loaded in advance. Calling this method again has no effect.
 
         The method waits at most one second for the thread to end. If the current batch takes longer, the thread ends
         by itself after this batch.

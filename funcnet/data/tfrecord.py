@@ -1,8 +1,8 @@
-"""Read and write numbers in TFRecord files of tf.train.Example, without TensorFlow.
+"""Read and write TFRecord files of tf.train.Example messages that contain numbers, without TensorFlow.
 
 A record consists of a length (8 bytes), a checksum of the length, a message, and a checksum of the message. The message
-is protobuf: `Example { Features { map<string, Feature> } }`. A Feature is a list of int64, of floats, or of bytes, and
-lists of bytes are ignored here.
+is in protobuf format: `Example { Features { map<string, Feature> } }`. A Feature is a list of int64 numbers, floats or
+byte strings. This module ignores lists of byte strings.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def write_examples(path: str | Path, rows: Iterable[Mapping[str, NDArray[Any]]])
 
     Args:
         path: file to write.
-        rows: features of each example, a dict from name to one-dimensional array. Integers, which must be >= 0, are
-            stored as int64, and floats as float32.
+        rows: features of each example, as a dict from name to one-dimensional array. Integers must be >= 0, and are
+            stored as int64. Floats are stored as float32.
 
     Returns:
         The number of examples.
@@ -107,7 +107,7 @@ def _record(file: IO[bytes]) -> bytes | None:
 
 
 def _checksum(data: bytes) -> bytes:
-    """Return TFRecord's masked CRC-32C: the checksum, rotated, plus a constant."""
+    """Return TFRecord's masked CRC-32C, which is the rotated checksum plus a constant."""
     crc = google_crc32c.value(data)
     return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
 
@@ -135,7 +135,7 @@ def _field(number: int, data: bytes) -> bytes:
 
 
 def _varints(values: NDArray[Any]) -> bytes:
-    """Encode integers as varints: seven bits per byte, lowest first; the top bit is set if more bytes follow."""
+    """Encode integers as varints: seven bits per byte, lowest bits first. The top bit is set if more bytes follow."""
     values = values.astype(np.uint64)
     most = max(1, -(-int(values.max()).bit_length() // 7)) if values.size else 1
     groups = values[:, None] >> (np.arange(most, dtype=np.uint64) * np.uint64(7))  # (N, most)
@@ -159,13 +159,13 @@ def _features(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _list(data: bytes, kind: int) -> NDArray[Any]:
-    """Decode a packed list, or the older form with one field per number."""
+    """Decode a list of numbers, in the packed format or in the older format with one field per number."""
     packed = b"".join(part for _, part in _fields(data))
     return np.frombuffer(packed, "<f4").astype(np.float32) if kind == FLOATS else _from_varints(packed)
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (field number, bytes) for every field of a message. The bytes of a plain number are its encoding."""
+    """Yield (field number, bytes) for every field of a message. The bytes of a numeric field are in encoded form."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

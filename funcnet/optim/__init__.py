@@ -1,7 +1,7 @@
-"""Optimizers that optax lacks: BERT's AdamW, NVIDIA's LAMB, their schedules, and torch's clipping, parameter groups and
-optimizer states.
+"""Optimizers that optax lacks: BERT's AdamW and NVIDIA's LAMB, with their schedules.
 
-For all other optimizers, use optax.
+This package also has torch's gradient clipping, parameter groups and weight averaging, and it converts torch's
+optimizer states. For all other optimizers, use optax.
 """
 
 from typing import NoReturn
@@ -47,6 +47,6 @@ _OPTAX = {
 
 
 def __getattr__(name: str) -> NoReturn:
-    """Name the alternative for a class of torch's module that this package lacks."""
+    """Raise an AttributeError. For the name of a class of torch, the message names an alternative."""
     text = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(f"{text}. Use {_OPTAX[name]}." if name in _OPTAX else text, name=name)

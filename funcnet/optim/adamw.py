@@ -1,4 +1,4 @@
-"""BERT's AdamW: Adam without bias correction, with decoupled weight decay except on biases and LayerNorms."""
+"""BERT's AdamW: Adam without bias correction, and with decoupled weight decay except for biases and LayerNorms."""
 
 import functools
 import math
@@ -53,18 +53,20 @@ def bert_adamw(
         b1, b2: decay rates of the moving averages m and v.
         eps: number that is added to the denominator, outside the square root.
         weight_decay: coefficient of the decoupled weight decay, which is multiplied by the learning rate.
-        no_decay: name patterns of the parameters without weight decay (see `funcnet.tree`). `()` decays all parameters.
-        max_norm: maximum global norm of the gradients, clipped by TensorFlow's formula. None disables clipping.
+        no_decay: name patterns of the parameters without weight decay (see `funcnet.tree`). With `()`, all parameters
+            have weight decay.
+        max_norm: maximum global norm of the gradients, which are clipped by TensorFlow's formula. None disables
+            clipping.
         bias_correction: if True, divide m and v by 1 − bᵗ. With `max_norm=None`, this is `torch.optim.AdamW`.
         rates: {name pattern: multiplier of the learning rate}, like torch's parameter groups. If several patterns
-            match, the last one is used. The multiplier of parameters that no pattern matches is 1.
+            match, the last one is used. If no pattern matches a parameter, its multiplier is 1.
 
     Returns:
         An `optax.GradientTransformation`, whose `update` requires the params.
 
     Raises:
         ValueError: if a pattern of `no_decay` or `rates` matches no parameter (the message shows the closest names), or
-            `max_norm` is not above 0.
+            if `max_norm` is not above 0.
 
     Example:
         >>> params = {"fc": {"weight": jnp.ones(2), "bias": jnp.ones(2)}}
@@ -90,10 +92,11 @@ def bert_adamw(
 def scale_by_bert_adam(
     b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6, *, bias_correction: bool = False
 ) -> optax.GradientTransformation:
-    """Scale gradients to m / (√v + eps), which is Adam's direction, by default without bias correction.
+    """Convert gradients to Adam's update m / (√v + eps), by default without bias correction.
 
     optax's own `scale_by_adam` always corrects the bias (with `nesterov=True`, by another formula). Without bias
-    correction, the first updates are about three times as large ((1 − b1)/√(1 − b2) = 3.2), but warm-up hides this.
+    correction, the first updates are about three times as large, because (1 − b1) / √(1 − b2) = 3.2. Warm-up hides this
+    effect.
 
     See `bert_adamw` for the arguments and the reference.
 
@@ -124,7 +127,7 @@ def scale_by_bert_adam(
 
 
 def _power_missing(base: float, count: jax.Array) -> float | jax.Array:
-    """Return 1 - base**count, without the loss of four digits that the plain formula has in float32 at base 0.999."""
+    """Return 1 - base**count. In float32, direct evaluation of this formula loses four digits at base 0.999."""
     return 1.0 if base == 0 else -jnp.expm1(count.astype(jnp.result_type(float)) * math.log(base))
 
 

@@ -1,4 +1,4 @@
-"""Clip gradients by their global norm. All gradients get the same factor, so that their direction is unchanged."""
+"""Clip gradients by their global norm. All gradients are multiplied by one factor, so their direction is unchanged."""
 
 import math
 from typing import Any
@@ -52,9 +52,9 @@ def clip_by_global_norm(max_norm: float, eps: float = 0.0) -> optax.GradientTran
 
 
 def total_norm(tree: Any, norm_type: float = 2.0) -> jax.Array:
-    """Return the norm of the norms of all leaves, as a scalar of the widest leaf's dtype, but at least float32.
+    """Return the norm of the norms of all leaves. Its dtype is the widest dtype of the leaves, but at least float32.
 
-    For orders from 1 to infinity, this is the norm of all entries together. Without leaves, it is 0.
+    If `norm_type` is from 1 to infinity, this is the norm of all entries together. If there are no leaves, it is 0.
 
     >>> float(total_norm({"weight": jnp.array([3.0]), "bias": jnp.array([-4.0])}))
     5.0

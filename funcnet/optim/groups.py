@@ -10,18 +10,18 @@ __all__ = ["param_groups"]
 
 
 def param_groups(groups: Mapping[str, optax.GradientTransformation]) -> optax.GradientTransformation:
-    """Return an optimizer that updates each group of parameters with a transformation of its own.
+    """Return an optimizer that updates each group of parameters with its own transformation.
 
     Args:
         groups: {name pattern: optax transformation}; see `funcnet.tree` for patterns. If several patterns match a
             parameter, the last one is used. The pattern "**" matches all parameters.
 
     Returns:
-        An `optax.GradientTransformation`. To clip the norm of all gradients together, put the clipping before it with
-        `optax.chain`.
+        An `optax.GradientTransformation`. To clip the norm of all gradients together, put the clipping before this
+        transformation with `optax.chain`.
 
     Raises:
-        ValueError: if a pattern matches no parameter, or no pattern matches some parameter.
+        ValueError: if a pattern matches no parameter, or if a parameter is matched by no pattern.
 
     Example:
         >>> import jax.numpy as jnp

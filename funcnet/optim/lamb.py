@@ -1,4 +1,4 @@
-"""LAMB as in NVIDIA's training of BERT. The update of each tensor is Adam's, scaled to the norm of the tensor."""
+"""LAMB as in NVIDIA's training of BERT. Adam's update of each tensor is scaled in proportion to the tensor's norm."""
 
 from typing import Any
 
@@ -25,24 +25,25 @@ def lamb(
     bias_correction: bool = True,
     use_nvlamb: bool = False,
 ) -> optax.GradientTransformation:
-    """Return LAMB, an optimizer for batches of tens of thousands. It moves each tensor by a fraction of its norm.
+    """Return the LAMB optimizer, for batches of tens of thousands of rows. Tensors change by a fraction of their norm.
 
     g ← g · min(1, max_norm / ‖g of all tensors‖)
     m ← b1·m + (1 − b1)·g,   v ← b2·v + (1 − b2)·g²,   m̂ = m / (1 − b1ᵗ),   v̂ = v / (1 − b2ᵗ)
     u = m̂ / (√v̂ + eps) + weight_decay · p              (names in `no_decay` omit the last term)
     p ← p − rate · ratio · u,   ratio = ‖p‖ / ‖u‖       (for each tensor; 1 if either norm is 0)
 
-    If `use_nvlamb` is False, the trust ratio of a tensor without weight decay is 1, because biases and LayerNorms start
-    at 0 and 1 and their norm says little. With `weight_decay=0`, the ratio of all tensors is therefore 1, as in apex.
-    A stacked leaf (`nn.Repeat(scan=True)`, with the segment `*` in its name) contains the tensors of many layers. It
-    has one ratio per layer, so that stacked and unstacked layers train equally.
+    If `use_nvlamb` is False, the trust ratio of a tensor without weight decay is 1. Such tensors are usually biases and
+    LayerNorm weights, which start at 0 and 1, so their norms are not meaningful. With `weight_decay=0`, the ratio of
+    all tensors is therefore 1, as in apex. A stacked leaf (`nn.Repeat(scan=True)`, with the segment `*` in its name)
+    contains the tensors of many layers. It has one ratio per layer, so that stacked and unstacked layers train equally.
 
     Args:
         learning_rate: a number or a schedule, such as `lamb_schedule`.
         b1, b2: decay rates of the moving averages m and v.
         eps: number that is added to the denominator, outside the square root.
         weight_decay: coefficient of the decoupled weight decay, which is part of u and of its norm.
-        no_decay: name patterns of the parameters without weight decay (see `funcnet.tree`). `()` decays all parameters.
+        no_decay: name patterns of the parameters without weight decay (see `funcnet.tree`). With `()`, all parameters
+            have weight decay.
         max_norm: maximum global norm of the gradients. Clipping is the first step. None disables clipping.
         bias_correction: if True, divide m and v by 1 − bᵗ.
         use_nvlamb: if True, use the trust ratio for all tensors, including those without weight decay.
@@ -51,14 +52,14 @@ def lamb(
         An `optax.GradientTransformation`, whose `update` requires the params.
 
     Raises:
-        ValueError: if a pattern of `no_decay` matches no parameter (the message shows the closest names), or `max_norm`
-            is not above 0.
+        ValueError: if a pattern of `no_decay` matches no parameter (the message shows the closest names), or if
+            `max_norm` is not above 0.
 
     Differs from `optax.lamb`: gradients are clipped, and tensors without weight decay are excluded from the trust
-    ratio, which the paper does not do either. With `max_norm=None, use_nvlamb=True, no_decay=()`, both functions are
-    the same. As in `optax.lamb`, the trust ratio is not clipped, so the paper's φ is the identity. Apex's FusedLAMB
-    differs only in names. NVIDIA's text always divides g by its norm, but NVIDIA's code does so only if the norm is
-    above `max_norm`. This function follows the code.
+    ratio. The paper does not exclude them either. With `max_norm=None, use_nvlamb=True, no_decay=()`, both functions
+    are the same. As in `optax.lamb`, the trust ratio is not clipped, so the paper's φ is the identity. Apex's FusedLAMB
+    differs only in names. In NVIDIA's description, g is always divided by its norm. In NVIDIA's code, it is divided
+    only if the norm is above `max_norm`. This function follows the code.
 
     Example:
         >>> params = {"fc": {"weight": jnp.array([3.0, 4.0]), "bias": jnp.ones(2)}}
@@ -98,8 +99,8 @@ def scale_by_layer_norms(exempt: tree.Patterns = ()) -> optax.GradientTransforma
     Raises:
         ValueError: if a pattern matches no parameter, or `update` is called without params.
 
-    Differs from `optax.scale_by_trust_ratio`: supports stacked leaves and exemptions, but has no minimum norm and no
-    trust coefficient.
+    Differs from `optax.scale_by_trust_ratio`: this function supports stacked leaves and exemptions, but has no minimum
+    norm and no trust coefficient.
 
     Example:
         >>> scale = scale_by_layer_norms()
@@ -123,7 +124,7 @@ def scale_by_layer_norms(exempt: tree.Patterns = ()) -> optax.GradientTransforma
 
 
 def _outside(params: tree.Tree, patterns: tree.Patterns, where: str) -> tree.Tree:
-    """Return a tree that is True for every leaf that no pattern matches."""
+    """Return a tree of bools, which are True for the leaves that no pattern matches."""
     return jax.tree.map(lambda inside: not inside, tree.mask(params, patterns, where=where))
 
 
@@ -138,6 +139,6 @@ def _scaled(name: str, update: jax.Array, param: jax.Array, is_scaled: bool) -> 
 
 
 def _norm(x: jax.Array, layers: int) -> jax.Array:
-    """Return the norm over all axes except the first `layers` axes, which remain, in at least float32."""
+    """Return the norm over all axes except the first `layers` axes, computed in at least float32. All axes remain."""
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     return jnp.sqrt(jnp.sum(wide * wide, axis=tuple(range(layers, x.ndim)), keepdims=True))

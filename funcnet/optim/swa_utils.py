@@ -1,11 +1,11 @@
-"""Average weights over training, as in torch/optim/swa_utils.py: exponentially (EMA) or with equal weights (SWA).
+"""Average weights over training, as in torch/optim/swa_utils.py: exponentially (EMA) or as an unweighted mean (SWA).
 
     average = swa_utils.AveragedModel.create(params, state, swa_utils.get_ema_avg_fn(0.999))
-    average = average.update_parameters(params, state)   # after every step; inside jit too
+    average = average.update_parameters(params, state)   # after every step, also inside jit
     net.apply(average.params, average.state, x)
 
-`nn.utils.update_bn` recomputes BatchNorm's statistics for averaged weights. torch's SWALR is
-`optax.cosine_decay_schedule(rate, steps, swa_lr / rate)`, or `optax.linear_schedule`.
+`nn.utils.update_bn` recomputes BatchNorm's statistics for averaged weights. Instead of torch's SWALR, use
+`optax.cosine_decay_schedule(rate, steps, swa_lr / rate)` or `optax.linear_schedule`.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
         ValueError: if `decay` is not in [0, 1].
 
     Differs from torch: there is no `get_ema_multi_avg_fn`, which computes the same average for many arrays at once.
-    `optax.ema` starts at zero and corrects this bias, whereas this average starts at the first weights.
+    `optax.ema` starts at zero and corrects the resulting bias, whereas this average starts at the first params.
 
     Example:
         >>> float(get_ema_avg_fn(0.75)(jnp.array(4.0), jnp.array(8.0), jnp.array(1)))
@@ -80,13 +80,13 @@ class AveragedModel:
 
     Args:
         params, state: averaged params, and the state to pass to `net.apply` with them.
-        n_averaged: number of params that have been averaged, () int32.
+        n_averaged: number of updates that the average includes, as an int32 scalar.
         avg_fn: function (averaged, current, num_averaged) -> averaged, called for each leaf in at least float32.
         use_buffers: if True, the state is averaged too. Otherwise the latest state is kept.
 
     Differs from torch: an `AveragedModel` is immutable, and `update_parameters` returns a new one. The average keeps
     the dtypes of the params that `create` received. If the net trains in bfloat16, pass `tree.cast(params,
-    jnp.float32)`, because small changes would be lost in the 8 bits of bfloat16.
+    jnp.float32)` to `create`. Otherwise, small changes are lost, because bfloat16 has only 8 significant bits.
 
     Example:
         >>> average = AveragedModel.create({"weight": jnp.array(1.0)}, {})
@@ -108,7 +108,7 @@ class AveragedModel:
     def create(
         cls, params: Tree, state: Tree, avg_fn: AvgFn | None = None, use_buffers: bool = False
     ) -> "AveragedModel":
-        """Make an empty average, with copies of the arrays. As in torch, the first update copies its params.
+        """Make an average that includes no update yet. As in torch, the first update replaces the copied arrays.
 
         Args:
             params, state: params and state of the net.
@@ -143,10 +143,10 @@ class AveragedModel:
         return {"n_averaged": self.n_averaged, **{f"module.{name}": value for name, value in own.items()}}
 
     def load_state_dict(self, net: Any, sd: Mapping[str, Any]) -> "AveragedModel":
-        """Return the average with the values of a state_dict of torch's AveragedModel, which does not contain `avg_fn`.
+        """Return the average with the values of a state_dict of torch's AveragedModel. `avg_fn` does not change.
 
         Raises:
-            ValueError: if `n_averaged` is missing, or the names differ from the net's names.
+            ValueError: if `n_averaged` is missing, or if the other names differ from the net's names.
         """
         if "n_averaged" not in sd:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Convert the state of torch's Adam, AdamW and SGD to optax's state and back, so that a run can continue in the other.
+"""Convert the state of Adam, AdamW and SGD between torch and optax, so that a run can continue in the other library.
 
 Moving averages, momentum and the number of updates are converted. Learning rates, betas and weight decay are arguments
 of the optax optimizer, and must be passed with equal values:
@@ -33,19 +33,21 @@ def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, ste
 
     Args:
         state_dict: `state_dict()` of `torch.optim.Adam`, `AdamW` or `SGD`, for example read by `weights.load`.
-        names: names of the parameters in the order in which torch's optimizer received them. This is a net (its
-            `named_parameters()`), or a list of names over all groups. The `param_names` of `state_dict`, if present,
-            take precedence.
-        opt_state: `optimizer.init(params)` of the optax optimizer that continues, where params are nested dicts.
-        steps: number of updates so far. It is needed for schedules with SGD, whose torch state has no update count.
+        names: names of the parameters in the order in which torch's optimizer received them. Pass a net, whose
+            `named_parameters()` are used, or a list of the names in all groups. If `state_dict` contains `param_names`,
+            these names are used instead.
+        opt_state: `optimizer.init(params)` of the optax optimizer that continues the run, where `params` is a nested
+            dict.
+        steps: number of updates so far. It is required if SGD uses a schedule, because torch's state of SGD has no
+            update count.
 
     Returns:
-        The tree of `opt_state`, with the same dtypes, and with averages, momentum and counts replaced.
+        A tree with the structure and dtypes of `opt_state`, in which averages, momentum and counts are torch's.
 
     Raises:
-        ValueError: if names or shapes differ, the parameters have different numbers of updates, the state is of another
-            optimizer, or it uses amsgrad or dampening. optax does not support dampening. The amsgrad states differ,
-            because optax takes the maximum after the bias correction, and torch before it.
+        ValueError: if names or shapes differ, if the parameters have different numbers of updates, or if the state
+            belongs to another optimizer or uses amsgrad or dampening. optax does not support dampening. The amsgrad
+            states differ, because optax takes the maximum after the bias correction, but torch takes it before.
 
     Differs from torch:
         There is a single count of updates, not one per parameter. Hyperparameters are not converted.
@@ -104,19 +106,21 @@ def to_torch(opt_state: Any, names: Any, param_groups: Sequence[Mapping[str, Any
     """Convert optax's state to a state_dict for `torch_optimizer.load_state_dict`.
 
     Args:
-        opt_state: state of `optax.adam`, `adamw` or `sgd`, alone or in a chain. Its counts must be concrete.
+        opt_state: state of `optax.adam`, `adamw` or `sgd`, alone or in a chain. Its update counts must be concrete
+            values, not tracers.
         names: names of the parameters in the order in which torch's optimizer receives them, as in `from_torch`.
         param_groups: hyperparameters of the groups, which torch reads from the state_dict: `[{"lr": 1e-3, "betas":
-            (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}]`, or the groups of an older state_dict. A single group does
-            not need `params`. If there are several groups, each must list the numbers of its parameters in `params`.
+            (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}]`, or the groups of an existing state_dict. A single group
+            does not need `params`. If there are several groups, each must list the numbers of its parameters in
+            `params`.
 
     Returns:
-        {"state": {number: averages}, "param_groups": […]}. The averages are torch tensors if the process has imported
-        torch, so that `load_state_dict` takes them, and numpy arrays otherwise. Frozen parameters have no entry.
+        {"state": {number: averages}, "param_groups": […]}. If the process has imported torch, the averages are torch
+        tensors, which `load_state_dict` accepts. Otherwise, they are numpy arrays. Frozen parameters have no entry.
 
     Raises:
-        ValueError: if the names differ, a hyperparameter that torch needs is missing, or a state or group uses amsgrad
-            or dampening.
+        ValueError: if the names differ, if a hyperparameter that torch needs is missing, or if a state or group uses
+            amsgrad or dampening.
 
     Example:
         >>> state = optax.sgd(0.1, momentum=0.9).init({"fc": {"bias": jnp.zeros(2)}})
@@ -165,7 +169,7 @@ def to_torch(opt_state: Any, names: Any, param_groups: Sequence[Mapping[str, Any
 
 
 class _Filler:
-    """Replaces the values of one node of optax's state by torch's values."""
+    """Replaces the values of one node of optax's state with torch's values."""
 
     def __init__(self, where: str, remembered: dict[str, dict[str, Any]], steps: int | None):
         self._where, self._remembered, self._steps = where, remembered, steps

@@ -1,4 +1,4 @@
-"""Use several devices: the layout of arrays on a mesh, and a step that runs on the mesh by jit, shard_map or pmap."""
+"""Use several devices: lay out arrays on a mesh, and run a step on the mesh with `jit`, `shard_map` or `pmap`."""
 
 from funcnet.parallel.checks import check_batch_size, check_replicated
 from funcnet.parallel.layout import Kind, Layout, make_layout

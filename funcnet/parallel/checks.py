@@ -20,7 +20,7 @@ def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str
         where: prefix for error messages, such as the name of the caller or the flag.
 
     Raises:
-        ValueError: if `rows` is not a positive multiple of `devices * accumulate`, or `accumulate` is below 1.
+        ValueError: if `rows` is not a positive multiple of `devices * accumulate`, or if `accumulate` is below 1.
 
     Example:
         >>> check_batch_size(32, devices=8, accumulate=2)
@@ -42,8 +42,8 @@ def check_replicated(tree: Any, *, where: str = "parallel.check_replicated") -> 
     """Check that the replicas of each leaf are equal on all devices. They differ if they were not synchronised.
 
     Args:
-        tree: pytree of arrays on the devices. Every replica is read, so check buffers rather than parameters. For a
-            sharded leaf, the replicas of each shard are compared.
+        tree: pytree of arrays on the devices. Every replica is copied to the host, so check buffers rather than
+            parameters. For a sharded leaf, the replicas of each shard are compared.
         where: prefix for error messages, such as the name of the caller.
 
     Raises:

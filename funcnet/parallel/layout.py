@@ -1,4 +1,4 @@
-"""The layout of a run, which determines the part of each array on each device.
+"""The layout of a run, which determines the part of each array that each device stores.
 
 A *mesh* is an array of devices with named axes. *Rules* map name patterns to `PartitionSpec`s, which assign mesh axes
 to the dimensions of a parameter or buffer. A leaf without a rule is replicated, which means that every device has a
@@ -79,18 +79,18 @@ class Layout:
         """Return the sharding of every leaf, according to the rules.
 
         Args:
-            tree: a train state, parameters, buffers, or any pytree of these, with arrays or `jax.ShapeDtypeStruct`s
-                as leaves. The name of a leaf is the dotted path of its innermost nested dicts. The moments of an
-                optimizer therefore have the names of their parameters, and the same sharding if the shapes are equal. A
-                leaf outside any dict (the step, a key) has no name, and is replicated.
+            tree: a train state, parameters, buffers, or any pytree of these, with arrays or `jax.ShapeDtypeStruct`s as
+                leaves. The name of a leaf is the dotted path of its innermost nested dicts. The moments in an optimizer
+                state therefore have the names of their parameters. They also have the same shardings if the shapes are
+                equal. A leaf outside any dict (the step, a key) has no name, and is replicated.
 
         Returns:
             A pytree of `NamedSharding` with the same structure.
 
         Raises:
             ValueError: if a rule matches no leaf, names an unknown mesh axis, has more entries than the leaf has
-                dimensions, or shards a dimension that does not divide evenly. It is also raised if two rules match the
-                same leaf.
+                dimensions, or shards a dimension that does not divide evenly, or if two rules with different specs
+                match the same leaf.
         """
         leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
         names = [_name(path) for path, _ in leaves]
@@ -105,7 +105,7 @@ class Layout:
         return jax.tree.unflatten(structure, [NamedSharding(self.mesh, spec) for spec in found])
 
     def place(self, tree: Any) -> Any:
-        """Copy a tree to the devices, with its `shardings`.
+        """Copy a tree to the devices, with the shardings that `shardings` returns.
 
         Args:
             tree: pytree as for `shardings`, with arrays as leaves.
@@ -148,7 +148,7 @@ class Layout:
         return jax.tree.map(lambda x: np.array(x, copy=True), tree)
 
     def _specs(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, PartitionSpec]:
-        """Return the spec of every name. Raise the errors of `shardings`."""
+        """Return the spec of every name. Raise the same errors as `shardings`."""
         where = "parallel.Layout: rules"
         specs = dict.fromkeys(shapes, PartitionSpec())
         ruled: dict[str, str] = {}
@@ -206,8 +206,9 @@ def make_layout(
         A `Layout`.
 
     Raises:
-        ValueError: if `kind` is unknown, the mesh needs more devices than exist, an axis of the mesh is not used by a
-            rule or the batch, `batch_axes` names an unknown axis, or `rules` are given for pmap or shard_map.
+        ValueError: if `kind` is unknown, if the mesh needs more devices than exist, if neither a rule nor the batch
+            uses an axis of the mesh, if `batch_axes` names an unknown axis, or if `rules` are given for pmap or
+            shard_map.
 
     Example:
         >>> layout = make_layout("data=4,model=2", rules={"fc.weight": PartitionSpec("model", None)})

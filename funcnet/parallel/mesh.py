@@ -15,10 +15,10 @@ AXIS = "data"  # the axis along which batches are sharded; the `axis_name` of co
 
 
 def use_virtual_cpu_devices(count: int) -> None:
-    """Make the CPU appear as `count` devices. Call this function before the first array or device query of JAX.
+    """Make the CPU appear as `count` devices. Call this function before JAX makes an array or lists its devices.
 
     Each device has its own memory and its own share of the work, so a step that is correct on 8 virtual devices is
-    correct on 8 GPUs. If JAX finds a GPU or TPU, it remains the default backend.
+    correct on 8 GPUs. If JAX finds a GPU or TPU, that device type remains the default backend.
 
     Args:
         count: number of devices, at least 1.
@@ -110,9 +110,10 @@ def make_mesh(sizes: Mapping[str, int] | None = None) -> Mesh:
     """Make a mesh of the first devices.
 
     The axes have the type Auto. Under `jit`, the compiler then chooses the shardings of intermediate values, so a model
-    written for one device runs unchanged. By default, `jax.make_mesh` makes axes of type Explicit, for which the
-    sharding is part of the type of every array, and JAX refuses operations with an ambiguous result sharding. The
-    layers of this package also work with a batch that is sharded along an Explicit axis, inside `jax.set_mesh(mesh)`.
+    written for one device runs unchanged. By default, `jax.make_mesh` makes axes of type Explicit. With these axes, the
+    sharding is part of the type of every array, and JAX raises an error for an operation whose result has an ambiguous
+    sharding. The layers of this package also work with a batch that is sharded along an Explicit axis, inside
+    `jax.set_mesh(mesh)`.
 
     Args:
         sizes: {axis: size}. One size may be -1, which stands for all remaining devices. None puts all devices on
@@ -122,7 +123,7 @@ def make_mesh(sizes: Mapping[str, int] | None = None) -> Mesh:
         A `jax.sharding.Mesh`.
 
     Raises:
-        ValueError: if the mesh needs more devices than exist, there is more than one -1, or the other sizes do not
+        ValueError: if the mesh needs more devices than exist, if more than one size is -1, or if the other sizes do not
             divide the number of devices.
 
     Example:

@@ -1,4 +1,4 @@
-"""One step function that runs on a mesh by jit, shard_map or pmap, with equal results.
+"""Run one step function on a mesh with `jit`, `shard_map` or `pmap`. The results are equal.
 
 A step is a function `step(state, batch, key, *, axis_name)`:
 
@@ -11,8 +11,8 @@ A step is a function `step(state, batch, key, *, axis_name)`:
 Under pmap and shard_map, differentiate the sum over the device's own rows, and then sum the gradients (`sum_over`). Do
 not differentiate a loss that is already summed over devices. The transpose of this sum is another sum over devices, so
 the gradients would be N times too large on N devices. `shard_map` runs with `check_vma=False`, so that it behaves like
-pmap. With its default, the gradient of a replicated parameter is already summed. In JAX, pmap is in maintenance mode
-and is built on shard_map. It is supported here for existing code.
+pmap. With the default `check_vma=True`, the gradient of a replicated parameter is already summed. In JAX, pmap is in
+maintenance mode and is built on shard_map. It is supported here for existing code.
 """
 
 import functools
@@ -41,14 +41,14 @@ def parallelize(
         step: a pure function `step(state, batch, key, *, axis_name)`. Under pmap and shard_map, all outputs must be
             equal on all devices.
         layout: layout from `make_layout`.
-        state: initial state from `layout.place`, for a step that returns (next state, other outputs). The next state
-            gets the same shardings, so that the next call is not compiled again. If `state` is None, all outputs are
-            replicated.
+        state: initial state from `layout.place`, if the step returns (next state, other outputs). The next state then
+            has the same shardings as `state`, so that the next call is not compiled again. If `state` is None, all
+            outputs are replicated.
         donate: if True, reuse the memory of the state for the outputs. The caller's `state` is then deleted.
 
     Returns:
-        A function `call(state, batch, key)`. `state` and `key` (or None) must be from `layout.place`, and `batch` must
-        be from `layout.shard`.
+        A function `call(state, batch, key)`. `state` must be from `layout.place`, `batch` must be from `layout.shard`,
+        and `key` must be None or from `layout.place`.
 
     Example:
         >>> import numpy as np
@@ -89,7 +89,7 @@ def sum_over(tree: Any, axis_name: AxisName) -> Any:
 
 
 def average_over(tree: Any, axis_name: AxisName) -> Any:
-    """Average floating leaves over the devices, and take the maximum of other leaves (counters, flags).
+    """Average floating-point leaves over the devices, and take the maximum of other leaves (counters, flags).
 
     Args:
         tree: pytree of arrays.

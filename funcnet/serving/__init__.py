@@ -1,4 +1,4 @@
-"""Serves a pretrained or fine-tuned model as one function from texts to answers."""
+"""Serve a pretrained or fine-tuned model as a function that maps texts to answers."""
 
 from funcnet.heads import Guess
 from funcnet.serving.inference import Inference, inference

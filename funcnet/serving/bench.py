@@ -74,7 +74,7 @@ class Latency:
 
 
 def measure(serve: Callable[[Any], Any], items: Sequence[Any], name: str, threads: int, seconds: float) -> Latency:
-    """Call `serve` with the items in turn, from several threads, for some seconds.
+    """Call `serve` with the items in turn from `threads` threads for `seconds` seconds, and return a `Latency`.
 
     Example:
         >>> measure(len, ["a", "b"], "letters", threads=2, seconds=0.01).threads
@@ -178,7 +178,7 @@ def _of_lines(serve: Inference, file: Path, lines: Sequence[str]) -> dict[str, l
 
 
 def random_items(serve: Inference, lengths: Sequence[int]) -> dict[str, list[Any]]:
-    """Return items of random words of the vocabulary, whose rows have the given numbers of tokens."""
+    """Return {name of a length: items}. The items consist of random words, which fill rows of this length."""
     head, found = serve.head, {}
     for length in dict.fromkeys(min(length, serve.run.longest) for length in lengths):
         random = np.random.default_rng(length)

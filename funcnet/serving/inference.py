@@ -1,4 +1,4 @@
-"""Serving: `inference(directory)` returns one function from texts to answers, compiled in advance."""
+"""`inference(directory)` returns a function that maps texts to answers and is compiled in advance."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ WHERE = "serving.inference"
 
 
 class Inference:
-    """A model as one function, made by `inference`. Several threads may call it at the same time.
+    """A function, made by `inference`, that runs a model. Several threads may call it at the same time.
 
     Attributes:
         path: directory of the model.
-        head: head that turns items into rows, and outputs into answers.
+        head: head that converts items to rows, and the outputs of the model to answers.
         task: name of the task.
-        run: compiled function with its padded shapes.
+        run: compiled model, which pads rows to a few fixed shapes.
         model: (params, state), on the device.
         words: tokens of the vocabulary that are complete words.
-        truncated: number of items that were cut so far.
+        truncated: number of items that have been cut so far.
         pairs: True if the function takes only pairs of texts, False if it takes only single texts, and None if it
             takes both or another kind of item.
     """
@@ -50,7 +50,7 @@ class Inference:
         return self.batch([item])[0]
 
     def batch(self, items: Iterable[Any]) -> list[Any]:
-        """Return the answers for many items, which run several at a time.
+        """Return the answers for many items. Several items run in one batch.
 
         The answers are the same as for single items, except for rounding.
 
@@ -100,9 +100,9 @@ def inference(
     dtype: Any = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Inference:
-    """Return the model in a directory as one function, with its weights on the device and its programs compiled.
+    """Return a function that runs the model in a directory, with its weights on the device and its programs compiled.
 
-    The tasks take and return:
+    The tasks have these items and answers:
 
     - "fill-mask": a text with `[MASK]` -> for each `[MASK]`, in order, a list of `Guess`, the most likely first.
     - "classify": a text, or a tuple of two texts -> {"label", "probability", "probabilities"}. "labels": the same
@@ -114,10 +114,11 @@ def inference(
     - "choice": (text, list of texts) -> {"choice", "text", "probabilities"}.
     - "answer": (question, context) -> {"answer", "start", "n_best"}, as in `funcnet predict`.
 
-    `serve(item)` answers one item, and `serve.batch(items)` answers many. Both pad to one of a few shapes, so that no
-    later text causes a compilation. Longer texts are cut, starting with the longer text of a pair, and are counted in
-    `serve.truncated`. A model that was fine-tuned with `--long-texts parts` reads long texts completely, in parts, and
-    takes no pairs. A long context of a question is read in windows. A text with `[MASK]` that is too long is an error.
+    If `serve` is the returned function, `serve(item)` answers one item, and `serve.batch(items)` answers many. Both pad
+    their inputs to one of a few shapes, so that no later text causes a compilation. Texts that are longer than a row
+    are cut, starting with the longer text of a pair, and are counted in `serve.truncated`. There are three exceptions.
+    A model that was fine-tuned with `--long-texts parts` reads all parts of a long text, and does not accept pairs. A
+    long context of a question is read in windows. A text with `[MASK]` that is longer than a row causes an error.
 
     Args:
         path: output directory of `funcnet pretrain` or `finetune`, or a Hugging Face directory with a vocabulary.
@@ -135,9 +136,9 @@ def inference(
 
     Raises:
         FileNotFoundError, ValueError: if `from_pretrained` or `text.load_tokenizer` cannot read the directory.
-        ValueError: if the file of weights lacks the head, the vocabulary has more entries than the embedding table, the
-            task is unknown or does not fit the head, a length is out of range, or `guesses`, `sizes` or `lengths` has a
-            number below 1.
+        ValueError: if the file of weights lacks the head, if the vocabulary has more entries than the embedding table,
+            if the task is unknown or does not fit the head, if a length is out of range, or if `guesses`, `sizes` or
+            `lengths` has a number below 1.
 
     Example:
         >>> import jax, tempfile
@@ -179,7 +180,7 @@ def inference(
 
 
 def _require_unicode(item: Any, number: int) -> None:
-    """Raise ValueError for half of a surrogate pair, which the tokenizer cannot read."""
+    """Raise a ValueError if a text contains half of a surrogate pair, which the tokenizer cannot read."""
     if isinstance(item, list | tuple):
         for part in item:
             _require_unicode(part, number)
