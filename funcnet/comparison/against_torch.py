@@ -50,10 +50,10 @@ def compare(
         dtype: "float64" casts both modules and their inputs to float64, so that rounding becomes negligible. With None,
             each module keeps its own dtypes.
 
-    Both modules run once. The port runs as one compiled program. If a difference is over tolerance, both modules run
-    again in float64. A difference that is within tolerance in float64 is marked as rounding and is not counted, unless
-    the port's output is much less exact than torch's output. For example, if an input of ReLU6 is close to 6, rounding
-    can move it across this kink in one library, so that one gradient is 0 and the other gradient is 1.
+    With `dtype=None`, both modules run twice: in their own dtypes, and in float64. The port runs as one compiled
+    program. A difference over tolerance that is within tolerance in float64 is marked as rounding and is not counted,
+    unless the port's output is much less exact than torch's output. For example, if an input of ReLU6 is close to 6,
+    rounding can move it across this kink in one library, so that one gradient is 0 and the other gradient is 1.
 
     Returns:
         A `Comparison`, which is shown as a table. It has the attributes `ok`, `first` (name of the first module over
