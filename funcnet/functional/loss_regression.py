@@ -1,4 +1,4 @@
-"""Regression losses, and losses between distributions and samples. Sums are computed in at least float32.
+"""Losses for regression and for probability distributions. Sums are computed in at least float32.
 
 The docstring of loss.py describes `reduction`, `size_average` and `reduce`.
 """
@@ -41,7 +41,8 @@ def l1_loss(
         target: array of the input's shape. Another shape is broadcast with a warning, as in torch.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
-        weight: factor of each term, of the input's shape. If given, 'mean' divides by `Σ weight`.
+        weight: one factor per term, an array of the input's shape. If it is given, 'mean' divides the sum by
+            `Σ weight`.
 
     Returns:
         A scalar, or an array of the input's shape for 'none', in the input's dtype.
@@ -102,7 +103,7 @@ def smooth_l1_loss(
         target: array of the input's shape. Another shape is broadcast with a warning, as in torch.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
-        beta: β, at least 0. With β = 0 the loss is `l1_loss`.
+        beta: β, at least 0. With β = 0, the loss equals `l1_loss`.
 
     Returns:
         A scalar, or an array of the input's shape for 'none', in the input's dtype.
@@ -141,7 +142,8 @@ def huber_loss(
         target: array of the input's shape. Another shape is broadcast with a warning, as in torch.
         reduction: 'mean', 'sum' or 'none'.
         delta: δ, positive.
-        weight: factor of each term, of the input's shape. 'mean' still divides by the number of terms.
+        weight: one factor per term, an array of the input's shape. Even with weights, 'mean' divides the sum by the
+            number of terms.
 
     Returns:
         A scalar, or an array of the input's shape for 'none', in the input's dtype.
@@ -176,16 +178,18 @@ def kl_div(
     reduction: str = "mean",
     log_target: bool = False,
 ) -> jax.Array:
-    """Compute `t (log t - x)`, the terms of the Kullback-Leibler divergence, where x holds log-probabilities. A term
-    with `t = 0` is 0.
+    """Compute `t (log t - x)`, the terms of the Kullback-Leibler divergence, for log-probabilities x. A term with
+    `t = 0` is 0.
 
     Args:
         input: floating-point array of log-probabilities, of any shape.
-        target: probabilities, or log-probabilities if `log_target` is True. They broadcast with the input.
+        target: probabilities, or log-probabilities if `log_target` is True. Its shape must broadcast with the input's
+            shape.
         size_average, reduce: deprecated; see the docstring of loss.py.
-        reduction: 'batchmean' (the sum divided by the size of the first dimension, which is the divergence), 'mean'
-            (over all elements, which is not the divergence and causes a warning), 'sum' or 'none'.
-        log_target: whether the target holds log-probabilities. If True, the terms are `eᵗ (t - x)`.
+        reduction: 'batchmean', 'mean', 'sum' or 'none'. 'batchmean' divides the sum by the size of the first dimension,
+            which gives the divergence. 'mean' divides the sum by the number of elements, which does not give the
+            divergence and causes a warning.
+        log_target: whether the target contains log-probabilities. If True, the terms are `eᵗ (t - x)`.
 
     Returns:
         A scalar, or an array of the common shape for 'none', in the input's dtype.
@@ -231,14 +235,15 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> jax.Array:
-    """Compute `eˣ - t x`: the negative log-likelihood of a count t under a Poisson distribution of rate eˣ, up to a
+    """Compute `eˣ - t x`, the negative log-likelihood of a count t under a Poisson distribution of rate eˣ, up to a
     constant.
 
     Args:
-        input: floating-point array of any shape, which holds logarithms of rates, or rates if `log_input` is False.
-        target: counts, in an integer dtype or the input's dtype, which broadcast with the input.
-        log_input: whether the input holds logarithms of rates. If False, the loss is `x - t log(x + eps)`.
-        full: if True, the constant is added for counts above 1, by Stirling's approximation
+        input: logarithms of rates, or rates if `log_input` is False, as a floating-point array of any shape.
+        target: counts, as an array of an integer dtype or the input's dtype. Its shape must broadcast with the input's
+            shape.
+        log_input: whether the input contains logarithms of rates. If False, the loss is `x - t log(x + eps)`.
+        full: if True, add the constant that is missing for counts above 1, in Stirling's approximation
             `t log t - t + log(2πt) / 2`.
         size_average, reduce: deprecated; see the docstring of loss.py.
         eps: number added to x to avoid log(0).
@@ -249,7 +254,7 @@ def poisson_nll_loss(
 
     Raises:
         ValueError: if the shapes do not broadcast, or `reduction` is unknown.
-        TypeError: if the input is not floating-point, or a floating target has another dtype.
+        TypeError: if the input is not floating-point, or a floating-point target does not have the input's dtype.
 
     Differs from torch: with `full`, the gradient with respect to a target of 0 is not NaN.
 
@@ -281,17 +286,17 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> jax.Array:
-    """Compute `(log v + (x - t)² / v) / 2` with `v = max(var, eps)`: the Gaussian negative log-likelihood, up to a
+    """Compute `(log v + (x - t)² / v) / 2` with `v = max(var, eps)`, the Gaussian negative log-likelihood, up to a
     constant.
 
-    The gradient ignores the maximum, as in torch, so it is huge where `var` is tiny.
+    As in torch, the derivative of `v` with respect to `var` is 1 even where `var < eps`, so the gradient is huge there.
 
     Args:
-        input: floating-point array of any shape, which holds the means.
-        target: floating-point array of samples, which broadcasts with the input.
-        var: variances, at least 0. They are either one number or an array of the input's shape. One dimension of such
-            an array may have size 1, or the last dimension may be missing.
-        full: if True, the constant `log(2π) / 2` is added.
+        input: means, as a floating-point array of any shape.
+        target: samples, as a floating-point array. Its shape must broadcast with the input's shape.
+        var: variances, at least 0: one number, or an array of the input's shape. In such an array, one dimension may
+            have size 1, or the last dimension may be missing.
+        full: if True, add the missing constant `log(2π) / 2`.
         eps: lower bound on the variance.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -299,8 +304,8 @@ def gaussian_nll_loss(
         A scalar, or an array of the common shape for 'none', in the input's dtype.
 
     Raises:
-        ValueError: if the shapes do not match, or `reduction` is unknown. A negative variance is an error too, but
-            under `jit` its loss is NaN instead.
+        ValueError: if the shapes do not match, or `reduction` is unknown. A negative variance is an error too; under
+            `jit`, the loss for this variance is NaN instead.
         TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
@@ -334,7 +339,7 @@ def gaussian_nll_loss(
 def _weighted(
     where: str, losses: jax.Array, weight: jax.Array | None, input: jax.Array
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Return the terms times their weights, and the sum of the weights. Without weights, return the terms and None."""
+    """Return (the terms times their weights, the sum of the weights), or (the terms, None) without weights."""
     if weight is None:
         return losses, None
     checks.shape_of(where, "weight", weight, input.shape, "Pass one weight per entry of the input.")
@@ -343,7 +348,8 @@ def _weighted(
 
 
 def _bowl(size: jax.Array, edge: float) -> jax.Array:
-    """Return `size² / 2` below `edge`, and the straight line that continues it above `edge`. No size is negative."""
+    """Return `size² / 2` below `edge`, and the straight line that continues it above `edge`. `size` must not be
+    negative."""
     if math.isinf(edge):
         return 0.5 * size * size
     inside = size < edge

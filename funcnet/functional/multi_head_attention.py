@@ -1,7 +1,8 @@
-"""Multi-head attention including its input and output projections, with all of torch's masks.
+"""Multi-head attention, including the input and output projections and all of torch's masks.
 
 Letters: `B batch, H heads, L queries, S keys, E width of a head, D = H·E width, Dk, Dv widths of key and value`.
-The sequence is the first dimension and the batch the second, as in torch. Internally, heads are (B, H, L or S, E).
+The sequence is the first dimension and the batch the second, as in torch. Internally, queries are split into heads (B,
+H, L, E), and keys and values into heads (B, H, S, E).
 """
 
 import functools
@@ -71,38 +72,39 @@ def multi_head_attention_forward(
         in_proj_weight: (3D, D), the stacked projection matrices of query, key and value. It is None if the matrices are
             given separately.
         in_proj_bias: (3D,), or None.
-        bias_k, bias_v: one more key and value, appended to the sequence: (1, 1, D) or (D,). Give both or neither.
-        add_zero_attn: whether to append one more key and value of zeros.
+        bias_k, bias_v: a key and a value that are appended to the sequence, each (1, 1, D) or (D,). Give both or
+            neither.
+        add_zero_attn: whether to append a key and a value of zeros.
         dropout_p: probability with which an attention weight is set to 0 in training.
         out_proj_weight, out_proj_bias: (D, D), and (D,) or None.
         training: whether to apply dropout.
-        key_padding_mask: (B, S), or (S,) without a batch. A boolean mask hides the keys that are True. A floating mask
-            is added to the scores.
+        key_padding_mask: (B, S), or (S,) without a batch. A boolean mask hides the keys whose entries are True. A
+            floating-point mask is added to the scores.
         need_weights: whether to return the attention weights too.
-        attn_mask: (L, S) or (B·H, L, S); (H, L, S) without a batch. A boolean mask hides the pairs that are True. A
-            floating mask is added to the scores.
+        attn_mask: (L, S) or (B·H, L, S); (H, L, S) without a batch. A boolean mask hides the pairs of a query and a key
+            whose entries are True. A floating-point mask is added to the scores.
         use_separate_proj_weight: whether the projection matrices are given separately, as the next three arguments.
         q_proj_weight, k_proj_weight, v_proj_weight: (D, D), (D, Dk), (D, Dv).
-        static_k, static_v: heads (B·H, S, E) that replace the projected key or value.
+        static_k, static_v: arrays (B·H, S, E) of heads that replace the projected key and the projected value.
         average_attn_weights: whether to average the returned weights over the heads.
-        is_causal: if True, `attn_mask` must be the causal mask. The mask is then not read if `need_weights` and
-            `key_padding_mask` are not given, and query i attends to keys 0 to i.
+        is_causal: whether `attn_mask` is the causal mask. If it is, `need_weights` is False and `key_padding_mask` is
+            None, then the mask is not read, and query i attends to keys 0 to i.
         rng: a random key, required in training if 0 < dropout_p < 1.
 
     Returns:
         (y, weights). y is (L, B, D), or (L, D) without a batch, in the query's dtype. weights is None unless
-        `need_weights` is True. Otherwise it has the weights after dropout, (B, L, S) if averaged over the heads and (B,
-        H, L, S) if not, without B if there is no batch. S includes the appended keys. If all keys of a query are
-        hidden, its attention output before the last projection is NaN with `need_weights` and 0 without `need_weights`,
-        as in torch.
+        `need_weights` is True. It contains the attention weights after dropout, as an array (B, L, S) if they are
+        averaged over the heads, otherwise (B, H, L, S). B is absent if there is no batch. S includes the appended keys.
+        If all keys of a query are hidden, the attention output of this query, before the output projection, is NaN with
+        `need_weights` and 0 without it, as in torch.
 
     Raises:
         ValueError: if the shapes do not match, a matrix is missing, `is_causal` is given without `attn_mask`, or
             `rng` is required but None.
         TypeError: if an array is not floating-point, a mask is of an integer dtype, or the dtypes differ. With
-            `need_weights`, the masks must have the same dtype too.
+            `need_weights`, the masks must have this dtype too.
 
-    Differs from torch: there is no warning if one mask is boolean and the other floating.
+    Differs from torch: there is no warning if one mask is boolean and the other is floating-point.
 
     Example:
         >>> x, w = jnp.ones((3, 1, 2)), jnp.ones((6, 2))
@@ -146,8 +148,8 @@ def multi_head_attention_forward(
 
 
 def map_arrays(function: Callable[[jax.Array], jax.Array], *arrays: jax.Array) -> list[jax.Array]:
-    """Apply `function` to each array. An array given twice stays one array, so that `in_projection_packed` multiplies
-    it once."""
+    """Apply `function` to each array. If an array is passed twice, the two results are one array too, so that
+    `in_projection_packed` multiplies it only once."""
     images = {i: function(a) for i, a in {id(a): a for a in arrays}.items()}
     return [images[id(a)] for a in arrays]
 
@@ -229,7 +231,7 @@ def _more_keys(
     add_zero_attn: bool,
     static: bool,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the keys and values with the learned ones and the zeros appended."""
+    """Return the keys and values, with the learned key and value and the zeros appended."""
     if (bias_k is None) != (bias_v is None) or (bias_k is not None and static):
         raise ValueError(
             f"{_WHERE}: bias_k and bias_v must be passed together, and not with static_k or static_v; expected both or "
@@ -251,8 +253,8 @@ def _more_keys(
 def _merged(
     attn_mask: jax.Array | None, key_padding_mask: jax.Array | None, query: jax.Array, keys: int, more: int
 ) -> jax.Array | None:
-    """Return the sum of the masks that is added to the scores, of shape (B or 1, H or 1, L or 1, S). The sum is 0 for
-    the `more` appended keys.
+    """Return the sum of the masks, which is added to the scores, as an array (B or 1, H or 1, L or 1, S). The sum is 0
+    for the `more` appended keys.
     """
     batch, heads, length, _ = query.shape
     bias = None

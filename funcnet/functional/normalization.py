@@ -2,7 +2,8 @@
 
 Letters: `B batch, C channel, G groups, S spatial dimensions`.
 
-Statistics are computed in at least float32, with the variance from differences to the mean. eps is inside the root.
+Statistics are computed in at least float32. The variance is computed from the differences from the mean, and `eps` is
+added before the square root is taken.
 """
 
 import functools
@@ -32,18 +33,18 @@ def layer_norm(
     """Normalise over the last dimensions: `y = (x - mean) / sqrt(var + eps) · weight + bias`, with the biased variance.
 
     Args:
-        input: (*, *normalized_shape), floating-point.
+        input: floating-point array (*, *normalized_shape).
         normalized_shape: sizes of the last dimensions, over which the input is normalised.
-        weight: array of shape normalized_shape; None means 1. Its dtype may be wider than the input's (float32 for a
+        weight: array of shape `normalized_shape`; None means 1. Its dtype may be wider than the input's (float32 for a
             bfloat16 input).
-        bias: array of shape normalized_shape; None means 0.
+        bias: array of shape `normalized_shape`; None means 0.
         eps: number added to the variance.
 
     Returns:
         An array of the input's shape and dtype.
 
     Raises:
-        ValueError: if the input does not end in normalized_shape, or weight or bias has another shape.
+        ValueError: if the input's shape does not end in `normalized_shape`, or weight or bias does not have this shape.
         TypeError: if the input is not floating-point.
 
     Example:
@@ -67,17 +68,17 @@ def rms_norm(
     """Divide by the root mean square over the last dimensions: `y = x / sqrt(mean(x²) + eps) · weight`.
 
     Args:
-        input: (*, *normalized_shape), floating-point.
+        input: floating-point array (*, *normalized_shape).
         normalized_shape: sizes of the last dimensions, over which the input is normalised.
-        weight: array of shape normalized_shape; None means 1.
-        eps: number added to the mean square. None means the machine epsilon of the computation's dtype (float32 for
-            bfloat16).
+        weight: array of shape `normalized_shape`; None means 1.
+        eps: number added to the mean square. None means the machine epsilon of the dtype of the computation (float32
+            for a bfloat16 input).
 
     Returns:
         An array of the input's shape and dtype.
 
     Raises:
-        ValueError: if the input does not end in normalized_shape, or weight has another shape.
+        ValueError: if the input's shape does not end in `normalized_shape`, or weight does not have this shape.
         TypeError: if the input is not floating-point.
 
     Example:
@@ -105,8 +106,8 @@ def group_norm(
     The mean and the biased variance are computed over C / G consecutive channels and all spatial positions.
 
     Args:
-        input: (B, C, *S), floating-point.
-        num_groups: number of groups, G. Must divide C.
+        input: floating-point array (B, C, *S).
+        num_groups: G, the number of groups. It must divide C.
         weight: (C,); None means 1.
         bias: (C,); None means 0.
         eps: number added to the variance.
@@ -115,8 +116,8 @@ def group_norm(
         An array of the input's shape and dtype.
 
     Raises:
-        ValueError: if G does not divide C, the shapes do not match, or the batch has one example with one value per
-            group.
+        ValueError: if G does not divide C, the shapes do not match, or the batch consists of one example with one value
+            per group.
         TypeError: if the input is not floating-point.
 
     Example:
@@ -158,11 +159,11 @@ def local_response_norm(
 ) -> jax.Array:
     """Divide every channel by the magnitude of its neighbours: `y = x / (k + alpha · mean(x²))^beta`.
 
-    The mean is over `size` neighbouring channels, and `size // 2` of them precede the channel. Missing channels count
-    as zeros.
+    The mean is over `size` neighbouring channels, and `size // 2` of them precede the channel. Channels before the
+    first and after the last count as zeros.
 
     Args:
-        input: (B, C, *S), floating, with at least one spatial dimension.
+        input: floating-point array (B, C, *S) with at least one spatial dimension.
         size: number of channels in the mean.
         alpha, beta, k: constants of the formula.
 
@@ -195,12 +196,12 @@ def cross_map_lrn(input: jax.Array, size: int, alpha: float = 1e-4, beta: float 
     """Compute `y = x · (k + alpha / size · Σ x²)^-beta`, the local response normalisation of torch's old
     `CrossMapLRN2d`.
 
-    With `n = (size + 1) // 2`, the sum is over channels `c - n + 1` to `c + n - 1`. The number of channels is odd even
-    if `size` is even. Channel 0 stays in the sums of all later channels, because torch's running sum never subtracts
-    it.
+    With `n = (size + 1) // 2`, the sum for channel c is over channels `c - n + 1` to `c + n - 1`. The number of
+    channels is odd even if `size` is even. Channel 0 is included in the sums of all later channels, because torch's
+    running sum never subtracts it.
 
     Args:
-        input: (B, C, H, W), floating-point.
+        input: floating-point array (B, C, H, W).
         size, alpha, beta, k: as in `local_response_norm`.
 
     Returns:
@@ -237,13 +238,13 @@ def normalize(
 
     Args:
         input: floating-point array of any shape.
-        p: order of the norm. Any number, including ±inf.
+        p: order of the norm, which may be any number, including ±inf.
         dim: the dimension or dimensions over which the norm is computed.
         eps: lower bound on each norm, to avoid division by zero.
         out: must be None. The argument exists for compatibility with torch.
 
     Returns:
-        As the input. The gradient at the zero vector is 1 / eps.
+        An array of the input's shape and dtype. The gradient at the zero vector is 1 / eps.
 
     Raises:
         ValueError: if `dim` is out of range, or `out` is not None.
@@ -270,7 +271,8 @@ def normalize(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _over_power(x: jax.Array, base: jax.Array, exponent: float) -> jax.Array:
-    """Return `x / base ** exponent`. Its derivative does not square the power, because the square overflows earlier."""
+    """Return `x / base ** exponent`. The derivative rule does not square the power, because the square would overflow
+    earlier."""
     return x / base**exponent
 
 
@@ -283,7 +285,8 @@ def _over_power_jvp(exponent: float, primals: Any, tangents: Any) -> tuple[jax.A
 
 
 def _channel_sums(x: jax.Array, before: int, after: int) -> jax.Array:
-    """Return the sum over each channel, the `before` channels before it, and the `after` channels after it."""
+    """Replace every channel by the sum of this channel, the `before` channels before it and the `after` channels after
+    it."""
     lengths, widths = [1] * x.ndim, [(0, 0)] * x.ndim
     lengths[1], widths[1] = before + 1 + after, (before, after)
     return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, lengths, [1] * x.ndim, widths)
@@ -307,8 +310,8 @@ def _last_dimensions(
 def _standardise(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
     """Return `(x - mean) / sqrt(var + eps)`.
 
-    The rounding error of the mean (1e-3 near 1e4) is subtracted too, without a derivative, because it is exactly 0 in
-    exact arithmetic.
+    After the mean is subtracted, the mean of the differences is only a rounding error (1e-3 for values near 1e4). It is
+    subtracted too, without a derivative, because it would be 0 in exact arithmetic.
     """
     centred = x - x.mean(axes, keepdims=True)
     return _divide(centred - lax.stop_gradient(centred.mean(axes, keepdims=True)), axes, eps)
@@ -326,7 +329,8 @@ def _reciprocal_root(x: jax.Array) -> jax.Array:
 
 @_reciprocal_root.defjvp
 def _reciprocal_root_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """JAX's own rule computes root / x first, which underflows to 0 in float32 from x = 1e25 on."""
+    """Differentiate without underflow. JAX's own rule first computes root / x, which underflows to 0 in float32 if x is
+    1e25 or larger."""
     root = _reciprocal_root(*primals)
     return root, tangents[0] * (-0.5 / primals[0]) * root
 

@@ -17,12 +17,12 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
     """Pad the last dimensions at both ends. A negative amount removes entries.
 
     Args:
-        input: array of any dtype. Its shape is arbitrary for 'constant'. The other modes need (batch, channel,
-            *spatial) or (channel, *spatial) with one to three spatial dimensions.
-        pad: amounts (left, right) of the last dimension, then those of the dimension before it, and so on. All modes
-            except 'constant' require the amounts of all spatial dimensions.
-        mode: 'constant', 'reflect' (which does not repeat the edge, and needs pad < size), 'replicate', or 'circular'
-            (which needs pad <= size).
+        input: array of any dtype. 'constant' accepts any shape. The other modes require (batch, channel, *spatial) or
+            (channel, *spatial) with one to three spatial dimensions.
+        pad: amounts (left, right) for the last dimension, then for the dimension before it, and so on. All modes except
+            'constant' require amounts for all spatial dimensions.
+        mode: 'constant', 'reflect', 'replicate' or 'circular'. 'reflect' does not repeat the edge, and its amounts must
+            be less than the size of the dimension. The amounts for 'circular' must not exceed this size.
         value: fill value for 'constant', cast to the input's dtype; None means 0.
 
     Returns:
@@ -30,7 +30,7 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
 
     Raises:
         ValueError: if the number of amounts is odd or does not match the dimensions, an amount is too large or too
-            negative, `mode` is unknown, there is nothing to copy, or the dtype cannot represent `value`.
+            negative, `mode` is unknown, the input has no entries to copy, or the dtype cannot represent `value`.
         TypeError: if an amount is not an integer.
 
     Example:
@@ -83,8 +83,8 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
 
 
 def repeat_edges(x: jax.Array, widths: Sequence[tuple[int, int]]) -> jax.Array:
-    """Return `jnp.pad(x, widths, mode="edge")`. Unlike jnp.pad, it does not slice dimensions without padding, because
-    JAX refuses a slice of a sharded batch.
+    """Return `jnp.pad(x, widths, mode="edge")`. Unlike `jnp.pad`, this function does not slice dimensions that get no
+    padding, because JAX raises an error for a slice of a sharded batch.
 
     Example:
         >>> repeat_edges(jnp.arange(3), [(2, 0)])
@@ -98,7 +98,8 @@ def repeat_edges(x: jax.Array, widths: Sequence[tuple[int, int]]) -> jax.Array:
 
 
 def _wrapped(x: jax.Array, widths: list[tuple[int, int]]) -> jax.Array:
-    """Return `jnp.pad(x, widths, mode="wrap")`, for widths of at most the sizes. The widths may be symbolic."""
+    """Return `jnp.pad(x, widths, mode="wrap")`. No width may exceed the size of its dimension, and the sizes may be
+    symbolic."""
     for axis, (low, high) in enumerate(widths):
         if low or high:
             n = x.shape[axis]

@@ -1,4 +1,4 @@
-"""Rearrangement of channels into space and back. Letters: `C channels, H height, W width, r factor`."""
+"""Rearrangement of channels into blocks of pixels, and back. Letters: `C channels, H height, W width, r factor`."""
 
 import jax
 import jax.numpy as jnp
@@ -10,17 +10,18 @@ __all__ = ["pixel_shuffle", "pixel_unshuffle"]
 
 
 def pixel_shuffle(input: jax.Array, upscale_factor: int) -> jax.Array:
-    """Move r² channels into a block of r × r pixels: `y[c, h · r + i, w · r + j] = x[c · r² + i · r + j, h, w]`.
+    """Move every r² channels into a block of r × r pixels: `y[c, h · r + i, w · r + j] = x[c · r² + i · r + j, h, w]`.
 
     Args:
-        input: (…, C · r², H, W), any dtype.
+        input: array (…, C · r², H, W) of any dtype.
         upscale_factor: the factor r.
 
     Returns:
-        (…, C, H · r, W · r), in the input's dtype.
+        An array (…, C, H · r, W · r), in the input's dtype.
 
     Raises:
-        ValueError: if the input has fewer than three dimensions, r is less than 1, or r² does not divide the channels.
+        ValueError: if the input has fewer than three dimensions, r is less than 1, or r² does not divide the number of
+            channels.
         TypeError: if the factor is not an integer.
 
     Example:
@@ -47,15 +48,15 @@ def pixel_unshuffle(input: jax.Array, downscale_factor: int) -> jax.Array:
     """Invert `pixel_shuffle`: `y[c · r² + i · r + j, h, w] = x[c, h · r + i, w · r + j]`.
 
     Args:
-        input: (…, C, H · r, W · r), any dtype.
+        input: array (…, C, H · r, W · r) of any dtype.
         downscale_factor: the factor r.
 
     Returns:
-        (…, C · r², H, W), in the input's dtype.
+        An array (…, C · r², H, W), in the input's dtype.
 
     Raises:
-        ValueError: if the input has fewer than three dimensions, r is less than 1, or r does not divide the height and
-            the width.
+        ValueError: if the input has fewer than three dimensions, r is less than 1, or r does not divide both the height
+            and the width.
         TypeError: if the factor is not an integer.
 
     Example:

@@ -1,11 +1,12 @@
-"""Products of two arrays that are computed in a special form on CPU. The form is chosen when a program is lowered.
+"""Products of two arrays with two forms, one for CPU and one for the other platforms. JAX chooses the form when it
+lowers a program.
 
-`bilinear` is traced as one operation, `bilinear_product`, which holds both forms, because the platform is not known
-during tracing. Its derivatives, transposes and batched versions are `bilinear_product` operations too. Therefore the
-program for each platform contains only one form, and a gradient stores only the two arrays.
+The platform is not known during tracing. `bilinear` is therefore traced as one operation, `bilinear_product`, which
+contains both forms. Its derivatives, transposes and batched versions are `bilinear_product` operations too. Therefore
+the program for each platform contains only one form, and a gradient stores only the two arrays.
 
-`jax.lax.platform_dependent` also chooses at lowering, but its gradient stores the residuals of all forms. A `scan` over
-depthwise convolutions then carries 43 arrays on every platform instead of 6, and its exported programs contain a
+`jax.lax.platform_dependent` also chooses at lowering, but its gradient stores the residuals of all forms. With it, a
+`scan` over depthwise convolutions carries 43 arrays instead of 6 on every platform, and exported programs contain a
 conditional for each choice.
 """
 
@@ -26,17 +27,17 @@ Product = Callable[..., jax.Array]
 
 
 def bilinear(default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settings: Any) -> jax.Array:
-    """Return `default(a, b, *settings)`, which a CPU computes as `cpu(a, b, *settings)`.
+    """Return `cpu(a, b, *settings)` on CPU, and `default(a, b, *settings)` on other platforms.
 
     Args:
         default: a function that is linear in `a` and in `b`. Define it at the top level of a module, not inside a
             function, because compiled programs are cached by the function's identity.
-        cpu: another such function with the same result. JAX transposes it for the gradients.
-        a, b: floating arrays.
+        cpu: a function with the same properties and the same result. JAX transposes both functions for the gradients.
+        a, b: floating-point arrays.
         *settings: hashable values, not arrays.
 
     Returns:
-        The result. Both forms must return the same shape and dtype.
+        The product. Both functions must return the same shape and dtype.
 
     Example:
         >>> import jax.numpy as jnp
@@ -74,8 +75,8 @@ class _Form:
 
 @dataclass(frozen=True)
 class _Transposed:
-    """A function of one argument and the cotangent that returns the cotangent of the other argument. Argument `index`,
-    of type `aval`, is the one whose cotangent is returned.
+    """The transpose of `form` with respect to argument `index`, which has type `aval`. The call takes the other
+    argument and the cotangent of the product, and returns the cotangent of argument `index`.
     """
 
     form: Product

@@ -26,28 +26,30 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Return the maximum of every window over one spatial dimension. If several entries are the maximum, the first one
-    receives the gradient.
+    """Return the maximum of every window over one spatial dimension. If several entries equal the maximum, the first of
+    them gets the gradient.
 
     Args:
-        input: (B, C, S) or (C, S), floating-point.
+        input: floating-point array (B, C, S) or (C, S).
         kernel_size: size of the window.
         stride: distance between windows; None or () means `kernel_size`.
-        padding: amount of -inf padding on both sides, at most half of `kernel_size` (without dilation, as in torch).
+        padding: number of -inf entries added on each side, at most half of `kernel_size`. As in torch, dilation does
+            not raise this limit.
         dilation: distance between neighbouring entries of a window.
-        ceil_mode: if True, include a last window that overhangs on the right, unless it starts in the right padding.
-        return_indices: whether to return the indices of the maxima too, in the form that `max_unpool1d` takes.
+        ceil_mode: if True, include a last window that extends beyond the right padding, unless the window starts in
+            this padding.
+        return_indices: whether to return the indices of the maxima too, in the form that `max_unpool1d` requires.
 
     Returns:
-        (B, C, S') or (C, S'), with `S' = (S + 2 · padding - dilation · (K - 1) - 1) // stride + 1` (rounded up with
-        `ceil_mode`). With `return_indices`, a pair of the maxima and their indices in the flattened spatial dimensions.
-        If a window contains NaN, its maximum is its last NaN.
+        An array (B, C, S') or (C, S'), with `S' = (S + 2 · padding - dilation · (K - 1) - 1) // stride + 1`. With
+        `ceil_mode`, the quotient is rounded up. With `return_indices`, the result is a pair: the maxima, and their
+        indices in the flattened spatial dimensions. If a window contains NaN, its maximum is its last NaN.
 
     Raises:
         ValueError: if the rank of the input is wrong, or a size is invalid.
         TypeError: if the input is not floating-point, or a size is not an integer.
 
-    Differs from torch: indices are int32 where JAX has no int64 (without x64).
+    Differs from torch: indices are int32 unless JAX's x64 mode is enabled.
 
     Example:
         >>> max_pool1d(jnp.array([[1.0, 3.0, 2.0, 0.0]]), 2)
@@ -70,8 +72,8 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Apply `max_pool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W), and sizes are an int or (height,
-    width).
+    """Apply `max_pool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W), and each size is an int or a pair
+    (height, width).
 
     Example:
         >>> max_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 2)[0]
@@ -93,8 +95,8 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Apply `max_pool1d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W), and sizes are an int or a
-    tuple of three.
+    """Apply `max_pool1d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W), and each size is an int
+    or a tuple of three ints.
 
     Example:
         >>> max_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 2).ravel()
@@ -117,16 +119,17 @@ def avg_pool1d(
     """Return the mean of every window over one spatial dimension.
 
     Args:
-        input: (B, C, S) or (C, S), floating-point.
+        input: floating-point array (B, C, S) or (C, S).
         kernel_size: size of the window.
         stride: distance between windows; None or () means `kernel_size`.
-        padding: amount of zero padding on both sides, at most half of `kernel_size`.
-        ceil_mode: if True, include a last window that overhangs on the right, unless it starts in the right padding.
-        count_include_pad: whether the divisor counts the padding. Entries beyond the padding are never counted.
+        padding: number of zeros added on each side, at most half of `kernel_size`.
+        ceil_mode: if True, include a last window that extends beyond the right padding, unless the window starts in
+            this padding.
+        count_include_pad: whether the divisor includes the padding. Positions beyond the padding are never included.
 
     Returns:
-        (B, C, S') or (C, S'), with `S' = (S + 2 · padding - K) // stride + 1` (rounded up with `ceil_mode`). Sums are
-        computed in at least float32.
+        An array (B, C, S') or (C, S'), with `S' = (S + 2 · padding - K) // stride + 1`. With `ceil_mode`, the quotient
+        is rounded up. Sums are computed in at least float32.
 
     Raises:
         ValueError: if the rank of the input is wrong, or a size is invalid.
@@ -151,10 +154,11 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> jax.Array:
-    """Apply `avg_pool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W), and sizes are an int or (height,
-    width).
+    """Apply `avg_pool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W), and each size is an int or a pair
+    (height, width).
 
-    If `divisor_override` is given, each sum is divided by it instead of the window's size. It must not be 0.
+    If `divisor_override` is given, each sum is divided by this number instead of the window's size. The number must not
+    be 0.
 
     Example:
         >>> avg_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 2)[0]
@@ -176,8 +180,8 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> jax.Array:
-    """Apply `avg_pool2d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W), and sizes are an int or a
-    tuple of three.
+    """Apply `avg_pool2d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W), and each size is an int
+    or a tuple of three ints.
 
     Example:
         >>> avg_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 2).ravel()
@@ -203,8 +207,7 @@ def max_pool(
     ceil: bool,
     return_indices: bool,
 ) -> Any:
-    """Compute the max pooling of `max_pool1d` over any number of dimensions. `where` is the first word of the error
-    messages.
+    """Compute the max pooling of `max_pool1d` over any number of dimensions. `where` is the prefix of error messages.
     """
     input = windows.planes(where, input, ndim)
     along = windows.regular(where, input.shape, ndim, kernel, stride, pad, dilation, ceil)
@@ -223,7 +226,7 @@ def avg_pool(
     include_pad: bool,
     divisor: int | None,
 ) -> jax.Array:
-    """Compute the average pooling of `avg_pool1d` over any number of dimensions. `where` is the first word of the error
+    """Compute the average pooling of `avg_pool1d` over any number of dimensions. `where` is the prefix of error
     messages.
     """
     input = windows.planes(where, input, ndim)
@@ -244,7 +247,8 @@ def avg_pool(
 
 
 def _counts(along: windows.Windows, size: int, include_pad: bool) -> np.ndarray:
-    """Return the number of entries that each window averages. It may include the padding, but nothing beyond it."""
+    """Return the number of entries that each window averages. Padding counts only with `include_pad`, and positions
+    beyond the padding never count."""
     start = along.starts(-1)
     if include_pad:
         return np.minimum(start + along.kernel, size + along.pad) - start

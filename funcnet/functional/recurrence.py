@@ -1,9 +1,9 @@
 """One direction of one recurrent layer over time. Letters: `T time, B batch, H hidden, P size of h, G gates · H`.
 
-The input's contribution to the gates is computed first for all steps at once, so that each step needs only one matrix
+The input's contribution to the gates is computed first, for all steps at once, so that each step needs only one matrix
 product. The derivative is a custom JVP rule, which works in forward and reverse mode and for higher derivatives. The
-rule multiplies the weight's tangent with all states in one product outside the loop. Automatic differentiation would
-add a matrix to the weight's gradient at every backward step. `P` is H unless an LSTM projects its h.
+rule multiplies the weight's tangent by all states in one product outside the loop. Automatic differentiation would
+instead add a matrix to the weight's gradient at every backward step. `P` equals `H` unless an LSTM has a projection.
 """
 
 import functools
@@ -28,18 +28,19 @@ Weights = tuple[jax.Array | None, ...]
 def recur(
     mode: str, reverse: bool, gates: jax.Array, state: State, weights: Weights, mask: jax.Array | None
 ) -> tuple[jax.Array, State]:
-    """Run the cell over time.
+    """Run a recurrent cell over all time steps.
 
     Args:
         mode: a key of `MODES`.
         reverse: if True, run from the last step to the first.
         gates: (T, B, G), `x W_ihᵀ` plus all biases, except the bias that a GRU multiplies by its reset gate.
-        state: the state before the first step, (h (B, P),), or (h (B, P), c (B, H)) for an LSTM.
-        weights: (w_hh (G, P), None); for an LSTM (w_hh, w_hr (P, H) or None), for a GRU (w_hh, b_hn (H,) or None).
+        state: the state before the first step: (h,), or (h, c) for an LSTM. h is (B, P), and c is (B, H).
+        weights: w_hh (G, P) and a second array or None. The second array is w_hr (P, H) for an LSTM with a projection,
+            and b_hn (H,) for a GRU with biases.
         mask: (T, B, 1), False at steps that leave the state unchanged. None means that all steps update the state.
 
     Returns:
-        (h of all steps (T, B, P), the state after the last step).
+        (h, state): h of all steps, (T, B, P), and the state after the last step.
 
     Example:
         >>> h, (last,) = recur("RNN_RELU", False, jnp.ones((3, 1, 1)), (jnp.zeros((1, 1)),), (jnp.eye(1), None), None)
@@ -103,7 +104,7 @@ def _filled(tangent: Any, primal: jax.Array) -> jax.Array:
 
 
 def _product(x: jax.Array, matrix: Any) -> jax.Array | None:
-    """Return `x matrixᵀ`, or None without computing anything if `matrix` is None or a symbolic zero."""
+    """Return `x matrixᵀ`, or None if `matrix` is None or a symbolic zero."""
     if matrix is None or isinstance(matrix, SymbolicZero):
         return None
     return lax.dot_general(x, matrix, (((x.ndim - 1,), (1,)), ((), ())))
@@ -120,8 +121,8 @@ class _Elman:
         return (self.act(x),), self.slope(x)
 
     def weights_moved(self, before: jax.Array, kept: Any, d_weights: Weights) -> tuple[Any, Any]:
-        """Return the tangents that the weights' tangents add to the gates (through `h W_hhᵀ`) and to h (after the
-        gates).
+        """Return the contributions of the weights' tangents to the tangents of the gates (through `h W_hhᵀ`) and of h
+        (through a projection).
         """
         return _product(before, d_weights[0]), None
 
@@ -133,7 +134,7 @@ class _Elman:
 
 
 class _LSTM:
-    """The cell `c' = σ(f) c + σ(i) tanh(g)`, `h' = σ(o) tanh(c')`, or `h' = W_hr σ(o) tanh(c')` with a projection."""
+    """The cell `c' = σ(f) c + σ(i) tanh(g)`, `h' = σ(o) tanh(c')`. A projection multiplies h' by W_hr."""
 
     def step(self, gates: jax.Array, pushed: jax.Array, state: State, weights: Weights) -> tuple[State, Any]:
         before, projection = state[1], weights[1]

@@ -52,7 +52,7 @@ def broadcast(where: str, **arrays: jax.Array) -> tuple[int, ...]:
 def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return (input, target) in the dtype of the computation. As in torch, warn if their shapes differ.
 
-    Only public functions may call this function directly, because the warning points at the caller's caller.
+    Only public functions may call this function directly, because the warning shows the line that called the caller.
     """
     input, target = checks.floating(where, "input", input), checks.floating(where, "target", target)
     checks.one_dtype(where, input=input, target=target)
@@ -73,7 +73,8 @@ def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array,
 
 
 def labels(where: str, target: jax.Array, input: jax.Array) -> jax.Array:
-    """Cast labels such as 1 and -1 to the dtype of the computation. Floating labels must have the input's dtype."""
+    """Cast labels such as 1 and -1 to the dtype of the computation. Floating-point labels must have the input's
+    dtype."""
     target = jnp.asarray(target)
     if not jnp.issubdtype(target.dtype, jnp.integer):
         checks.one_dtype(where, input=input, target=checks.floating(where, "target", target))
@@ -95,8 +96,8 @@ def weights(where: str, name: str, weight: jax.Array, shape: tuple[int, ...], dt
 
 
 def class_weights(where: str, weight: jax.Array | None, input: jax.Array, classes: int) -> jax.Array | None:
-    """Cast (C,) weights to the dtype of the computation. The weights must have this dtype or, as in torch, the dtype of
-    the input.
+    """Cast class weights (C,) to the dtype of the computation. The weights must have this dtype or, as in torch, the
+    dtype of the input.
     """
     if weight is None:
         return None
@@ -109,7 +110,7 @@ def class_weights(where: str, weight: jax.Array | None, input: jax.Array, classe
 
 
 def magnitude(x: jax.Array) -> jax.Array:
-    """Return `|x|` with torch's derivative at 0, which is 0. JAX's derivative is 1."""
+    """Return `|x|`. Its derivative at 0 is 0, as in torch, whereas the derivative of `jnp.abs` is 1."""
     return x * jax.lax.stop_gradient(jnp.sign(x))
 
 

@@ -1,7 +1,8 @@
-"""The relu family: the identity above zero, another function below it. At kinks the derivatives are torch's, not JAX's.
+"""The relu family: activations that treat inputs above and below zero differently. At kinks, the derivatives are those
+of torch, not those of JAX.
 
-bfloat16 inputs are computed in float32 and rounded once. `inplace` is accepted as in torch and has no effect, because
-arrays are immutable.
+For bfloat16 inputs, results are computed in float32 and rounded once at the end. `inplace` is accepted for
+compatibility with torch, and ignored because arrays are immutable.
 """
 
 import functools
@@ -20,7 +21,7 @@ _SELU_SCALE = 1.0507009873554805
 
 
 def relu(input: jax.Array, inplace: bool = False) -> jax.Array:
-    """Compute `max(x, 0)`, with derivative 0 at 0.
+    """Compute `max(x, 0)`. The derivative at 0 is 0.
 
     Args:
         input: floating-point or integer array of any shape.
@@ -51,11 +52,12 @@ _relu.defjvps(lambda dx, y, x: jnp.where(x <= 0, 0, dx))  # NaN passes, unlike i
 
 
 def threshold(input: jax.Array, threshold: float, value: float, inplace: bool = False) -> jax.Array:
-    """Return `x` where it is above the threshold, with derivative 1, and `value` elsewhere, with derivative 0.
+    """Replace entries of at most `threshold` by `value`. The derivative is 0 for these entries and 1 for the others.
 
     Args:
         input: floating-point or integer array of any shape.
-        threshold: entries of at most this value are replaced. For integers, `threshold` and `value` are truncated.
+        threshold: the largest value that is replaced. For an integer input, `threshold` and `value` are truncated to
+            integers.
         value: the replacement.
         inplace: ignored.
 
@@ -66,7 +68,7 @@ def threshold(input: jax.Array, threshold: float, value: float, inplace: bool = 
         ValueError: if the input's dtype cannot represent `threshold` or `value`.
         TypeError: if the input is boolean or complex.
 
-    Differs from torch: a value of -1 for a uint8 input is an error. torch treats it as 255.
+    Differs from torch: for a uint8 input, a `value` of -1 is an error, whereas torch treats it as 255.
 
     Example:
         >>> threshold(jnp.array([1.0, 2.0, 3.0]), 2.0, 20.0)
@@ -98,7 +100,7 @@ def _passes(x: jax.Array, threshold: float) -> jax.Array:
 
 
 def leaky_relu(input: jax.Array, negative_slope: float = 0.01, inplace: bool = False) -> jax.Array:
-    """Return `x` where it is positive, and `negative_slope · x` elsewhere. The derivative at 0 is the slope.
+    """Return `x` where it is positive, and `negative_slope · x` elsewhere. The derivative at 0 is `negative_slope`.
 
     Args:
         input: floating-point array of any shape.
@@ -125,7 +127,7 @@ def prelu(input: jax.Array, weight: jax.Array) -> jax.Array:
     slope.
 
     Args:
-        input: floating-point array of any shape. Dimension 1 is the channel.
+        input: floating-point array of any shape. Dimension 1 is the channel dimension.
         weight: one slope for all channels, () or (1,), or one slope per channel, (channels,). An input with at most one
             dimension has one channel.
 
@@ -133,7 +135,7 @@ def prelu(input: jax.Array, weight: jax.Array) -> jax.Array:
         An array of the input's shape and dtype.
 
     Raises:
-        ValueError: if weight has more than one dimension, or a number of entries other than 1 and the number of
+        ValueError: if weight has more than one dimension, or its number of entries is neither 1 nor the number of
             channels.
         TypeError: if the input or weight is not floating-point, or their dtypes differ.
 
@@ -180,8 +182,8 @@ def rrelu(
     *,
     rng: jax.Array | None = None,
 ) -> jax.Array:
-    """Return `x` where it is positive, and `slope · x` elsewhere. In training the slope of each entry is random,
-    otherwise it is constant.
+    """Return `x` where it is positive, and `slope · x` elsewhere. In training, the slope of each entry is random;
+    otherwise, all slopes are equal.
 
     Args:
         input: floating-point array of any shape.
@@ -229,7 +231,7 @@ def elu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Arra
 
     Args:
         input: floating-point array of any shape.
-        alpha: scale below zero. The output tends to -alpha.
+        alpha: scale below zero. The output tends to -alpha as x decreases.
         inplace: ignored.
 
     Returns:
@@ -248,11 +250,12 @@ def elu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Arra
 
 
 def celu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Array:
-    """Compute `max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))`. This is `elu` with derivative 1 at 0 for every alpha.
+    """Compute `max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))`. This is a variant of `elu` whose derivative at 0 is 1
+    for every alpha.
 
     Args:
         input: floating-point array of any shape.
-        alpha: scale below zero, not 0. For alpha > 0 the output tends to -alpha.
+        alpha: scale below zero, which must not be 0. For alpha > 0, the output tends to -alpha as x decreases.
         inplace: ignored.
 
     Returns:
@@ -316,7 +319,7 @@ def _elu_jvp(alpha, scale, rate, primals, tangents):
 
 
 def _below(x: jax.Array) -> jax.Array:
-    """Return x where it is negative, and 0 elsewhere. exp of the result is finite, and its derivative at 0 is 0, as in
-    torch's second derivative.
+    """Return x where it is negative, and 0 elsewhere. The exponential of the result is finite. The derivative at 0 is
+    0, as in torch's second derivatives.
     """
     return jnp.where(x < 0, x, 0)
