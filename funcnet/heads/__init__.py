@@ -1,9 +1,9 @@
-"""Heads: the examples, rows, loss, answers and metrics of each task, for training, prediction and serving alike.
+"""Heads. The head of a task defines its examples, rows, loss, answers and metrics, for training and for serving.
 
     reading/*, encoding -> head -> text, tokens, choice, answer, fill_mask -> table -> directory
 
-Serving needs a `head.Head`, and fine-tuning needs its subclass `head.TrainedHead`. A head refers to the architecture of
-its model by name, and imports no model class.
+Serving needs a `head.Head`, and fine-tuning needs its subclass `head.TrainedHead`. A head stores the name of its
+model's architecture, but does not depend on a model class.
 """
 
 from funcnet.heads.directory import check_length, open_head, read_settings, write_settings

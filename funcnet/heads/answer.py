@@ -28,8 +28,8 @@ __all__ = ["Answer"]
 class Answer(TrainedHead, Spans):
     """Finds an answer as a span of the context, as in SQuAD.
 
-    If `no_answers` is True (SQuAD 2.0), a question may have no answer. `no_answers` is learned from the training file.
-    The other settings are those of `Spans`.
+    If `no_answers` is True, a question may have no answer, as in SQuAD 2.0. Fine-tuning sets `no_answers` to True if
+    the training file has the field `is_impossible`. The other settings are those of `Spans`.
     """
 
     name: str = "answer"
@@ -107,8 +107,9 @@ class Answer(TrainedHead, Spans):
 
 
 def _span(window: Window, question: Question) -> tuple[int, int]:
-    """Return the first and last token of the first answer in a row. If a part of the answer is outside of the window,
-    return (0, 0), the position of [CLS].
+    """Return the indices of the first and the last token of a question's first answer in the row of a window.
+
+    The result is (0, 0), the index of [CLS], if there is no answer or the window does not contain all of the answer.
     """
     if not question.answers or not len(window.offsets):
         return 0, 0
@@ -121,7 +122,10 @@ def _span(window: Window, question: Question) -> tuple[int, int]:
 
 
 def _tokenized(questions: Iterable[Question], encoder: TextEncoder) -> Iterator[tuple[Encoding, Encoding]]:
-    """Yield (question, context) without special tokens. A context of several questions in a row is tokenized once."""
+    """Yield the encodings of each question and of its context, without special tokens.
+
+    A context that several consecutive questions share is tokenized only once.
+    """
     last: tuple[str, Encoding] | None = None
     ours, theirs = tee(questions)
     for question, encoding in zip(ours, encoder.whole(one.question for one in theirs), strict=True):

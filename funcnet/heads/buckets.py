@@ -1,7 +1,7 @@
-"""Running a model on rows of any length, with a few compiled programs.
+"""Runs a model on rows of any length, with only a few compiled programs.
 
 Rows are sorted by length and padded to one of a few lengths. Serving, prediction, evaluation and feature extraction all
-use it.
+use this module.
 
 Letters: `B rows of a batch, T tokens of a row`.
 """
@@ -24,7 +24,7 @@ FINE_LENGTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160
 
 
 def bucket(length: int, lengths: Sequence[int]) -> int:
-    """Return the smallest of `lengths` that is at least `length`, or the last if all are smaller.
+    """Return the smallest of `lengths` that is at least `length`, or the last one if all are smaller.
 
     >>> [bucket(n, (16, 24, 100)) for n in (1, 17, 64, 100)]
     [16, 24, 100, 100]
@@ -33,7 +33,9 @@ def bucket(length: int, lengths: Sequence[int]) -> int:
 
 
 def pad(rows: Sequence[TokenRow], count: int, length: int, pad_id: int) -> dict[str, NDArray[np.int32]]:
-    """Pad rows to one batch, with Hugging Face's names. In the rows that fill up the batch, only one token is visible.
+    """Pad rows to one batch, a dict with Hugging Face's names of model inputs.
+
+    Rows of padding complete the batch. Their attention mask is 1 for the first token only.
 
     Args:
         rows: at most `count` rows of at most `length` tokens.
@@ -53,16 +55,17 @@ def pad(rows: Sequence[TokenRow], count: int, length: int, pad_id: int) -> dict[
 
 
 class Bucketed:
-    """A function of padded batches that can be called with rows of any length. It compiles once for each padded shape.
+    """Runs a function of padded batches on rows of any length, and compiles it once for each padded shape.
 
     Args:
-        function: `(params, state, batch) -> outputs`, a tree of arrays whose first dimension is B. It is jitted here.
+        function: `(params, state, batch) -> outputs`, where the outputs are a tree of arrays whose first dimension is
+            B. The function must not be jitted, because `Bucketed` jits it.
         longest: largest number of tokens per row that the model accepts.
         pad_id: id of `[PAD]`.
         lengths: values of T, in increasing order, such as `LENGTHS`. `longest` is added to them.
         tokens: number of tokens per batch, B · T, for every T. All batches then take about the same time and memory.
-            The default is 1,024 on a CPU and 16,384 elsewhere. Larger batches do not fit the caches of a CPU, where
-            4,096 tokens per batch take 1.6 times as long.
+            The default is 1,024 on a CPU and 16,384 elsewhere. On a CPU, larger batches do not fit the caches. The same
+            rows take 1.6 times as long there with 4,096 tokens per batch.
         sizes: values of B, in increasing order, instead of `tokens`. A batch is padded to the next larger size.
         shard: function that places a batch on devices, such as `Layout.shard`. By default, the batch goes to the device
             of the parameters.
@@ -104,7 +107,7 @@ class Bucketed:
         return [(size, length) for length in self.lengths for size in self.sizes(length)]
 
     def compile(self, model: tuple[Any, Any], progress: Callable[[int, int], None] = lambda done, of: None) -> None:
-        """Compile for every shape now, so that no later call waits. `progress(done, of)` is called after each shape."""
+        """Compile for every shape now, so that later calls do not. `progress(done, of)` is called after each shape."""
         shapes = self.shapes()
         for done, (size, length) in enumerate(shapes, 1):
             jax.block_until_ready(self._dispatch(model, [], size, length))

@@ -1,6 +1,6 @@
 """The head of the task `choice`, which chooses the best continuation of a text.
 
-Letters: `B rows, C choices, the same number in all examples of a file`.
+Letters: `B rows, C choices`. All examples of a file have the same number of choices.
 """
 
 import dataclasses

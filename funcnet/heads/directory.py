@@ -1,4 +1,4 @@
-"""Opens the head of a model's directory: its name and settings, its tokenizer, and the length of its rows.
+"""Opens the head of a model's directory, together with its settings, its tokenizer and the length of its rows.
 
 Fine-tuning writes the settings to `finetuning.json`. Prediction, features and serving read them.
 """
@@ -38,12 +38,12 @@ def open_head(
     Args:
         path: directory of Hugging Face's files, with or without `finetuning.json`.
         config: config of the model.
-        name: name of the task. The default is the task of fine-tuning, or the usual task of the architecture.
+        name: name of the task. None means the task of fine-tuning, or else the usual task of the architecture.
         where: prefix for error messages, such as the name of the caller.
         heads: heads to choose from.
         max_length: largest number of tokens per row. The default is the row length of fine-tuning if the model is
             fine-tuned, otherwise the size of its position table.
-        more: additional settings of the head, which no file has.
+        more: settings of the head in addition to those in `finetuning.json`.
 
     Returns:
         (head, tokenizer, largest number of tokens per row).
@@ -94,7 +94,7 @@ def read_settings(directory: Path) -> dict[str, Any]:
     """Return the contents of `finetuning.json`, or an empty dict if the file does not exist.
 
     Raises:
-        ValueError: if the file has been changed and is invalid.
+        ValueError: if the file is invalid, for example because it was edited.
     """
     file = directory / SETTINGS
     settings = read_json(file) if file.exists() else {}

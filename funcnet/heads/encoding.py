@@ -66,7 +66,10 @@ class TextEncoder:
         self._cutting = text.truncating(tokenizer, seq_len)
 
     def cut(self, texts: Iterable[Any], *, words: bool = False) -> Iterator[Encoding]:
-        """Encode texts, pairs of texts or lists of words, cut to the row length, starting with the longer of a pair."""
+        """Encode texts, pairs of texts or lists of words, and cut them to the row length.
+
+        The longer text of a pair is cut first.
+        """
         return _encodings(self._cutting, texts, words, special_tokens=True)
 
     def whole(self, texts: Iterable[Any], *, special_tokens: bool = False) -> Iterator[Encoding]:

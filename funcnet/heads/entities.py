@@ -1,4 +1,4 @@
-"""Tags of words as entities, and the metrics of entities, by the rules of CoNLL."""
+"""Finds the entities in the tags of words, and computes the metrics of entities, by the rules of CoNLL."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -29,8 +29,9 @@ def entities(tags: Sequence[str]) -> list[Entity]:
     """Return the entities in the tags of one sentence.
 
     A tag is `O`, or a prefix and a type, such as `B-PER`. The prefix is B at the start, I inside and E at the end of an
-    entity, and S for an entity of one word. An entity also begins at an inside tag after `O` or another type, and ends
-    before the next entity. This rule reads IOB1, IOB2, IOBES, and also invalid sequences that a model predicts.
+    entity, and S for an entity of one word. An entity also begins at an inside tag after `O` or after a tag of another
+    type, and ends before the next entity. These rules cover IOB1, IOB2, IOBES, and invalid sequences that a model may
+    predict.
 
     >>> entities(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
     [Entity(type='PER', first=0, last=1), Entity(type='LOC', first=3, last=3), Entity(type='LOC', first=4, last=4)]

@@ -4,8 +4,7 @@
     item --example--> example --encode--> rows --model--> outputs --answer--> JSON
 
 The first line shows training, `funcnet predict` and `funcnet evaluate`. The second line shows serving. A head works on
-examples, tokenizers, arrays and label names. It refers to the architecture of its model by name, and imports no model
-class.
+examples, tokenizers, arrays and label names. It stores the name of its architecture, but depends on no model class.
 
 Letters: `B rows of a batch, T tokens of a row, C classes`.
 """
@@ -68,12 +67,12 @@ class ModelConfig(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Head(ABC):
-    """A head that answers items or examples. Its fields are settings, which `finetuning.json` stores.
+    """Base class of all heads. The fields of a head are settings, which `finetuning.json` stores.
 
     Attributes:
         name: name of the task, for the command line and `funcnet.serving.inference`.
         architecture: Hugging Face's name of the model class with this head.
-        names: all tasks of this class.
+        names: names of all tasks of this class.
         needs: string that every text must contain.
     """
 
@@ -89,7 +88,7 @@ class Head(ABC):
 
     @classmethod
     def fits(cls, architecture: str, config: ModelConfig) -> tuple[str, ...]:
-        """Return the tasks of a saved model, the usual task first, or an empty tuple if it has another head."""
+        """Return the tasks of a saved model with this head, the usual task first, or () if the model has another head."""
         return cls.names if architecture in cls.architectures() else ()
 
     @classmethod
@@ -100,7 +99,7 @@ class Head(ABC):
 
     @property
     def reads_pairs(self) -> bool | None:
-        """True if items must be pairs of texts, False if they must be single texts, None if neither is required."""
+        """True if items must be pairs of texts, False if they must be single texts, and None if both are allowed."""
         return None
 
     @property
@@ -113,12 +112,12 @@ class Head(ABC):
         """Return a served item as an example, or None if the item has the wrong type."""
 
     def sample(self, text: str) -> Any:
-        """Return an item that is made of the words of a text, for measurements."""
+        """Return an item that consists of the words of a text, for measurements of speed."""
         return text
 
     @property
     def extra_tokens(self) -> int:
-        """Number of tokens in the row of a `sample` that are not words of the text, such as [CLS] and [SEP]."""
+        """Number of tokens that the row of a `sample` adds to the words of the text, such as [CLS] and [SEP]."""
         return 2
 
     @abstractmethod
@@ -182,12 +181,12 @@ class TrainedHead(Head):
 
     @classmethod
     def from_settings(cls, name: str, settings: Mapping[str, Any]) -> Self:
-        """Return the head for the settings of `funcnet finetune`, before it has learned from examples."""
+        """Return the head for the settings of `funcnet finetune`, before `learn` is called with the examples."""
         known = {field.name for field in dataclasses.fields(cls)} - {"name", "labels", "metric", "pairs"}
         return cls(**{key: value for key, value in settings.items() if key in known} | {"name": name})
 
     def settings(self) -> dict[str, Any]:
-        """Return the fields for `finetuning.json`, without the labels, which config.json has."""
+        """Return the fields for `finetuning.json`. The labels are left out, because config.json has them."""
         values = dataclasses.asdict(self)
         del values["labels"]
         return values
@@ -218,12 +217,12 @@ class TrainedHead(Head):
         """Return the targets of the loss, one array per row of a batch. Targets of -100 are ignored."""
 
     def counts(self, batch: Batch) -> dict[str, jax.Array]:
-        """Return the number of entries that each term of the loss is averaged over, see `train.step`."""
+        """Return the number of entries over which each term of the loss is averaged (see `train.step`)."""
         return {self.term: jnp.sum(batch["counted"].astype(jnp.float32))}
 
     @abstractmethod
     def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
-        """Return the sums of each term of the loss, see `train.step`."""
+        """Return the sums of each term of the loss (see `train.step`)."""
 
     def objective(self, net: Any) -> Callable[..., tuple[Sums, Any]]:
         """Return the objective of a model with this head, for `train.make_step`."""
@@ -240,7 +239,7 @@ class TrainedHead(Head):
         """Return the metrics of the answers to labelled examples."""
 
     def with_null_threshold(self, threshold: float) -> Self:
-        """Return the head with this threshold for "no answer", or raise ValueError if the task is not answer."""
+        """Return the head with this threshold for "no answer", or raise ValueError if the task is not `answer`."""
         raise ValueError(
             f"predict: --null-threshold does not apply to this model; expected a model for the task 'answer', "
             f"got one for {self.name!r}. Omit the setting."
@@ -253,7 +252,7 @@ class TrainedHead(Head):
     def classes(
         self, examples: Sequence[Any], answers: Sequence[Mapping[str, Any]]
     ) -> tuple[list[str], list[str]] | None:
-        """Return the names (true, predicted) if every example has exactly one class, otherwise None."""
+        """Return the true and the predicted class names if every example has exactly one class, otherwise None."""
         return None
 
     def require_measurable(self, config: ModelConfig, path: str | Path) -> None:
@@ -269,11 +268,11 @@ class TrainedHead(Head):
         return f"{count:,} texts longer than {seq_len} tokens were cut" if count else ""
 
     def describe_columns(self, path: Path) -> str:
-        """Return a note on the columns that are read from a file, or an empty string if there is no choice."""
+        """Return a note on the columns that are read from a file, or an empty string if no note is needed."""
         return ""
 
     def describe_labels(self, examples: Sequence[Any]) -> str:
-        """Return a note on the number of examples per class, or an empty string without classes."""
+        """Return a note on the number of examples per class, or an empty string if there are no classes."""
         return ""
 
 
@@ -293,7 +292,7 @@ def make_forward(net: Any) -> Callable[..., tuple[jax.Array, Any]]:
 
 
 def count_right(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return the number of labels (…) that have the largest logit in (…, C). Labels of -100 are ignored.
+    """Return the number of labels (…) for which the logits (…, C) are largest. Labels of -100 are ignored.
 
     >>> count_right(jnp.array([[0.0, 1.0], [2.0, 1.0]]), jnp.array([1, -100]))
     Array(1., dtype=float32)
@@ -318,7 +317,7 @@ def label_names(config: ModelConfig) -> tuple[str, ...]:
 
 
 def learn_labels(given: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """Return the different labels, sorted by value if all of them are integers, otherwise by name.
+    """Return the distinct labels, sorted by value if all of them are integers, otherwise by name.
 
     >>> learn_labels([("10",), ("9",)]), learn_labels([("b", "a"), ("a",)])
     (('9', '10'), ('a', 'b'))
@@ -328,7 +327,7 @@ def learn_labels(given: Iterable[Sequence[str]]) -> tuple[str, ...]:
 
 
 def warn_of_capitals(where: str, labels: Iterable[str]) -> None:
-    """Warn of labels that differ only in case, because these are usually two spellings of one class."""
+    """Warn about labels that differ only in case, because these are usually two spellings of one class."""
     known: dict[str, list[str]] = {}
     for label in labels:
         known.setdefault(label.casefold(), []).append(label)

@@ -1,4 +1,4 @@
-"""The head of the task `labels`, which predicts any number of labels for a text or a pair of texts. C labels."""
+"""The head of the task `labels`, which predicts any number of labels for a text or a pair of texts."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Metrics of GLUE and similar data, with the definitions of scikit-learn, in float64.
+"""Metrics for GLUE and similar data, as scikit-learn defines them, in float64.
 
 Letters: `N examples, C classes`.
 """
@@ -15,7 +15,7 @@ __all__ = ["accuracy", "confusion", "f1_binary", "f1_macro", "f1_micro", "matthe
 
 
 def accuracy(labels: Values, predicted: Values) -> float:
-    """Return the share of N predictions that are right. A row of (N, C) is right if all of its entries are right.
+    """Return the share of N predictions that are right. An (N, C) row is right if all of its C entries are right.
 
     >>> accuracy([0, 1, 1, 2], [0, 1, 2, 2])
     0.75
@@ -25,7 +25,7 @@ def accuracy(labels: Values, predicted: Values) -> float:
 
 
 def confusion(labels: Values, predicted: Values, classes: int) -> NDArray[np.int64]:
-    """Return the confusion matrix, (C, C) counts with one row per label and one column per predicted class.
+    """Return the confusion matrix: (C, C) counts, with one row per label and one column per predicted class.
 
     >>> confusion([0, 1, 1], [0, 1, 0], 2).tolist()
     [[1, 0], [1, 1]]
@@ -36,7 +36,7 @@ def confusion(labels: Values, predicted: Values, classes: int) -> NDArray[np.int
 
 
 def f1_binary(labels: Values, predicted: Values) -> float:
-    """Return F1 of class 1, 2 · right / (labelled + predicted), or 0 if class 1 does not occur.
+    """Return the F1 score of class 1, which is 2 · right / (labelled + predicted), or 0 if class 1 does not occur.
 
     >>> round(f1_binary([1, 1, 0, 0], [1, 0, 1, 0]), 3)
     0.5
@@ -46,7 +46,7 @@ def f1_binary(labels: Values, predicted: Values) -> float:
 
 
 def f1_macro(labels: Values, predicted: Values) -> float:
-    """Return the unweighted mean of F1 over all classes that occur, or over all C columns of (N, C) booleans.
+    """Return the unweighted mean of the F1 scores of all classes that occur, or of all C columns of (N, C) booleans.
 
     >>> round(f1_macro([0, 0, 1, 2], [0, 1, 1, 2]), 4)
     0.7778
@@ -61,7 +61,7 @@ def f1_macro(labels: Values, predicted: Values) -> float:
 
 
 def f1_micro(labels: Values, predicted: Values) -> float:
-    """Return F1 over all entries of (N, C) booleans.
+    """Return the F1 score of all entries of (N, C) booleans together.
 
     >>> round(f1_micro([[1, 0], [1, 1]], [[1, 1], [0, 1]]), 4)
     0.6667
@@ -71,7 +71,7 @@ def f1_micro(labels: Values, predicted: Values) -> float:
 
 
 def matthews(labels: Values, predicted: Values) -> float:
-    """Return Matthews correlation of labels and predictions, for any number of classes, or 0 if one is constant.
+    """Return the Matthews correlation for any number of classes, or 0 if all labels or all predictions are equal.
 
     >>> round(matthews([1, 1, 1, 0], [1, 0, 1, 1]), 4)
     -0.3333

@@ -1,4 +1,4 @@
-"""The heads of the tasks `classify`, `pairs` and `regress`: a class or a number for a text or a pair of texts."""
+"""The heads of `classify`, `pairs` and `regress`, which predict a class or a number for a text or a pair of texts."""
 
 import dataclasses
 import itertools
@@ -40,8 +40,9 @@ class TextHead(TrainedHead):
 
     Attributes:
         columns: names of the columns in files.
-        long_texts: "cut" cuts a text that is longer than a row. "parts" reads it in parts and averages their logits.
-        pairs: whether the training examples were pairs of texts. None means unknown, so that both are accepted.
+        long_texts: "cut" cuts a text that is longer than a row. "parts" splits the text, and averages the parts' logits.
+        pairs: whether the training examples were pairs of texts. None means that this is unknown, and that both pairs
+            and single texts are accepted.
     """
 
     columns: Columns = DEFAULT
@@ -172,7 +173,7 @@ class TextHead(TrainedHead):
 
     @abstractmethod
     def target(self, example: TextExample) -> NDArray[Any]:
-        """Return the target of the loss for a text, () or (C,)."""
+        """Return the target of the loss for a text, an array of shape () or (C,)."""
 
     def targets(self, example: TextExample, encoded: Encoded) -> Sequence[NDArray[Any]]:
         return [self.target(example)] * len(encoded.rows)
@@ -222,7 +223,7 @@ class Classify(TextHead):
         return (example.label,)
 
     def describe_labels(self, examples: Sequence[TextExample]) -> str:
-        """Return a note on the number of examples in the ten most frequent classes, which reveals misspelt labels.
+        """Return a note with the numbers of examples in the ten most frequent classes, to reveal misspelt labels.
 
         >>> head = Classify(labels=("Good", "bad", "good"))
         >>> head.describe_labels([TextExample("fine", None, "good", "a.csv, line 2")])
@@ -349,9 +350,9 @@ def named_probabilities(labels: Sequence[str], chances: NDArray[np.float64]) -> 
 
 
 def split_in_parts(ids: Sequence[int], special: Mapping[str, int], seq_len: int) -> list[PlainRow]:
-    """Split a long text into as few rows as possible, whose lengths differ by at most one token.
+    """Split a long text into as few rows as possible. Their lengths differ by at most one token.
 
-    The lengths are equal because a short last row would have the same weight as full rows in the average of the logits.
+    The average of the logits gives all rows the same weight, so no row may be much shorter than the others.
 
     Args:
         ids: token ids of the text, without special tokens.

@@ -35,7 +35,7 @@ __all__ = ["Tokens", "first_tokens", "split_words"]
 
 
 class Words(NamedTuple):
-    """The words of a sentence, and the word index of each token in its row, which is None for special tokens."""
+    """The words of a sentence, and for each token of its row the index of its word, or None for special tokens."""
 
     words: Sequence[str]
     word_ids: Sequence[int | None]
@@ -43,7 +43,7 @@ class Words(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Tokens(TrainedHead):
-    """Predicts tags of words. If the tags mark entities (`B-PER`), the metrics are those of entities."""
+    """Predicts a tag for every word. If the tags mark entities, such as `B-PER`, entities have metrics too."""
 
     name: str = "tokens"
     columns: Columns = DEFAULT

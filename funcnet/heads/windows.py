@@ -1,4 +1,4 @@
-"""Splits a long context into windows, and finds the answer to a question in their logits.
+"""Splits a long context into windows, and finds the answer to a question in the logits of the windows.
 
 Letters: `T tokens of a window, n tokens of the context in the window`.
 """
@@ -23,14 +23,14 @@ class Spans:
     """Settings of the search for an answer.
 
     The score of a span is log p(start) + log p(end), with probabilities over the tokens of its window. The score of "no
-    answer" is the score of [CLS] in the window where it is lowest.
+    answer" is the score of [CLS] in the window where the score of [CLS] is lowest.
 
     Differs from Google's script, which adds logits. The level of the logits is arbitrary and differs between windows,
     so a window without the answer could win over the window with the answer.
 
     Attributes:
         doc_stride: number of tokens from the start of one window to the start of the next.
-        n_best: number of starts and of ends to consider, and number of answers to return.
+        n_best: number of starts to consider, number of ends to consider, and number of answers to return.
         max_answer: largest number of tokens in an answer.
         null_threshold: margin by which the score of "no answer" must exceed that of the best answer.
         no_answers: whether "no answer" is allowed.
@@ -46,15 +46,15 @@ class Spans:
 
 
 class Window(NamedTuple):
-    """A part of a question's context, as one row of the model.
+    """A part of a question's context, as one row of the model's input.
 
     Attributes:
         ids: (T,), token ids of `[CLS] question [SEP] part [SEP]`.
         prefix: number of tokens before the part. Later tokens have token type 1.
         begin: index of the part's first token in the context.
-        offsets: (n, 2), first character of each token in the context, and the character after its last one.
-        leads: (n,) bool, True if no other window has more context on both sides of the token. Answers begin only at
-            such tokens, so that each answer is scored in the window with the most context around it.
+        offsets: (n, 2), for each token the index of its first character in the context, and the index after its last.
+        leads: (n,) bool, True if this is the window with the most context around the token. Answers begin only at such
+            tokens, so that each answer is scored in the window with the most context around it.
     """
 
     ids: list[int]
@@ -75,7 +75,7 @@ def read_windows(
     """Return the rows of a question and its context.
 
     Args:
-        question, context: encodings without special tokens. A question is cut to 64 tokens, and to half of the row.
+        question, context: encodings without special tokens. The question is cut to `longest_question(seq_len)` tokens.
         special: ids of `[CLS]` and `[SEP]`.
         seq_len: largest number of tokens per row.
         doc_stride: number of tokens from the start of one window to the start of the next.
@@ -134,7 +134,7 @@ def find_answer(
 
 
 def longest_question(seq_len: int) -> int:
-    """Return the largest number of tokens of a question: 64, as in Google's script, and at most half of the row.
+    """Return the largest number of tokens of a question: 64, as in Google's script, but at most half of the row.
 
     >>> longest_question(384), longest_question(32)
     (64, 16)
@@ -143,7 +143,12 @@ def longest_question(seq_len: int) -> int:
 
 
 def stretches(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """Return (first token, number of tokens) of each window over a context, at distances of `stride` tokens.
+    """Return (first token, number of tokens) of each window over a context.
+
+    Args:
+        tokens: number of tokens of the context.
+        room: largest number of tokens per window.
+        stride: number of tokens from the start of one window to the start of the next.
 
     >>> stretches(10, room=6, stride=3)
     [(0, 6), (3, 6), (6, 4)]
@@ -176,11 +181,11 @@ def _candidates(window: Window, ends: NDArray[np.float64], settings: Spans) -> I
 
 
 def _leads(found: Sequence[tuple[int, int]]) -> list[NDArray[np.bool_]]:
-    """Return, for each window, a mask of the tokens for which this window is chosen.
+    """Return the mask `Window.leads` for each window.
 
-    For each token, the window with the largest score is chosen. As in Google's script, the score is the number of
-    context tokens on the shorter side of the token, plus a hundredth of the window's size. If two scores are equal, the
-    earlier window is chosen.
+    The mask of a token is True in the window where the token has the largest score. As in Google's script, the score is
+    the number of context tokens on the shorter side of the token, plus a hundredth of the window's size. If two windows
+    have equal scores, the earlier one is chosen.
     """
     size = found[-1][0] + found[-1][1]
     best = np.full(size, -np.inf)
@@ -196,6 +201,6 @@ def _leads(found: Sequence[tuple[int, int]]) -> list[NDArray[np.bool_]]:
 
 
 def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the log-softmax of (T, 2) over the tokens."""
+    """Return the log-softmax of (T, 2) logits over the T tokens."""
     shifted = logits.astype(np.float64) - logits.max(axis=0)
     return shifted - np.log(np.exp(shifted).sum(axis=0))

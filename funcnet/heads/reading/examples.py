@@ -1,8 +1,8 @@
-"""Rows of files -> examples, each with its place in the file for messages.
+"""Converts the rows of files to examples. Every example has its place in the file, for error messages.
 
 By default, the names of the columns are `text`, `text_b` (the second text of a pair) and `label`. The columns of tagged
-sentences are `tokens` and `tags`. Multiple choice has a list in `choices`, or a column per choice (`choice0`,
-`ending0`, …).
+sentences are `tokens` and `tags`. Files for multiple choice have the choices as a list in the column `choices`, or one
+column per choice (`choice0`, `choice1`, … or `ending0`, `ending1`, …).
 """
 
 import difflib
@@ -42,7 +42,7 @@ class Columns:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> "Columns":
-        """Return the names in the settings of `funcnet finetune`.
+        """Return the names of columns in the settings of `funcnet finetune`.
 
         >>> Columns.from_settings({"text_column": "body"}).text
         'body'
@@ -77,7 +77,7 @@ class TextExample:
 
     @property
     def group(self) -> Hashable:
-        """Key that is equal for copies of a text, which stay on the same side of a split."""
+        """Key that is equal for copies of a text. Examples with equal keys stay together when a file is split."""
         return self.text, self.second
 
     @property
@@ -88,7 +88,7 @@ class TextExample:
 
 @dataclass(frozen=True)
 class TokenExample:
-    """A sentence of words, or a line of text for the tokenizer to split, with one tag per word or `tags=None`."""
+    """A sentence, with one tag per word or `tags=None`. If `words` is a string, the tokenizer splits it into words."""
 
     words: list[str] | str
     tags: list[str] | None
@@ -131,8 +131,8 @@ def read_texts(
 
     Raises:
         ValueError: if `read_table` cannot read the file, or a column is missing.
-        ValueError: if a label is missing, is not a number with `numbers`, or is in quotes after a space, which would
-            make the quotes a part of the label.
+        ValueError: if a label is missing, or is not a number although `numbers` is True.
+        ValueError: if there is a space before the quotes of a label, which makes the quotes part of the label.
 
     Example:
         >>> import tempfile
@@ -165,15 +165,16 @@ def read_texts(
 def read_tokens(
     path: str | Path, columns: Columns, *, labelled: bool = True, known: Sequence[str] = ()
 ) -> list[TokenExample]:
-    """Read tagged sentences from JSON lines with two lists, or from CoNLL columns, or sentences from lines of text.
+    """Read sentences from JSON lines, from CoNLL columns, or from lines of text without tags.
 
-    A line of CoNLL columns has a word, and its tag in the last column. Columns are separated by spaces or tabs,
-    sentences by empty lines, and documents by `-DOCSTART-`. Without `labelled`, each line of a `.txt` file is a
-    sentence, unless all lines end in one of the `known` tags, as in CoNLL's `test.txt`.
+    Every object of JSON lines has a list of words and a list of tags. A line of CoNLL columns has a word in its first
+    column, and the tag of the word in its last column. Columns are separated by spaces or tabs, sentences by empty
+    lines, and documents by `-DOCSTART-`. If `labelled` is False, each line of a `.txt` file is a sentence, unless all
+    lines end in one of the tags in `known`, as in CoNLL's `test.txt`.
 
     Raises:
-        ValueError: if `read_table` cannot read the file, a row has the wrong number of columns, or the lists have
-            different lengths.
+        ValueError: if `read_table` cannot read the file, a row has the wrong number of columns, or the two lists of an
+            object have different lengths.
     """
     path = Path(path)
     if path.suffix.lower() in (".jsonl", ".json", ".ndjson"):
@@ -185,9 +186,11 @@ def read_tokens(
 
 
 def read_choices(path: str | Path, columns: Columns, *, labelled: bool = True) -> list[ChoiceExample]:
-    """Read texts and their choices from a list in `choices`, or from columns `choice0`, `choice1`, … (or `ending0`, …).
+    """Read texts and their choices.
 
-    If there is a second text, in the column `text_b` or `columns.second`, it is put before each choice, as in SWAG.
+    The choices are a list in the column `choices`, or each choice has its own column: `choice0`, `choice1`, …, or
+    `ending0`, `ending1`, …. If the file has the column `text_b` or `columns.second`, its text is put before each
+    choice, as in SWAG.
 
     Raises:
         ValueError: if `read_table` cannot read the file, the number of choices differs between rows, or a label is out
@@ -389,7 +392,7 @@ def _conll(path: Path, labelled: bool) -> list[TokenExample]:
 
 
 def _cells(line: str) -> list[str]:
-    """Return the cells between spaces and tabs. Other white space, such as a no-break space, belongs to a word."""
+    """Split a line into cells at spaces and tabs. Other white space, such as a no-break space, is part of a cell."""
     return [cell for cell in re.split(r"[ \t]+", line) if cell]
 
 

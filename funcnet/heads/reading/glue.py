@@ -1,4 +1,4 @@
-"""Reads GLUE's folders, as GLUE's script unpacks them.
+"""Reads the folders that GLUE's download script unpacks.
 
 The folders are `CoLA SST-2 MRPC STS-B QQP MNLI QNLI RTE WNLI AX`. Each folder has `train.tsv`, `dev.tsv` and a
 `test.tsv` without labels. MNLI has `dev_matched.tsv` and `dev_mismatched.tsv` instead of `dev.tsv`, and AX has only a
@@ -43,7 +43,9 @@ COLA_COLUMNS = ["source", "label", "star", "sentence"]  # train.tsv and dev.tsv 
 
 
 def glue_task(path: str | Path) -> GlueTask | None:
-    """Return the task whose name is that of the folder, or of the folder of the file. Return None for other names.
+    """Return the task that has the same name as the folder, or None if there is no such task.
+
+    If `path` is a file, its folder is used.
 
     >>> glue_task("glue_data/CoLA/dev.tsv").metric
     'matthews'
@@ -55,9 +57,7 @@ def glue_task(path: str | Path) -> GlueTask | None:
 
 
 def is_glues(path: Path, task: GlueTask) -> bool:
-    """Return whether a file begins like a file of GLUE. The name does not show this, because a user's folder may have
-    the same name.
-    """
+    """Return whether the first line of a file is that of a GLUE task. A folder may have the task's name by chance."""
     if not path.is_file():
         return False
     with path.open(encoding="utf-8-sig", errors="replace") as file:
@@ -68,11 +68,11 @@ def is_glues(path: Path, task: GlueTask) -> bool:
 def read_glue(path: str | Path, task: GlueTask, *, labelled: bool = True) -> tuple[list[TextExample], list[int]]:
     """Read the examples of a file of GLUE.
 
-    QQP's original files have lines with too few columns, which all readers of GLUE skip. This function skips them too.
+    QQP's original files have lines with too few columns. This function skips these lines, as all readers of GLUE do.
 
     Args:
         path: file of GLUE.
-        task: task of `glue_task`.
+        task: task that `glue_task` returned for the file.
         labelled: whether to read labels. Test files have no labels.
 
     Returns:

@@ -1,6 +1,7 @@
-"""Files of SQuAD 1.1 and 2.0, with questions about a context, and the official metrics.
+"""Reads files of SQuAD 1.1 and 2.0, which have questions about contexts, and computes the official metrics.
 
-An answer is a span of its context, so its text and its offset must agree. If they do not, an error names the question.
+An answer is a span of its context, so the context must have the text of the answer at the offset of the answer. If it
+does not, the error message names the question.
 """
 
 import collections
@@ -26,7 +27,7 @@ class Question:
     """A question about a context.
 
     Attributes:
-        answers: (text, offset in the context) of each answer. Empty for a question without answer.
+        answers: (text, offset in the context) of each answer. The tuple is empty if the question has no answer.
         has_answer: False if the file marks the question as `is_impossible`, otherwise True. None in SQuAD 1.1, where
             every question has an answer.
     """
@@ -54,8 +55,10 @@ def read_squad(path: str | Path, *, labelled: bool = True) -> list[Question]:
 
     Raises:
         FileNotFoundError: if the file is missing.
-        ValueError: if the file is not JSON or not in SQuAD's format, a question has no answer, an id occurs more than
-            once, or an answer is not at its offset. The message has the line, and the text that was found instead.
+        ValueError: if the file is not JSON, is not in SQuAD's format or has no questions, or an id occurs more than
+            once.
+        ValueError: if `labelled` is True, and an answer is missing or is not at its offset. The message gives the line,
+            and the text that is at the offset.
 
     Reference: Rajpurkar et al., 2016 and 2018
     """
@@ -92,18 +95,20 @@ def squad_scores(
     answers: Mapping[str, str],
     no_answer: Mapping[str, tuple[str, float]] | None = None,
 ) -> dict[str, float]:
-    """Compute the official metrics in percent, those of SQuAD 2.0 if the file has `is_impossible`, otherwise of 1.1.
+    """Compute the official metrics, in percent.
+
+    They are the metrics of SQuAD 2.0 if the file has the field `is_impossible`, otherwise those of SQuAD 1.1.
 
     Args:
         questions: questions with their answers.
         answers: {id: text}. An empty text means "no answer".
-        no_answer: {id: (best answer that is not empty, score of "no answer" minus the score of this answer)}, from
-            which the best threshold of SQuAD 2.0 is computed.
+        no_answer: {id: (best answer that is not empty, score of "no answer" minus the score of this answer)}. The best
+            threshold of SQuAD 2.0 is computed from these scores.
 
     Returns:
-        {"exact", "f1", "total"}. SQuAD 2.0 adds the same metrics for questions with answer ("HasAns_exact", …) and
-        without answer ("NoAns_exact", …). With `no_answer`, there are also "best_exact", "best_exact_thresh", "best_f1"
-        and "best_f1_thresh".
+        {"exact", "f1", "total"}, where "total" is the number of questions. SQuAD 2.0 adds the same metrics for
+        questions with an answer ("HasAns_exact", …) and for questions without an answer ("NoAns_exact", …). The
+        argument `no_answer` adds "best_exact", "best_exact_thresh", "best_f1" and "best_f1_thresh".
 
     Raises:
         ValueError: if a question has no prediction.
@@ -148,7 +153,7 @@ def exact_match(true: str, predicted: str) -> float:
 
 
 def f1_score(true: str, predicted: str, *, empty_is_right: bool = True) -> float:
-    """Return F1 of the words that both texts share, where repeated words count repeatedly.
+    """Return the F1 score of the words of two normalised texts. A word that occurs twice in both counts twice.
 
     Args:
         empty_is_right: if True, two answers that are empty after normalisation score 1, as in SQuAD 2.0. If False, they
@@ -231,7 +236,7 @@ def _check(path: Path, questions: Sequence[Question]) -> None:
 
 
 def _line_of(path: Path, identity: str) -> str:
-    """Return the line and character of an id in the file, where it may be a number or a text with escapes."""
+    """Return the line and character of an id in the file, where the id may be a number, or a string with escapes."""
     text = read_text(path)
     ids = re.finditer(r'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)', text)
     found = next((one for one in ids if str(json.loads(one[1])) == identity), None)
@@ -251,7 +256,7 @@ def _gold(question: Question, second: bool) -> list[str]:
 def _each(
     gold: Mapping[str, list[str]], answers: Mapping[str, str], second: bool
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return (exact match, F1) of every question, compared with its best true answer."""
+    """Return {id: exact match} and {id: F1}. Each value is the largest one over the true answers of the question."""
     exact = {i: max(exact_match(true, answers[i]) for true in texts) for i, texts in gold.items()}
     f1 = {i: max(f1_score(true, answers[i], empty_is_right=second) for true in texts) for i, texts in gold.items()}
     return exact, f1
@@ -273,8 +278,9 @@ def _best(
     gold: Mapping[str, list[str]],
     no_answer: Mapping[str, float],
 ) -> dict[str, float]:
-    """Return the best score and its threshold for "no answer", from one pass over the questions in the order of their
-    scores of "no answer".
+    """Return the best mean score that a threshold for "no answer" can give, and this threshold.
+
+    The threshold rises through the values of `no_answer`, from the smallest to the largest.
     """
     current = float(sum(gold[i] == [""] for i in scores))
     best, threshold = current, 0.0

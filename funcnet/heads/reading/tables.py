@@ -1,14 +1,16 @@
-"""Files of rows -> dicts: CSV, TSV, JSON lines, and plain lines of text. Errors name the file, line and column.
+"""Reads files of rows as dicts: CSV, TSV, JSON lines and plain lines of text.
 
-- `.csv`: RFC 4180, so that quotes are doubled and line breaks are allowed inside quotes. The first line has the names
-  of the columns. If it has semicolons and no comma, the separator is the semicolon, which spreadsheets write in
-  languages with decimal commas.
+Error messages name the file, line and column. The suffix of a file determines its format.
+
+- `.csv`: the format of RFC 4180. Inside quotes, a quote is written twice, and line breaks are allowed. The first line
+  has the names of the columns. If this line has semicolons and no comma, semicolons separate the columns, as in the
+  files that spreadsheets write in languages with decimal commas.
 - `.tsv`, `.tab`: columns separated by tabs. Quotes are ordinary characters, as in GLUE's files. The first line has the
-  names of the columns. In a `.tab` file, the two further header lines of the program Orange are skipped.
+  names of the columns. In a `.tab` file of the program Orange, two further header lines are skipped.
 - `.jsonl`, `.ndjson`, `.json`: one object per line.
 - All other files: one text per line.
 
-All files are UTF-8, with or without a byte-order mark, and with any kind of line ends.
+All files are UTF-8, with or without a byte-order mark, and may have any kind of line ends.
 """
 
 import codecs
@@ -32,7 +34,7 @@ csv.field_size_limit(2**31 - 1)  # 128 kB by default, less than a long article
 
 @dataclass(frozen=True)
 class Record:
-    """One row as {column: value}, and the line where it begins, from 1. Values are strings, except in JSON."""
+    """One row as {column: value}, and the number of its first line, from 1. Values are strings, except in JSON."""
 
     values: dict[str, Any]
     line: int
@@ -40,7 +42,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a file and the names of its columns, in their order."""
+    """The rows of a file, and the names of its columns in the order of the file."""
 
     file: Path
     columns: list[str]
@@ -48,12 +50,12 @@ class Table:
 
 
 def read_table(path: str | Path) -> Table:
-    """Read a file of rows in the format of its suffix, which the docstring of this module describes.
+    """Read a file of rows. The docstring of this module describes the format for each suffix.
 
     Raises:
         FileNotFoundError: if the file is missing.
-        ValueError: if the file is not UTF-8, or has no rows, ragged rows, wrong quotes or invalid JSON. The message has
-            the line and column.
+        ValueError: if the file is not UTF-8, has no rows, has rows of different lengths, or has wrong quotes or invalid
+            JSON. The message gives the line and column.
 
     Example:
         >>> import tempfile
@@ -138,7 +140,7 @@ def tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _sign(path: Path, text: str, known: str) -> str:
-    """Return which known separator the first line has, or raise ValueError if it has another one."""
+    """Return the separator of the first line, or raise ValueError if `known` does not contain the separator."""
     number, head = next(((n, line) for n, line in enumerate(text.split("\n"), 1) if line), (1, ""))
     found = next((sign for sign in known if sign in head), None)
     other = next((sign for sign in SIGNS if sign in head), None)
@@ -203,7 +205,7 @@ def _line_and_column(text: str, place: int) -> tuple[int, int]:
 
 
 def _named(path: Path, records: list[tuple[int, list[str]]], advice: str) -> Table:
-    """Return the records as a table. `advice` ends the message for a row with too many cells."""
+    """Return the records as a table. The error message for a row with too many cells ends with `advice`."""
     if not records:
         return Table(path, [], [])
     head_line, columns = records[0][0], [name.strip() for name in records[0][1]]
@@ -230,7 +232,7 @@ def _named(path: Path, records: list[tuple[int, list[str]]], advice: str) -> Tab
 
 
 def _without_orange_head(records: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
-    """Remove the second and third header line of Orange, which have types and flags. The flags may be empty."""
+    """Remove the second and third header line of Orange. They have types and flags, and the flags may be empty."""
     kinds = {"d", "discrete", "c", "continuous", "string", "s", "t", "time", "m", "meta", "class", "i", "ignore", ""}
     flags = [cells for _, cells in records[1:3]]
     if not flags or not all(cell in kinds - {""} for cell in flags[0]):
