@@ -207,8 +207,7 @@ def max_pool(
     ceil: bool,
     return_indices: bool,
 ) -> Any:
-    """Compute the max pooling of `max_pool1d` over any number of dimensions. `where` is the prefix of error messages.
-    """
+    """Compute the max pooling of `max_pool1d` over any number of dimensions. `where` begins the error messages."""
     input = windows.planes(where, input, ndim)
     along = windows.regular(where, input.shape, ndim, kernel, stride, pad, dilation, ceil)
     y = windows.maximum(input, along)

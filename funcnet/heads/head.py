@@ -88,7 +88,7 @@ class Head(ABC):
 
     @classmethod
     def fits(cls, architecture: str, config: ModelConfig) -> tuple[str, ...]:
-        """Return the tasks of a saved model with this head, the usual task first, or () if the model has another head."""
+        """Return the tasks of a saved model with this head, the usual task first, or () if it has another head."""
         return cls.names if architecture in cls.architectures() else ()
 
     @classmethod
