@@ -131,8 +131,7 @@ def read_texts(
 
     Raises:
         ValueError: if `read_table` cannot read the file, or a column is missing.
-        ValueError: if a label is missing, or is not a number although `numbers` is True.
-        ValueError: if there is a space before the quotes of a label, which makes the quotes part of the label.
+        ValueError: if a label is missing, is not a number although `numbers` is True, or has a space before its quotes.
 
     Example:
         >>> import tempfile
