@@ -40,7 +40,7 @@ class TextHead(TrainedHead):
 
     Attributes:
         columns: names of the columns in files.
-        long_texts: "cut" cuts a text that is longer than a row. "parts" splits it, and averages the logits of its parts.
+        long_texts: "cut" cuts a text that is longer than a row. "parts" splits it and averages the logits of its parts.
         pairs: whether the training examples were pairs of texts. None means that this is unknown, and that both pairs
             and single texts are accepted.
     """
