@@ -1,0 +1,129 @@
+"""What all workers of a `DataLoader` share, whether they are threads or processes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+__all__ = ["Fetcher", "InitFn", "Outcome", "WorkerInfo", "WorkerThread", "Workers", "get_worker_info", "work"]
+
+InitFn = Callable[[int], Any]
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """Information about the current worker; see `get_worker_info`.
+
+    Attributes:
+        id: number of the worker, 0 to num_workers - 1.
+        num_workers: number of workers.
+        seed: seed of this worker, which differs between workers and between passes.
+        dataset: the copy of the dataset that this worker reads.
+    """
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+class WorkerThread(threading.Thread):
+    """A thread that runs a worker. `info` is what `get_worker_info` returns in this thread.
+
+    In a worker process, the thread is the only one that reads the dataset.
+    """
+
+    info: WorkerInfo | None = None
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """Return information about the worker that calls this function, or None outside a worker.
+
+    An iterable dataset uses it to read only its share, because each worker iterates over a copy of the dataset.
+
+    Returns:
+        A `WorkerInfo`, or None.
+
+    Example:
+        >>> from funcnet.data import DataLoader, IterableDataset
+        >>> class Numbers(IterableDataset):
+        ...     def __iter__(self):
+        ...         info = get_worker_info()
+        ...         return iter(range(6) if info is None else range(info.id, 6, info.num_workers))
+        >>> [batch.tolist() for batch in DataLoader(Numbers(), batch_size=2, num_workers=2)]
+        [[0, 2], [1, 3], [4], [5]]
+
+    Reference: torch.utils.data.get_worker_info
+    """
+    thread = threading.current_thread()
+    return thread.info if isinstance(thread, WorkerThread) else None
+
+
+class Fetcher(Protocol):
+    """Makes batches from tasks. Each worker has a copy of its own, which it gets by pickling in a process."""
+
+    dataset: Any
+
+    def begin(self, epoch: int, state: Any) -> None:
+        """Begin a pass over the data: at its start if `state` is None, otherwise where `state` was taken."""
+
+    def fetch(self, task: Any) -> Any:
+        """Return the batch of a task. An iterable dataset that has ended raises a StopIteration."""
+
+    def state(self) -> Any:
+        """Return where an iterable dataset stands, or None."""
+
+
+@dataclass
+class Outcome:
+    """The result of a task.
+
+    Attributes:
+        number: number of the task.
+        worker: number of the worker.
+        batch: the batch, or None.
+        state: state of the fetcher after the batch.
+        error: the exception of the task, or None.
+        ended: whether the worker's iterable dataset has ended.
+    """
+
+    number: int
+    worker: int
+    batch: Any = None
+    state: Any = None
+    error: BaseException | None = None
+    ended: bool = False
+
+
+class Workers(Protocol):
+    """A group of workers that make batches at the same time: `ThreadWorkers`, `ProcessWorkers`."""
+
+    def begin(self, epoch: int, seed: int, states: Sequence[Any]) -> None:
+        """Begin a pass in every worker, each from its state, and drop all outcomes of the pass before."""
+
+    def submit(self, worker: int, number: int, task: Any) -> None:
+        """Give a task to a worker. The call returns at once."""
+
+    def get(self, timeout: float | None) -> Outcome:
+        """Wait for the next outcome of any worker.
+
+        Raises:
+            TimeoutError: if no outcome arrived within `timeout` seconds.
+            RuntimeError: if a worker died.
+        """
+
+    def close(self) -> None:
+        """End all workers. Calling this method again has no effect."""
+
+
+def work(fetcher: Fetcher, worker: int, number: int, task: Any) -> Outcome:
+    """Return the outcome of one task. An exception becomes part of the outcome."""
+    try:
+        return Outcome(number, worker, fetcher.fetch(task), fetcher.state())
+    except StopIteration:
+        return Outcome(number, worker, ended=True)
+    except Exception as error:
+        error.add_note(f"in worker {worker} of DataLoader")
+        return Outcome(number, worker, error=error)
