@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,12 +31,9 @@ class WorkerInfo:
 
 
 class WorkerThread(threading.Thread):
-    """A thread that runs a worker. `info` is what `get_worker_info` returns in this thread.
+    """A thread that runs a worker. `worker_info` is what `get_worker_info` returns in this thread."""
 
-    In a worker process, the thread is the only one that reads the dataset.
-    """
-
-    info: WorkerInfo | None = None
+    worker_info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
@@ -57,8 +55,11 @@ def get_worker_info() -> WorkerInfo | None:
 
     Reference: torch.utils.data.get_worker_info
     """
-    thread = threading.current_thread()
-    return thread.info if isinstance(thread, WorkerThread) else None
+    for here in (threading.current_thread(), multiprocessing.current_process()):  # a worker process has it too
+        info = getattr(here, "worker_info", None)
+        if isinstance(info, WorkerInfo):
+            return info
+    return None
 
 
 class Fetcher(Protocol):
