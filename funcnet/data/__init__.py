@@ -1,28 +1,75 @@
-"""Load batches of numpy arrays from datasets, in an order that depends only on (seed, step).
+"""The names and semantics of torch.utils.data, with batches of NumPy arrays and exact positions.
 
-`DataLoader` and `Dataset` differ from torch's in two ways. First, `dataset[indices]` takes an array of indices and
-returns a complete batch, so no Python code runs per example. Second, a loader has no current position. `batch(step)` is
-a pure function, so a run can resume from its step number.
+A dataset class written for torch runs as it is: change the import, and pass `seed=` instead of `generator=`. A dataset
+with `__getitems__(indices)` returns a complete batch, so no Python code runs per item. `loader.state_dict()` is a
+position from which another process can continue.
 """
 
 from typing import NoReturn
 
 from funcnet.data.arrow import read_columns, write_columns
-from funcnet.data.datasets import ArrayDataset, Dataset
+from funcnet.data.collate import collate, default_collate, default_collate_fn_map, default_convert
+from funcnet.data.dataloader import DataLoader
+from funcnet.data.dataset import (
+    ArrayDataset,
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    StackDataset,
+    TensorDataset,
+)
+from funcnet.data.distributed import DistributedSampler
 from funcnet.data.draws import draw_bits, permute, to_integers, to_uniform
 from funcnet.data.joined import Joined
-from funcnet.data.loader import DataLoader
+from funcnet.data.mixing import MixedDataset, MixedIterableDataset
 from funcnet.data.prefetch import Prefetcher
+from funcnet.data.sampler import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from funcnet.data.shards import ShardDataset
+from funcnet.data.shuffle_buffer import ShuffleBuffer
+from funcnet.data.subset import Subset, random_split
 from funcnet.data.tfrecord import read_examples, write_examples
+from funcnet.data.worker import WorkerInfo, get_worker_info
 
 __all__ = [
     "ArrayDataset",
+    "BatchSampler",
+    "ChainDataset",
+    "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
+    "IterableDataset",
     "Joined",
+    "MixedDataset",
+    "MixedIterableDataset",
     "Prefetcher",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "ShardDataset",
+    "ShuffleBuffer",
+    "StackDataset",
+    "Subset",
+    "SubsetRandomSampler",
+    "TensorDataset",
+    "WeightedRandomSampler",
+    "WorkerInfo",
+    "collate",
+    "default_collate",
+    "default_collate_fn_map",
+    "default_convert",
     "draw_bits",
+    "get_worker_info",
     "permute",
+    "random_split",
     "read_columns",
     "read_examples",
     "to_integers",
@@ -32,16 +79,8 @@ __all__ = [
 ]
 
 _TORCHS = {
-    "TensorDataset": "ArrayDataset({name: array})",
-    "ConcatDataset": "np.concatenate, or Joined",
-    "Subset": "array[indices]",
-    "random_split": "permute, and array[indices]",
-    "IterableDataset": "arrays, such as read_columns returns them",
-    "default_collate": "a dataset whose dataset[indices] returns a complete batch",
-    "Sampler": "DataLoader(…, shuffle=True, seed=…)",
-    "RandomSampler": "DataLoader(…, shuffle=True, seed=…)",
-    "SequentialSampler": "DataLoader(…)",
-    "DistributedSampler": "Layout.shard of funcnet.parallel",
+    "IterDataPipe": "IterableDataset, because torch has given up datapipes",
+    "MapDataPipe": "Dataset, because torch has given up datapipes",
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Fetcher", "InitFn", "Outcome", "WorkerInfo", "WorkerThread", "Workers", "get_worker_info", "work"]
+__all__ = ["Fetcher", "InitFn", "TaskResult", "WorkerInfo", "WorkerThread", "Workers", "get_worker_info", "work"]
 
 InitFn = Callable[[int], Any]
 
@@ -34,6 +34,13 @@ class WorkerThread(threading.Thread):
     """A thread that runs a worker. `worker_info` is what `get_worker_info` returns in this thread."""
 
     worker_info: WorkerInfo | None = None
+
+    @staticmethod
+    def current() -> WorkerThread:
+        """Return the current thread, which is a worker."""
+        thread = threading.current_thread()
+        assert isinstance(thread, WorkerThread)
+        return thread
 
 
 def get_worker_info() -> WorkerInfo | None:
@@ -78,7 +85,7 @@ class Fetcher(Protocol):
 
 
 @dataclass
-class Outcome:
+class TaskResult:
     """The result of a task.
 
     Attributes:
@@ -107,7 +114,7 @@ class Workers(Protocol):
     def submit(self, worker: int, number: int, task: Any) -> None:
         """Give a task to a worker. The call returns at once."""
 
-    def get(self, timeout: float | None) -> Outcome:
+    def get(self, timeout: float | None) -> TaskResult:
         """Wait for the next outcome of any worker.
 
         Raises:
@@ -119,12 +126,12 @@ class Workers(Protocol):
         """End all workers. Calling this method again has no effect."""
 
 
-def work(fetcher: Fetcher, worker: int, number: int, task: Any) -> Outcome:
+def work(fetcher: Fetcher, worker: int, number: int, task: Any) -> TaskResult:
     """Return the outcome of one task. An exception becomes part of the outcome."""
     try:
-        return Outcome(number, worker, fetcher.fetch(task), fetcher.state())
+        return TaskResult(number, worker, fetcher.fetch(task), fetcher.state())
     except StopIteration:
-        return Outcome(number, worker, ended=True)
+        return TaskResult(number, worker, ended=True)
     except Exception as error:
         error.add_note(f"in worker {worker} of DataLoader")
-        return Outcome(number, worker, error=error)
+        return TaskResult(number, worker, error=error)

@@ -144,7 +144,7 @@ def fit(
     settings = FitSettings(
         RunSettings(folder, resume and is_begun, seed),
         steps,
-        LoopSettings(data.batch_size if isinstance(data, DataLoader) else batch_size, accumulate, log_every),
+        LoopSettings((isinstance(data, DataLoader) and data.batch_size) or batch_size, accumulate, log_every),
         CheckpointSettings(evaluate_every, save_every, keep),
         DeviceSettings(devices, mesh, parallel, precision),
         ema,

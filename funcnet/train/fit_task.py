@@ -13,7 +13,7 @@ import numpy as np
 import optax
 
 from funcnet import nn, tree, weights
-from funcnet.data import ArrayDataset, DataLoader, Prefetcher
+from funcnet.data import ArrayDataset, DataLoader, IterableDataset, Prefetcher
 from funcnet.parallel import parallelize
 from funcnet.settings import Range
 from funcnet.train.best import goodness
@@ -106,7 +106,7 @@ class FitTask(Task):
         self.optimizer, self.schedule, self.best = plan.optimizer, plan.schedule, plan.best
         self.keep, self.ema, self.update_extra = checkpoint.keep, settings.ema, plan.update_extra
         self.trainable = trainable_names(plan.net)
-        self.facts = [{"examples": self._loader.size}] if isinstance(self._loader, DataLoader) else []
+        self.facts = [{"examples": len(self._loader.dataset)}] if isinstance(self._loader, DataLoader) else []
         self._shapes: dict[Any, tuple[int, ...]] = {}
 
     def init(self, seed: int) -> tuple[Any, Any]:
@@ -227,10 +227,16 @@ def make_loader(data: Any, batch_size: int, seed: int, *, training: bool = True)
         >>> [len(batch["x"]) for batch in make_loader({"x": np.arange(5)}, 2, 0, training=False).epoch()]
         [2, 2, 1]
     """
-    if isinstance(data, DataLoader) or (training and callable(data) and not hasattr(data, "__getitem__")):
+    if isinstance(data, DataLoader):
+        loader = data
+    elif training and callable(data) and not hasattr(data, "__getitem__"):
         return data
-    rows = ArrayDataset(data) if isinstance(data, Mapping) else data
-    return DataLoader(rows, batch_size, shuffle=training, seed=seed, drop_last=training)
+    else:
+        rows = ArrayDataset(data) if isinstance(data, Mapping) else data
+        shuffle = training and not isinstance(rows, IterableDataset)
+        loader = DataLoader(rows, batch_size, shuffle=shuffle, seed=seed, drop_last=training)
+    loader.require_batches()
+    return loader
 
 
 def trainable_names(net: nn.Module) -> tree.Patterns:

@@ -1,56 +1,48 @@
 """Datasets, loaders and tokenizers."""
 
-from tests.mistakes import raises
+from tests.mistakes import raises, warns
 
 __all__ = ["MISTAKES"]
 
 MISTAKES = [
-    raises("data.DataLoader([1, 2, 3], batch_size=2)", r"DataLoader.*list"),
-    raises('data.DataLoader(data.ArrayDataset({"x": double(4)}), batch_size=0)', r"DataLoader.*batch_size.*1.*0"),
+    raises('data.DataLoader(data.ArrayDataset({"x": double(4)}), batch_size=0)', r"DataLoader.*batch_size.*0"),
     raises('data.DataLoader(data.ArrayDataset({"x": double(4)}), batch_size=2.0)', r"DataLoader.*batch_size.*2\.0"),
+    raises('data.DataLoader(data.ArrayDataset({"x": double(4)}), 2, num_workers=-1)', r"DataLoader.*num_workers.*-1"),
     raises(
-        'data.DataLoader(data.ArrayDataset({"x": double(4)}), 2, num_workers=4)',
-        r"DataLoader\.__init__.*\(\).*'num_workers'",
-    ),
-    raises(
-        'data.DataLoader(data.ArrayDataset({"x": double(4)}), 2, collate_fn=list)',
-        r"DataLoader\.__init__.*\(\).*'collate_fn'",
-    ),
-    raises(
-        'data.DataLoader(data.ArrayDataset({"x": double(4)}), 2, sampler=[0, 1])',
-        r"DataLoader\.__init__.*\(\).*'sampler'",
+        'data.DataLoader(data.ArrayDataset({"x": double(4)}), 2, shuffle=True, sampler=[0, 1])',
+        r"DataLoader: sampler option is mutually exclusive with shuffle",
     ),
     raises(
         'data.DataLoader(data.ArrayDataset({"x": double(4)}), 2, generator=torch.Generator())',
-        r"DataLoader\.__init__.*\(\).*'generator'",
+        r"DataLoader: a generator has hidden state.*Generator.*seed=",
     ),
     raises(
-        'data.DataLoader(data.ArrayDataset({"x": double(4)}), 2, pin_memory=True)',
-        r"DataLoader\.__init__.*\(\).*'pin_memory'",
+        'data.DataLoader(data.ArrayDataset({"x": double(4)}), 2, num_workers=1, multiprocessing_context="fork")',
+        r"DataLoader: multiprocessing_context forks.*'spawn' or 'forkserver'",
     ),
-    raises('data.DataLoader(data.ArrayDataset({"x": double(4)}), 5, drop_last=True)', r"DataLoader.*5.*4"),
+    warns(
+        'list(data.DataLoader(data.ArrayDataset({"x": double(4)}), 5, drop_last=True))',
+        r"DataLoader: an epoch has no batch.*5.*ArrayDataset\(x: float64\[4\]\)",
+    ),
     raises(
-        'list(data.DataLoader(data.ArrayDataset({"x": double(4)}), 2))',
-        r"DataLoader.*loader\.epoch.*\(number\).*loader\.batches.*\(start, stop\)",
+        'list(data.DataLoader(data.ArrayDataset({"x": double(4)}), 2, sampler=[0, 9]))',
+        r"index 9 is out of range; expected 0 to 3",
     ),
+    raises("list(data.DataLoader([1, 2], 2, sampler=[0, -1]))", r"index -1 is negative"),
+    raises("list(data.DataLoader([1, 2], 2, collate_fn=lambda items: None))", r"collate_fn returned nothing"),
     raises(
-        'next(iter(data.DataLoader(data.ArrayDataset({"x": double(4)}), 2)))',
-        r"DataLoader.*loader\.epoch.*\(number\).*loader\.batches.*\(start, stop\)",
+        "list(data.DataLoader([double(2), double(3)], 2))",
+        r"expects each tensor to be equal size, but got \[2\] at entry 0 and \[3\]",
     ),
-    raises('data.DataLoader(data.ArrayDataset({"x": double(4)}), 2).batch(-1)', r"DataLoader.*step.*0.*1"),
-    raises("data.DataLoader(5)", r"DataLoader.*the dataset has no length or no items; expected an array, an"),
-    raises("data.DataLoader(iter([1, 2]))", r"DataLoader.*list_iterator"),
-    raises("data.DataLoader(lambda: 1)", r"DataLoader.*the dataset has no length or no items; expected an array, an"),
+    raises('data.DataLoader(data.ArrayDataset({"x": double(4)}), 2).batch(-1)', r"DataLoader.*step.*0.*-1"),
+    raises("data.DataLoader(5)", r"DataLoader: the dataset has no items; expected an object with __getitem__"),
+    raises("data.DataLoader(iter([1, 2]))", r"DataLoader: the dataset can be read only once.*list_iterator"),
+    raises("data.DataLoader(lambda: 1)", r"DataLoader: the dataset has no items; expected an object with __getitem__"),
+    raises("data.IterDataPipe", r"'funcnet\.data'.*'IterDataPipe'.*IterableDataset"),
     raises('data.ArrayDataset({"x": double(4), "y": double(3)})', r"ArrayDataset.*arrays.*'x'.*4.*'y'.*3"),
     raises("data.ArrayDataset(double(4))", r"ArrayDataset.*columns.*dict"),
     raises("data.ArrayDataset({})", r"ArrayDataset.*columns.*dict.*dict"),
     raises('data.ArrayDataset({"x": [1, 2, 3]})[np.array([0])]', r"ArrayDataset.*columns.*'x'.*'list'.*np\.asarray"),
-    raises("data.TensorDataset(double(4))", r"'funcnet\.data'.*'TensorDataset'"),
-    raises("data.Subset", r"'funcnet\.data'.*'Subset'"),
-    raises("data.random_split", r"'funcnet\.data'.*'random_split'"),
-    raises("data.IterableDataset", r"'funcnet\.data'.*'IterableDataset'"),
-    raises("data.default_collate", r"'funcnet\.data'.*'default_collate'"),
-    raises("data.RandomSampler", r"'funcnet\.data'.*'RandomSampler'"),
     raises("list(data.Prefetcher([1, 2], depth=0))", r"Prefetcher.*depth.*1.*0"),
     raises('data.read_columns(folder / "x.arrow")', r"read_columns.*x\.arrow"),
     raises(

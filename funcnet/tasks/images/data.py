@@ -67,7 +67,7 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
     return _folder(data, image_size)
 
 
-class ImageFolder:
+class ImageFolder(Dataset[dict[str, Any]]):
     """A dataset of image files with labels. Several threads read the files when the dataset is indexed.
 
     Images are resized to a height and width of `size` pixels. `transform` is applied to the images (B, 3, H, W),
@@ -86,10 +86,17 @@ class ImageFolder:
     def __len__(self) -> int:
         return len(self.files)
 
-    def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def __getitem__(self, index: Any) -> dict[str, NDArray[Any]]:
+        """Return an image and its label, or the batch of an array of indices."""
+        if np.ndim(index):
+            return self.__getitems__(index)
+        return {name: values[0] for name, values in self.__getitems__([index]).items()}
+
+    def __getitems__(self, indices: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """Return the batch of some images."""
         with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # Pillow releases the GIL
             images = np.stack(list(pool.map(self._read, (self.files[index] for index in indices))))
-        return {"image": self.transform(images), "label": self.labels[indices]}
+        return {"image": self.transform(images), "label": self.labels[np.asarray(indices)]}
 
     def _read(self, file: Path) -> NDArray[np.float32]:
         try:

@@ -55,6 +55,7 @@ class ImageTask(Task):
         self.name = settings.model
         batch_size, seed = settings.loop.batch_size, settings.run.seed
         self.loader = DataLoader(self.data.train, batch_size, shuffle=True, seed=seed, drop_last=True)
+        self.loader.require_batches()
         self.net = self._network() if net is None else net
         if context.layout.axis_name is not None and not settings.local_statistics:
             self.net = nn.SyncBatchNorm.convert_sync_batchnorm(self.net, context.layout.axis_name)

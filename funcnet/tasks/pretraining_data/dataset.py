@@ -65,7 +65,13 @@ class PretrainingDataset:
         """Return the dataset of one epoch."""
         return replace(self, epoch=epoch % self.passes if self.masks == "of the pass" else epoch)
 
-    def __getitem__(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def __getitem__(self, index: Any) -> dict[str, NDArray[Any]]:
+        """Return an example, or the batch of an array of indices."""
+        if np.ndim(index):
+            return self.__getitems__(index)
+        return {name: values[0] for name, values in self.__getitems__([index]).items()}
+
+    def __getitems__(self, indices: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return the batch of the chosen examples.
 
         Args:
@@ -77,10 +83,11 @@ class PretrainingDataset:
             `masked_ids` (B, M) int32 and `masked_weights` (B, M) float32: see `Masking`. `next_sentence_label` (B,)
             int32: 0 if B follows A, 1 if it is random.
         """
+        chosen = np.asarray(indices, np.int64)
         pairs = self.pairs[self.epoch % self.passes]
-        column = {name: values[indices] for name, values in pairs.items()}
+        column = {name: values[chosen] for name, values in pairs.items()}
         try:
-            return self._batch(indices, column)
+            return self._batch(chosen, column)
         except IndexError as error:  # opening a folder checks the sizes of its files, not every byte
             raise ValueError(
                 f"data: a shard is damaged; expected ids of the vocabulary and positions in the text, got "
@@ -104,7 +111,7 @@ class PretrainingDataset:
         if "masked_positions" in column:
             hidden = given_masks(ids, column["masked_positions"], column["masked_shown"])
         else:
-            hidden = self.masking(ids, in_a | in_b, seed=self.seed, epoch=self.epoch, examples=np.asarray(indices))
+            hidden = self.masking(ids, in_a | in_b, seed=self.seed, epoch=self.epoch, examples=indices)
         return {
             "input_ids": hidden.pop("input_ids"),
             "token_type_ids": ((place >= b_place) & (place <= end)).astype(np.int32),

@@ -11,6 +11,7 @@ Letters: B rows, T tokens, at most P examples per row, M slots for masked words,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -100,7 +101,13 @@ class PackedDataset:
         """Return the dataset of one epoch."""
         return PackedDataset(self.examples.at_epoch(epoch))
 
-    def __getitem__(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def __getitem__(self, row: Any) -> dict[str, NDArray[Any]]:
+        """Return a row, or the batch of an array of row numbers."""
+        if np.ndim(row):
+            return self.__getitems__(row)
+        return {name: values[0] for name, values in self.__getitems__([row]).items()}
+
+    def __getitems__(self, rows: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return the batch of the chosen rows, from integers (B,) in [0, R).
 
         It is the batch of `PretrainingDataset`, except that `next_sentence_label` is (B, P) int32, with -100 where
@@ -108,7 +115,7 @@ class PackedDataset:
         example in its row, from 1, and 0 at padding. `position_ids` (B, T) int32 starts at 0 in each example.
         `pooled_positions` (B, P) int32 is the position where each example begins.
         """
-        first, count = self._examples(np.asarray(rows))
+        first, count = self._examples(np.asarray(rows, np.int64))
         before = np.cumsum(count) - count
         owner = np.repeat(np.arange(len(count)), count)  # (N,) row of the batch
         number = np.arange(len(owner)) - before[owner]  # (N,) its position in that row

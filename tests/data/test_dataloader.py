@@ -53,14 +53,12 @@ def test_a_plain_array_is_a_dataset_and_at_epoch_is_asked():
     assert loader.batch(0)["x"].tolist() == [0, 1] and loader.batch(5)["x"].tolist() == [202, 203]
 
 
-def test_errors():
-    with pytest.raises(TypeError, match=r"DataLoader: the dataset does not accept an array of indices; .* got list"):
-        DataLoader([1, 2, 3], 2)
-    with pytest.raises(ValueError, match=r"smaller than one batch; expected at least 8 examples, got 3"):
-        DataLoader(numbers(3), 8, drop_last=True)
-    with pytest.raises(ValueError, match="expected at least 1 examples, got 0"):
-        DataLoader(numbers(0), 8)
-    with pytest.raises(ValueError, match="batch_size is too small; expected at least 1, got 0"):
-        DataLoader(numbers(3), 0)
-    with pytest.raises(TypeError, match=r"Write `for batch in loader\.epoch\(epoch\)`"):
-        iter(DataLoader(numbers(3), 1))
+def test_a_dataset_smaller_than_a_batch_is_said():
+    loader = DataLoader(numbers(3), 8, drop_last=True)
+    with pytest.warns(UserWarning, match=r"an epoch has no batch.*expected at least 8 items, got ArrayDataset"):
+        assert list(loader) == []
+    with pytest.raises(ValueError, match=r"smaller than one batch; expected at least 8 items, got ArrayDataset"):
+        loader.batches()
+    with pytest.raises(ValueError, match="expected at least 1 items"):
+        DataLoader(numbers(0), 8).batch(0)
+    assert list(DataLoader(numbers(0), 8)) == []  # as in torch

@@ -1,0 +1,169 @@
+"""Checks of the arguments of `DataLoader`. The errors are those of torch."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.context
+import os
+import warnings
+from typing import Any
+
+from funcnet.data.dataset import IterableDataset
+from funcnet.data.describe import describe
+
+__all__ = ["check_arguments", "check_context", "is_iterable_style", "warn_of_workers"]
+
+METHODS = ("spawn", "forkserver")
+
+
+def is_iterable_style(dataset: Any) -> bool:
+    """Return whether a dataset is read by iteration: an `IterableDataset`, also torch's, or an object that has
+    `__iter__` and no `__getitem__`.
+
+    Raises:
+        TypeError: if the dataset can be read in neither way, or only once.
+    """
+    if isinstance(dataset, IterableDataset) or any(
+        base.__name__ == "IterableDataset" for base in type(dataset).__mro__
+    ):
+        return True
+    if hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__"):
+        return False
+    if hasattr(dataset, "__next__"):
+        raise TypeError(
+            f"DataLoader: the dataset can be read only once; expected a dataset, got {type(dataset).__name__}. Pass an "
+            "object whose __iter__ returns a new iterator, or list(dataset)."
+        )
+    if hasattr(dataset, "__iter__"):
+        return True
+    raise TypeError(
+        "DataLoader: the dataset has no items; expected an object with __getitem__ and __len__, or with __iter__, got "
+        f"{type(dataset).__name__}."
+    )
+
+
+def check_arguments(
+    dataset: Any,
+    batch_size: Any,
+    shuffle: Any,
+    sampler: Any,
+    batch_sampler: Any,
+    num_workers: Any,
+    drop_last: Any,
+    timeout: Any,
+    prefetch_factor: Any,
+    persistent_workers: Any,
+    *,
+    is_iterable: bool,
+) -> None:
+    """Check the arguments of `DataLoader`.
+
+    Raises:
+        TypeError: if `num_workers` is not an integer.
+        ValueError: if a value is out of range, or arguments contradict each other.
+    """
+    if not isinstance(num_workers, int) or isinstance(num_workers, bool):
+        raise TypeError(f"DataLoader: num_workers is not an integer; expected int, got {num_workers!r}.")
+    if num_workers < 0:
+        raise ValueError(
+            "DataLoader: num_workers option should be non-negative; use num_workers=0 to read without workers, got "
+            f"{num_workers}."
+        )
+    if timeout < 0:
+        raise ValueError(f"DataLoader: timeout option should be non-negative, got {timeout}.")
+    if not num_workers and prefetch_factor is not None:
+        raise ValueError(
+            "DataLoader: prefetch_factor option could only be specified with workers; expected None for num_workers=0, "
+            f"got {prefetch_factor}."
+        )
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError(f"DataLoader: prefetch_factor option should be non-negative, got {prefetch_factor}.")
+    if persistent_workers and not num_workers:
+        raise ValueError("DataLoader: persistent_workers option needs num_workers > 0.")
+    if is_iterable:
+        _check_iterable(shuffle, sampler, batch_sampler)
+    if sampler is not None and shuffle:
+        raise ValueError("DataLoader: sampler option is mutually exclusive with shuffle.")
+    if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+        raise ValueError(
+            "DataLoader: batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last."
+        )
+    if batch_size is None and batch_sampler is None and drop_last:
+        raise ValueError(
+            "DataLoader: batch_size=None option disables auto-batching and is mutually exclusive with drop_last."
+        )
+    if batch_size is not None and (
+        not hasattr(batch_size, "__index__") or isinstance(batch_size, bool) or batch_size < 1
+    ):
+        raise ValueError(
+            f"DataLoader: batch_size should be a positive integer value, but got batch_size={batch_size!r}."
+        )
+    needs_length = not is_iterable and sampler is None and batch_sampler is None
+    if needs_length and not hasattr(dataset, "__len__") and not hasattr(dataset, "num_rows"):
+        raise TypeError(
+            f"DataLoader: the dataset has no length; expected __len__, got {describe(dataset)}. Define __len__, or "
+            "pass a sampler."
+        )
+
+
+def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
+    for name, value, is_set in (
+        ("shuffle", shuffle, bool(shuffle)),
+        ("sampler", sampler, sampler is not None),
+        ("batch_sampler", batch_sampler, batch_sampler is not None),
+    ):
+        if is_set:
+            hint = " Use ShuffleBuffer to shuffle a stream." if name == "shuffle" else ""
+            raise ValueError(
+                f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}.{hint}"
+            )
+
+
+def check_context(context: Any, num_workers: int) -> Any:
+    """Return a context of `multiprocessing` that starts worker processes, or None for threads.
+
+    Raises:
+        ValueError: if there are no workers, or the context forks.
+        TypeError: if `context` is neither a context nor the name of a start method.
+    """
+    if context is None:
+        return None
+    if not num_workers:
+        raise ValueError(
+            "DataLoader: multiprocessing_context can only be used with multi-process loading (num_workers > 0), but "
+            "got "
+            f"num_workers={num_workers}."
+        )
+    if isinstance(context, str):
+        if context not in (*METHODS, "fork"):
+            raise ValueError(
+                f"DataLoader: multiprocessing_context option should specify a valid start method in {list(METHODS)}, "
+                f"but got multiprocessing_context={context!r}."
+            )
+        context = multiprocessing.get_context(context)
+    if not isinstance(context, multiprocessing.context.BaseContext):
+        raise TypeError(
+            "DataLoader: multiprocessing_context option should be a valid context object or a string specifying the "
+            f"start method, but got multiprocessing_context={context!r}."
+        )
+    if context.get_start_method() == "fork":
+        raise ValueError(
+            "DataLoader: multiprocessing_context forks, and a forked process can deadlock beside JAX's threads; "
+            "expected 'spawn' or 'forkserver', got 'fork'. Without the argument, workers are threads."
+        )
+    return context
+
+
+def warn_of_workers(num_workers: int, *, processes: bool) -> None:
+    """Warn if there are more worker processes than processors."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if processes and num_workers > usable:
+        warnings.warn(
+            f"DataLoader: there are more worker processes than processors; expected at most {usable}, got "
+            f"{num_workers}. "
+            "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, lower "
+            "the "
+            "worker number to avoid it.",
+            UserWarning,
+            stacklevel=3,
+        )

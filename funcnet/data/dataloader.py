@@ -1,0 +1,367 @@
+"""The loader: reads the batches of a dataset in the order of a sampler, here or with workers, from any position.
+
+B is the batch size, and N is the number of items of a map-style dataset.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from funcnet.data.arguments import check_arguments, check_context, is_iterable_style, warn_of_workers
+from funcnet.data.collate import default_collate, default_convert
+from funcnet.data.describe import describe
+from funcnet.data.draws import draw_bits
+from funcnet.data.fetch import IterableFetcher, MapFetcher
+from funcnet.data.gather import items_of
+from funcnet.data.inline import InlineWorkers
+from funcnet.data.iterator import BatchIterator, PlannedTask, Position, StreamIterator
+from funcnet.data.plan import BatchPlan, IteratedPlan, make_plan
+from funcnet.data.positions import check_position, check_stream_position
+from funcnet.data.processes import ProcessWorkers
+from funcnet.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+from funcnet.data.threads import ThreadWorkers
+from funcnet.data.worker import Fetcher, Workers
+
+__all__ = ["DataLoader"]
+
+FIXED = ("dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "persistent_workers")
+
+
+class DataLoader:
+    """Loads the batches of a dataset. Each `for batch in loader` is the next epoch.
+
+    The leaves of a batch are NumPy arrays, in the nesting of the items, or JAX arrays if the items are. A dataset with
+    `__getitems__` returns complete batches, so no Python code runs per item. The same holds for arrays, memory maps,
+    Arrow tables and Hugging Face's `datasets`.
+
+    Args:
+        dataset: a map-style dataset, which has `__getitem__` and usually `__len__`; or an iterable one. If it has
+            `at_epoch`, each epoch reads from `dataset.at_epoch(epoch)`, which must have the same length.
+        batch_size: number of items per batch, B. None disables batching: each item is converted and yielded alone.
+        shuffle: if True, each epoch uses a different random permutation.
+        sampler: iterable of indices, to use instead of `shuffle`.
+        batch_sampler: iterable of lists of indices, to use instead of `batch_size`, `shuffle`, `sampler` and
+            `drop_last`.
+        num_workers: number of workers that read batches in advance. 0 reads in the calling thread.
+        collate_fn: function that turns a list of items into a batch (without batching, one item). Default:
+            `default_collate` (without batching, `default_convert`).
+        pin_memory: accepted and without effect, because JAX copies to a device from any memory.
+        drop_last: if True, omit the last batch of an epoch if it is smaller than B. A batch of another size makes a
+            jitted step compile again.
+        timeout: number of seconds to wait for a batch from the workers; 0 waits without limit.
+        worker_init_fn: function of the worker's number. Each worker calls it before it reads.
+        multiprocessing_context: None for threads. "spawn", "forkserver" or such a context of `multiprocessing` starts
+            processes instead.
+        generator: must be None. Pass `seed` instead.
+        seed: seed of the order, and of the workers (see `get_worker_info`).
+        prefetch_factor: number of batches that each worker reads in advance; default 2.
+        persistent_workers: if True, the workers are kept from one pass to the next.
+        in_order: if False, a batch is yielded as soon as any worker has made it.
+
+    Raises:
+        TypeError, ValueError: if an argument has the wrong type or value, or contradicts another.
+
+    While iterating:
+        RuntimeError: if the workers exceed `timeout`, or a worker process dies.
+        Exception: an exception of the dataset or of `collate_fn` keeps its type; notes name the items, the dataset and
+            the worker. The next batch of a map-style dataset can still be read.
+
+    Differs from torch: workers are threads by default, which suits code that releases the GIL, such as NumPy, Pillow
+    and file access. Use processes for datasets in pure Python. Workers are never forked, because a fork of a process
+    that runs JAX can deadlock. The order depends only on `seed`, which is 0 by default, and on the number of the epoch.
+
+    Example:
+        >>> import numpy as np
+        >>> from funcnet.data import TensorDataset
+        >>> loader = DataLoader(TensorDataset(np.arange(5), np.arange(5) * 10), batch_size=2)
+        >>> [(x.tolist(), y.tolist()) for x, y in loader]
+        [([0, 1], [0, 10]), ([2, 3], [20, 30]), ([4], [40])]
+
+        Stop anywhere, and continue in another process:
+
+        >>> first = DataLoader(np.arange(10), batch_size=4, shuffle=True, seed=1)
+        >>> batch = next(iter(first))
+        >>> again = DataLoader(np.arange(10), batch_size=4, shuffle=True, seed=1)
+        >>> again.load_state_dict(first.state_dict())
+        >>> sorted([*batch.tolist(), *(i for rest in again for i in rest.tolist())])
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+    Reference: torch.utils.data.DataLoader
+    """
+
+    _is_ready = False
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: None = None,
+        *,
+        seed: int = 0,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        in_order: bool = True,
+    ):
+        if generator is not None:
+            raise TypeError(
+                "DataLoader: a generator has hidden state, from which no run can continue; expected None, got "
+                f"{type(generator).__name__}. Pass seed= instead."
+            )
+        self.is_iterable = is_iterable_style(dataset)
+        check_arguments(
+            dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, drop_last, timeout, prefetch_factor,
+            persistent_workers, is_iterable=self.is_iterable,
+        )  # fmt: skip
+        self.multiprocessing_context = check_context(multiprocessing_context, num_workers)
+        self.dataset, self.num_workers, self.timeout, self.seed = dataset, num_workers, timeout, seed
+        self.worker_init_fn, self.persistent_workers, self.in_order = worker_init_fn, persistent_workers, in_order
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.pin_memory = pin_memory
+        if sampler is None and not self.is_iterable and batch_sampler is None:
+            sized = items_of(dataset)
+            sampler = RandomSampler(sized, seed=seed) if shuffle else SequentialSampler(sized)  # type: ignore[arg-type]
+        if batch_sampler is not None:
+            batch_size = None
+        elif batch_size is not None and sampler is not None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size, self.drop_last, self.sampler, self.batch_sampler = (
+            batch_size,
+            drop_last,
+            sampler,
+            batch_sampler,
+        )
+        self._batched = batch_sampler is not None or (self.is_iterable and batch_size is not None)
+        self._gathers = collate_fn is None
+        self.collate_fn = collate_fn or (default_collate if self._batched else default_convert)
+        self._about = {"dataset": describe(dataset)}
+        self._plan: BatchPlan = IteratedPlan(()) if self.is_iterable else make_plan(sampler or (), batch_sampler)
+        self._current: Position = {}
+        self._resumed: Position | None = None
+        self._kept: Workers | None = None  # persistent workers
+        self._iterator: Any = None  # the newest iterator of persistent workers
+        warn_of_workers(num_workers, processes=self.multiprocessing_context is not None)
+        self._is_ready = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._is_ready and name in FIXED:
+            raise ValueError(f"{name} attribute should not be set after DataLoader is initialized.")
+        super().__setattr__(name, value)
+
+    def __len__(self) -> int:
+        """Return the number of batches in an epoch. For an iterable dataset, this is an estimate from its length."""
+        if not self.is_iterable:
+            return self._plan.count()
+        count = len(self.dataset)
+        if self.batch_size is None:
+            return count
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return an iterator over the next epoch, or over the rest of it after `load_state_dict`."""
+        resumed, self._resumed = self._resumed, None
+        epoch = self._plan.next_epoch()
+        if resumed is not None and resumed["epoch"] != epoch:  # a user's set_epoch chose another epoch since
+            resumed = None
+        if self.is_iterable:
+            return self._stream(epoch, resumed)
+        if self._plan.length and self._plan.count() == 0:
+            warnings.warn(
+                "DataLoader: an epoch has no batch, because drop_last=True omits the only one; expected at least "
+                f"{self._smallest()} items, got {self._about['dataset']}.",
+                UserWarning,
+                stacklevel=2,
+            )
+        start = 0 if resumed is None else resumed[self._plan.unit]
+        self._keep({"epoch": epoch, self._plan.unit: start})
+        return self._read(self._planned(epoch, start), self._keep, epoch)
+
+    def epoch(self, number: int = 0) -> Iterator[Any]:
+        """Return an iterator over all batches of one epoch."""
+        return self.batches(number * len(self), (number + 1) * len(self))
+
+    def batches(self, start: int = 0, stop: int | None = None) -> Iterator[Any]:
+        """Return an iterator over the batches of the steps from `start` to `stop` (exclusive), or without end.
+
+        Steps are counted from 0 over all epochs. The position of the loader does not change.
+
+        Raises:
+            ValueError: if an epoch has no batch.
+            TypeError: if the dataset is iterable.
+        """
+        if self.is_iterable:
+            raise TypeError(
+                f"DataLoader: an iterable dataset has no steps; expected a map-style dataset, got "
+                f"{describe(self.dataset)}. "
+                "Write `for batch in loader`."
+            )
+        if start < 0:
+            raise ValueError(f"DataLoader: step is negative; expected at least 0, got {start}.")
+        self.require_batches()
+        return self._read(self._steps(start, stop), lambda position: None, start // len(self))
+
+    def require_batches(self) -> None:
+        """Raise a ValueError if an epoch has no batch."""
+        if not self.is_iterable and len(self) < 1:
+            raise ValueError(
+                f"DataLoader: the dataset is smaller than one batch; expected at least {self._smallest()} items, "
+                f"got {describe(self.dataset)}."
+            )
+
+    def batch(self, step: int) -> Any:
+        """Return the batch of a step. With a sampler of `funcnet.data`, the cost is the same for every step."""
+        return next(iter(self.batches(step, step + 1)))
+
+    def state_dict(self) -> Position:
+        """Return the position after the batch that was yielded last, as a dict of JSON values.
+
+        For a map-style dataset, the position depends neither on the number of workers or processes nor, with a sampler
+        of `funcnet.data`, on the batch size. For an iterable one, it contains what `dataset.state_dict()` returns in
+        each worker, or the numbers of items to skip.
+
+        Returns:
+            A dict. Its entry "resumes" says how the position is reached: by "position" (at once), by "state" (of the
+            dataset), or by "skipping" (everything before it is read again).
+
+        Raises:
+            ValueError: if `in_order` is False and there are workers, because the position is then unknown.
+        """
+        if not self.in_order and self.num_workers:
+            raise ValueError(
+                "DataLoader: batches out of order have no exact position; expected in_order=True, got in_order=False."
+            )
+        if self.is_iterable:
+            own = hasattr(self.dataset, "state_dict") and hasattr(self.dataset, "load_state_dict")
+            current = self._current or {"epoch": self._next_epoch(), "turn": 0, "workers": None}
+            return {**current, **self._about, "resumes": "state" if own else "skipping"}
+        plan = self._plan
+        current = self._current or {"epoch": self._next_epoch(), plan.unit: 0}
+        order = {"seed": plan.seed, "length": plan.length, "order": plan.name}
+        return {**current, **order, **self._about, "resumes": plan.resumes}
+
+    def load_state_dict(self, state: Position) -> None:
+        """Continue from a position of `state_dict`: the next `iter(loader)` yields the rest of that epoch.
+
+        Raises:
+            ValueError: if the position belongs to another dataset, seed, length or order. For an iterable dataset, it
+                is also raised if the number of workers differs.
+        """
+        if self.is_iterable:
+            check_stream_position(state, self._about, self._count)
+        else:
+            plan = self._plan
+            order = {"seed": plan.seed, "length": plan.length, "order": plan.name}
+            check_position(state, {**order, **self._about}, plan.unit)
+        names = ("epoch", "turn", "workers") if self.is_iterable else ("epoch", self._plan.unit)
+        self._current = {name: state[name] for name in names}
+        self._resumed = dict(self._current)
+        self._plan.set_epoch(state["epoch"])
+
+    def _smallest(self) -> int:
+        """Return the number of items in the smallest dataset that has a batch."""
+        return int(getattr(self.batch_sampler, "batch_size", 1)) if self.drop_last else 1
+
+    def _next_epoch(self) -> int:
+        epoch = self._plan.next_epoch()
+        self._plan.set_epoch(epoch)
+        return epoch
+
+    def _keep(self, position: Position) -> None:
+        self._current = position
+
+    def _planned(self, epoch: int, start: int) -> Iterator[PlannedTask]:
+        self._check_length()
+        for step in self._plan.steps(epoch, start):
+            done = step.position is None
+            yield PlannedTask(
+                (epoch, step.indices), {"epoch": epoch + done, self._plan.unit: 0 if done else step.position}
+            )
+
+    def _steps(self, start: int, stop: int | None) -> Iterator[PlannedTask]:
+        """Yield the tasks of some steps."""
+        step = start
+        while stop is None or step < stop:
+            epoch, number = divmod(step, len(self))
+            if self._plan.resumes == "skipping":
+                self._plan.set_epoch(epoch)
+            self._check_length()
+            left = None if stop is None else stop - step
+            for planned in itertools.islice(self._plan.steps(epoch, self._plan.position_of(number)), left):
+                yield PlannedTask((epoch, planned.indices), {})
+                step += 1
+
+    def _check_length(self) -> None:
+        described = describe(self.dataset)
+        if described != self._about["dataset"]:
+            raise ValueError(
+                f"DataLoader: the dataset has changed since the loader was made; expected {self._about['dataset']}, "
+                f"got "
+                f"{described}. Make a new loader."
+            )
+
+    def _read(self, planned: Iterator[PlannedTask], keep: Callable[[Position], None], epoch: int) -> Any:
+        """Return an iterator over planned batches."""
+        fetcher = MapFetcher(self.dataset, self.collate_fn, batched=self._batched, gathers=self._gathers)
+        workers = self._begin(fetcher, epoch, [None] * self._count)
+        return self._newest(BatchIterator(workers, self._count, planned, keep, **self._options()))
+
+    def _stream(self, epoch: int, resumed: Position | None) -> Any:
+        """Return an iterator over a pass of an iterable dataset."""
+        fetcher = IterableFetcher(self.dataset, self.collate_fn, batch_size=self.batch_size, drop_last=self.drop_last)
+        states = (resumed and resumed["workers"]) or [None] * self._count
+        turn = resumed["turn"] if resumed else 0
+
+        def keep(states: Sequence[Any], turn: int) -> None:
+            self._current = {"epoch": epoch, "turn": turn, "workers": list(states)}
+
+        keep(states, turn)
+        workers = self._begin(fetcher, epoch, states)
+        return self._newest(StreamIterator(workers, states, turn, keep, **self._options()))
+
+    def _begin(self, fetcher: Fetcher, epoch: int, states: Sequence[Any]) -> Workers:
+        """Return workers that have begun a pass."""
+        workers = self._kept
+        if workers is None:
+            if not self.num_workers:
+                workers = InlineWorkers(fetcher)
+            elif self.multiprocessing_context is None:
+                workers = ThreadWorkers(fetcher, self.num_workers, init_fn=self.worker_init_fn, where="DataLoader")
+            else:
+                context = self.multiprocessing_context
+                workers = ProcessWorkers(
+                    fetcher, self.num_workers, init_fn=self.worker_init_fn, where="DataLoader", context=context
+                )
+        if self.persistent_workers:
+            self._kept = workers
+        workers.begin(epoch, int(draw_bits(self.seed, epoch)[()] >> np.uint64(33)), states)  # below 2**31
+        return workers
+
+    def _newest(self, iterator: Any) -> Any:
+        if self.persistent_workers:
+            if self._iterator is not None:
+                self._iterator.hand_over()
+            self._iterator = iterator
+        return iterator
+
+    @property
+    def _count(self) -> int:
+        return max(1, self.num_workers)
+
+    def _options(self) -> dict[str, Any]:
+        depth = max(1, self.prefetch_factor or 0) if self.num_workers else 0
+        persistent, in_order = self.persistent_workers, self.in_order
+        return {"depth": depth, "timeout": self.timeout, "in_order": in_order, "persistent": persistent}

@@ -1,0 +1,158 @@
+"""Datasets of other libraries, read one batch at a time: arrays, memory maps, Arrow tables, Hugging Face `datasets`."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from funcnet.data.collate import default_collate, default_convert
+from funcnet.data.joined import Joined
+
+__all__ = ["Arrays", "ArrowTable", "HuggingFace", "Items", "check_bounds", "items_of"]
+
+
+class Items(Protocol):
+    """A dataset as a loader reads it."""
+
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+def items_of(dataset: Any) -> Items:
+    """Return the dataset, or a view of it that has `__getitems__`.
+
+    Views exist for NumPy's arrays and memory maps, JAX's arrays, `Joined`, pyarrow's tables and the map-style datasets
+    of Hugging Face. The libraries are not imported. Every other dataset is returned as it is.
+
+    Example:
+        >>> items_of(np.arange(5) * 10).__getitems__([3, 0]).tolist()
+        [30, 0]
+        >>> items_of(["a", "b"])
+        ['a', 'b']
+    """
+    module, _, _ = type(dataset).__module__.partition(".")
+    if isinstance(dataset, np.ndarray | Joined) or (module in ("jax", "jaxlib") and hasattr(dataset, "dtype")):
+        return Arrays(dataset)
+    if module == "pyarrow" and hasattr(dataset, "column_names"):
+        return ArrowTable(dataset)
+    if module == "datasets" and hasattr(dataset, "set_format"):
+        return HuggingFace(dataset)
+    return dataset  # type: ignore[no-any-return]
+
+
+class Arrays:
+    """An array (N, …). A batch is the array of its rows."""
+
+    def __init__(self, array: Any):
+        self.array = array.view(np.ndarray) if isinstance(array, np.memmap) else array  # indexing a memmap is slower
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: int) -> Any:
+        check_bounds([index], len(self.array))
+        if isinstance(self.array, Joined):
+            return self.array[np.asarray(index)]
+        return self.array[index]
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        return self.array[check_bounds(indices, len(self.array))]
+
+
+class ArrowTable:
+    """An Arrow table of N rows. A batch is a dict from the name of a column to an array, or to a list of other
+    values."""
+
+    def __init__(self, table: Any):
+        self.table = table
+        self._columns: dict[str, Any] | None = None  # made in the process that reads
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"table": self.table, "_columns": None}
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        check_bounds([index], len(self))
+        return {name: values[0] for name, values in self.__getitems__([index]).items()}
+
+    def __getitems__(self, indices: list[int]) -> dict[str, Any]:
+        rows = check_bounds(indices, len(self))
+        if self._columns is None:
+            self._columns = {name: _column(self.table.column(name)) for name in self.table.column_names}
+        return {
+            name: column[rows] if isinstance(column, np.ndarray | Joined) else _values(column, rows)
+            for name, column in self._columns.items()
+        }
+
+
+class HuggingFace:
+    """A map-style dataset of Hugging Face's `datasets`. A batch is a dict from the name of a column to its values."""
+
+    def __init__(self, dataset: Any):
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        check_bounds([index], len(self.dataset))
+        return self.dataset[index]
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        check_bounds(indices, len(self.dataset))
+        columns = self.dataset[indices]
+        if not isinstance(columns, dict):  # a format of its own, such as pandas
+            return [self.dataset[index] for index in indices]
+        return {
+            name: default_collate(values) if isinstance(values, list) else default_convert(values)
+            for name, values in columns.items()
+        }
+
+
+def check_bounds(indices: list[int], length: int) -> NDArray[np.int64]:
+    """Return the indices as an array.
+
+    Raises:
+        IndexError: if an index is negative or not below `length`.
+        TypeError: if an index is not an integer.
+
+    Example:
+        >>> check_bounds([2, 0], 3).tolist()
+        [2, 0]
+    """
+    rows = np.asarray(indices)
+    if rows.size and rows.dtype.kind not in "iu":
+        wrong = next(
+            (index for index in indices if isinstance(index, bool) or not hasattr(index, "__index__")), indices
+        )
+        raise TypeError(f"the index is not an integer; expected an int, got {wrong!r}")
+    if rows.size and (rows.min() < 0 or rows.max() >= length):
+        wrong = next(index for index in indices if not 0 <= index < length)
+        raise IndexError(f"index {wrong} is out of range; expected 0 to {length - 1}")
+    return rows.astype(np.int64, copy=False)
+
+
+def _column(column: Any) -> Any:
+    """Return a column of numbers without nulls as an array, without copying it, and other columns as they are."""
+    import pyarrow as pa
+
+    width = column.type.list_size if pa.types.is_fixed_size_list(column.type) else None
+    kind = column.type.value_type if width is not None else column.type
+    if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return column
+    chunks = [chunk for chunk in column.chunks if len(chunk)]
+    if width is None:
+        arrays = [chunk.to_numpy(zero_copy_only=True) for chunk in chunks]
+    else:
+        flat = [chunk.flatten() for chunk in chunks]
+        if any(values.null_count for values in flat):
+            return column
+        arrays = [values.to_numpy(zero_copy_only=True).reshape(-1, width) for values in flat]
+    return Joined(arrays) if arrays else np.zeros((0,) if width is None else (0, width), kind.to_pandas_dtype())
+
+
+def _values(column: Any, rows: NDArray[np.int64]) -> Any:
+    return default_collate(column.take(rows).to_pylist())

@@ -1,0 +1,42 @@
+"""A worker that is none: the calling thread reads each batch when it is asked for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from funcnet.data.worker import Fetcher, TaskResult
+
+__all__ = ["InlineWorkers"]
+
+
+class InlineWorkers:
+    """Implements `Workers` for a loader without workers."""
+
+    def __init__(self, fetcher: Fetcher):
+        self._fetcher = fetcher
+        self._tasks: deque[tuple[int, Any]] = deque()
+
+    def begin(self, epoch: int, seed: int, states: Sequence[Any]) -> None:
+        """Begin a pass."""
+        self._tasks.clear()
+        self._fetcher.begin(epoch, states[0])
+
+    def submit(self, worker: int, number: int, task: Any) -> None:
+        """Store the task."""
+        self._tasks.append((number, task))
+
+    def get(self, timeout: float | None) -> TaskResult:
+        """Make the batch of the oldest task."""
+        number, task = self._tasks.popleft()
+        try:
+            return TaskResult(number, 0, self._fetcher.fetch(task), self._fetcher.state())
+        except StopIteration:
+            return TaskResult(number, 0, ended=True)
+        except Exception as error:
+            return TaskResult(number, 0, error=error)
+
+    def close(self) -> None:
+        """Drop the tasks."""
+        self._tasks.clear()

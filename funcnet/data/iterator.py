@@ -1,0 +1,173 @@
+"""Iterators over the batches of a `DataLoader`, which workers read in advance, or the calling thread when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from funcnet.data.worker import TaskResult, Workers
+
+__all__ = ["BatchIterator", "PlannedTask", "Position", "StreamIterator"]
+
+Position = dict[str, Any]
+Keep = Callable[[Position], None]  # receives the position after each batch
+
+
+class PlannedTask(NamedTuple):
+    """A task for a fetcher, and the position of the loader after its batch."""
+
+    task: Any
+    position: Position
+
+
+class _Ahead:
+    """What both iterators share: waiting for outcomes, and ending the workers.
+
+    `depth` is the number of tasks that each worker has in advance. With 0, a task is given when its batch is asked for.
+    """
+
+    def __init__(self, workers: Workers, count: int, depth: int, *, timeout: float, in_order: bool, persistent: bool):
+        self._workers, self._count, self._depth = workers, count, depth
+        self._timeout, self._in_order, self._persistent = timeout, in_order, persistent
+        self._ready: dict[int, TaskResult] = {}
+        self._sent = 0  # number of tasks given to workers
+        self._due = 0  # number of the next task to deliver
+        self._outstanding = 0
+        self._ended = self._is_handed_over = False
+
+    def __iter__(self) -> Any:
+        return self
+
+    def close(self) -> None:
+        """End the iteration, and the workers unless they are persistent."""
+        self._ended = True
+        if not self._persistent:
+            self._workers.close()
+
+    def hand_over(self) -> None:
+        """End this iteration, because another one takes the persistent workers."""
+        self._ended, self._is_handed_over = True, True
+
+    def _check_owner(self) -> None:
+        if self._is_handed_over:
+            raise RuntimeError(
+                "DataLoader: a newer pass over this loader took its persistent workers; expected one pass at a time. "
+                "Pass persistent_workers=False for several."
+            )
+
+    def _submit(self, worker: int, task: Any) -> None:
+        self._workers.submit(worker, self._sent, task)
+        self._sent += 1
+        self._outstanding += 1
+
+    def _receive(self) -> TaskResult:
+        """Return the outcome that is due: the next in order, or any if `in_order` is False."""
+        while True:
+            if self._in_order and self._due in self._ready:
+                outcome = self._ready.pop(self._due)
+                break
+            outcome = self._wait()
+            if not self._in_order or outcome.number == self._due:
+                break
+            self._ready[outcome.number] = outcome
+        self._due += 1
+        self._outstanding -= 1
+        return outcome
+
+    def _wait(self) -> TaskResult:
+        try:
+            return self._workers.get(self._timeout or None)
+        except TimeoutError:
+            self._fail()
+            raise RuntimeError(
+                f"DataLoader timed out after {self._timeout:g} seconds; expected a batch from "
+                f"{self._count} workers. Pass a larger timeout, or look for what an item waits for."
+            ) from None
+        except BaseException:
+            self._fail()
+            raise
+
+    def _fail(self) -> None:
+        self._ended = True
+        self._workers.close()
+
+
+class BatchIterator(_Ahead):
+    """Reads planned batches with workers. Batch n is made by worker n modulo their number."""
+
+    def __init__(
+        self, workers: Workers, count: int, planned: Iterator[PlannedTask], keep: Keep, depth: int, **options: Any
+    ):
+        super().__init__(workers, count, depth, **options)
+        self._planned, self._keep = planned, keep
+        self._positions: dict[int, Position] = {}
+        self._fill(depth)
+
+    def __next__(self) -> Any:
+        self._check_owner()
+        if not self._ended:
+            self._fill(max(1, self._depth))
+        if self._ended or not self._outstanding:
+            self.close()
+            raise StopIteration
+        outcome = self._receive()
+        position = self._positions.pop(outcome.number)
+        self._fill(self._depth)
+        if outcome.error is not None:
+            raise outcome.error
+        self._keep(position)
+        return outcome.batch
+
+    def _fill(self, depth: int) -> None:
+        while self._outstanding < depth * self._count:
+            planned = next(self._planned, None)
+            if planned is None:
+                return
+            self._positions[self._sent] = planned.position
+            self._submit(self._sent % self._count, planned.task)
+
+
+class StreamIterator(_Ahead):
+    """Reads an iterable dataset with workers, each of which has its own copy. The workers take turns."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        states: Sequence[Any],
+        turn: int,
+        keep: Callable[[Sequence[Any], int], None],
+        depth: int,
+        **options: Any,
+    ):
+        super().__init__(workers, len(states), depth, **options)
+        self._states, self._turn, self._keep = list(states), turn, keep
+        self._active = [state is None or not state.get("ended") for state in self._states]
+        self._fill(depth)
+
+    def __next__(self) -> Any:
+        self._check_owner()
+        while not self._ended:
+            self._fill(max(1, self._depth))
+            if not self._outstanding:
+                break
+            outcome = self._receive()
+            worker = outcome.worker
+            if outcome.ended:
+                self._active[worker] = False
+                self._states[worker] = {"ended": True}
+                continue
+            self._fill(self._depth)
+            if outcome.error is not None:
+                raise outcome.error
+            self._states[worker] = outcome.state
+            self._keep(self._states, (worker + 1) % self._count)
+            return outcome.batch
+        self.close()
+        raise StopIteration
+
+    def _fill(self, depth: int) -> None:
+        while self._outstanding < depth * self._count and any(self._active):
+            while not self._active[self._turn]:
+                self._turn = (self._turn + 1) % self._count
+            worker, self._turn = self._turn, (self._turn + 1) % self._count
+            self._submit(worker, None)

@@ -1,0 +1,386 @@
+"""Mix several datasets by weight.
+
+The mixture is divided into blocks of 1,024 positions (more if a source has less than 1/1,024 of the weight). Each block
+contains the share of each source, rounded so that the rounding errors of the blocks do not add up. The order inside a
+block is a permutation by (seed, block). The source of a position, and the number of earlier draws from that source,
+therefore depend only on the position.
+
+S is the number of sources.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from funcnet.data.dataset import Dataset
+from funcnet.data.draws import draw_bits, permute
+from funcnet.data.gather import Items, items_of
+from funcnet.data.resumable import Cursor, ResumableDataset
+
+__all__ = ["MixedDataset", "MixedIterableDataset", "Proportions"]
+
+BLOCK = 1024
+LARGEST_BLOCK = 2**20  # a block is a table in memory: 16 MB at this size
+
+
+class Proportions:
+    """Assigns each position of an endless sequence to one of S sources, in proportion to weights.
+
+    Args:
+        weights: a positive number for each source. Only their ratios matter.
+        seed: seed of the order inside the blocks.
+
+    Attributes:
+        weights: tuple of S floats with sum 1.
+        block_size: number of positions per block.
+
+    Raises:
+        ValueError: if there are no weights, a weight is not positive and finite, or a weight is below 2**-20 of the
+            sum.
+
+    Example:
+        >>> sources, draws = Proportions([3, 1]).locate(np.arange(1024))
+        >>> np.bincount(sources).tolist(), sorted(draws[sources == 1].tolist()) == list(range(256))
+        ([768, 256], True)
+    """
+
+    def __init__(self, weights: Sequence[float], *, seed: int = 0):
+        wrong = [weight for weight in weights if not 0 < weight < float("inf")]
+        if wrong or not len(weights):
+            raise ValueError(
+                f"Proportions: the weights are wrong; expected at least one number, each positive and finite, got "
+                f"{list(weights)}."
+            )
+        exact = [Fraction(float(weight)) for weight in weights]
+        self.block_size = max(BLOCK, 1 << (math.ceil(sum(exact) / min(exact)) - 1).bit_length())
+        if self.block_size > LARGEST_BLOCK:
+            raise ValueError(
+                f"Proportions: a weight is too small; expected at least 2**-20 of the sum, got {min(weights)} of "
+                f"{sum(weights)}."
+            )
+        self.weights = tuple(float(weight / sum(exact)) for weight in exact)
+        self.seed = seed
+        self._ends = [sum(exact[: number + 1]) / sum(exact) for number in range(len(exact))]
+        self._last: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
+
+    def draws_before(self, block: int) -> NDArray[np.int64]:
+        """Return how often each source occurs before a block: int64 (S,), with sum `block * block_size`.
+
+        Source i occurs between n w_i - 1 and n w_i + 1 times in the n positions before the block.
+        """
+        ends = [0] + [int(end * block * self.block_size + Fraction(1, 2)) for end in self._ends]
+        return np.array([stop - start for start, stop in itertools.pairwise(ends)], np.int64)
+
+    def block(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the source of each position of a block, and the number of earlier draws from this source.
+
+        Returns:
+            Two int64 arrays of shape (block_size,).
+        """
+        last = self._last  # read once: several threads may share this object
+        if last is not None and last[0] == number:
+            return last[1:]
+        before, after = self.draws_before(number), self.draws_before(number + 1)
+        grouped = np.repeat(np.arange(len(before)), after - before)
+        sources = grouped[permute(np.arange(self.block_size), self.block_size, seed=self.seed, epoch=number)]
+        draws = np.empty(self.block_size, np.int64)
+        draws[np.argsort(sources, kind="stable")] = np.concatenate(
+            [np.arange(start, stop) for start, stop in zip(before, after, strict=True)]
+        )
+        self._last = number, sources, draws
+        return sources, draws
+
+    def locate(self, positions: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the source of each position, and the number of earlier draws from this source.
+
+        The cost depends on the number of different blocks, not on the positions.
+
+        Args:
+            positions: integers >= 0 of any shape.
+
+        Returns:
+            Two int64 arrays of the shape of `positions`.
+        """
+        where = np.asarray(positions, np.int64)
+        blocks, places = np.divmod(where, self.block_size)
+        sources, draws = np.empty_like(where), np.empty_like(where)
+        for number in np.unique(blocks).tolist():
+            here = blocks == number
+            block_sources, block_draws = self.block(number)
+            sources[here], draws[here] = block_sources[places[here]], block_draws[places[here]]
+        return sources, draws
+
+
+class MixedDataset(Dataset[Any]):
+    """A map-style dataset that draws from several map-style datasets in proportion to weights.
+
+    Each source is read in its own order, again and again: every round through a source uses a new permutation of its
+    items. No item is repeated within a round. Because the mixture itself defines the order, load it without shuffling:
+    `DataLoader(MixedDataset(…), shuffle=False)`.
+
+    Args:
+        datasets: map-style datasets. If one has `at_epoch`, its round r is read from `dataset.at_epoch(r)`.
+        weights: a positive number for each dataset. Only their ratios matter.
+        seed: seed of the mixture and of the permutations.
+        shuffle: if False, each source is read from its first to its last item.
+        length: number of items in an epoch. The default is the sum of the lengths of the datasets.
+
+    Raises:
+        ValueError: if a dataset is empty, or the weights do not match the datasets.
+
+    Differs from torch: torch mixes by weight with `WeightedRandomSampler` over a `ConcatDataset`, where the shares vary
+    randomly and items are drawn with replacement.
+
+    Example:
+        >>> mixed = MixedDataset([np.arange(6), np.arange(100, 103)], [2, 1], seed=1)
+        >>> len(mixed), sorted(mixed[i].item() for i in range(9))
+        (9, [0, 1, 2, 3, 5, 100, 101, 102, 102])
+    """
+
+    def __init__(
+        self,
+        datasets: Sequence[Any],
+        weights: Sequence[float],
+        *,
+        seed: int = 0,
+        shuffle: bool = True,
+        length: int | None = None,
+    ):
+        _check_sources("MixedDataset", datasets, weights)
+        lengths = [len(dataset) for dataset in datasets]
+        if min(lengths) < 1 or (length is not None and length < 1):
+            raise ValueError(
+                f"MixedDataset: there is nothing to draw; expected datasets of at least 1 item and a length of at "
+                f"least 1, got lengths {lengths} and length {length}."
+            )
+        self.datasets, self.seed, self.shuffle = tuple(datasets), seed, shuffle
+        self._views = tuple(items_of(dataset) for dataset in datasets)
+        self.length = sum(lengths) if length is None else int(length)
+        self.proportions = Proportions(weights, seed=seed)
+        self._lengths = np.array(lengths, np.int64)
+        self._start = 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        (item,) = self._items(*self.locate(self._checked([index])))
+        return item
+
+    def __getitems__(self, indices: Sequence[int]) -> Any:
+        """Return the batch of some indices, or the list of their items if the sources do not return batches.
+
+        Each source is read once per round. The result is a batch if every source returns complete batches, as arrays
+        and datasets with such a `__getitems__` do, and they have the same nesting, dtypes and shapes.
+        """
+        numbers, rounds, items = self.locate(self._checked(indices))
+        parts = []
+        for number, round_ in np.unique(np.stack([numbers, rounds], 1), axis=0).tolist():
+            where = np.flatnonzero((numbers == number) & (rounds == round_))
+            source, chosen = self._source(number, round_), items[where].tolist()
+            read = getattr(source, "__getitems__", None)
+            parts.append((where, [source[item] for item in chosen] if read is None else read(chosen)))
+        if not any(isinstance(part, list) for _, part in parts):
+            try:
+                return _merge(parts, len(numbers))
+            except _UnequalBatches:
+                pass
+        if all(isinstance(part, list) for _, part in parts):
+            found = {place: item for where, part in parts for place, item in zip(where.tolist(), part, strict=True)}
+            return [found[place] for place in range(len(numbers))]
+        return self._items(numbers, rounds, items)
+
+    def at_epoch(self, epoch: int) -> MixedDataset:
+        """Return the dataset of one epoch, which continues the endless mixture at position `epoch * len(self)`."""
+        new = copy.copy(self)
+        new._start = epoch * self.length
+        return new
+
+    def locate(self, indices: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return which item of which source is at each index.
+
+        Args:
+            indices: integers >= 0, shape (B,). They may exceed the length: the mixture is endless.
+
+        Returns:
+            Three int64 arrays (B,): the number of the source, the number of the round through the source, and the
+            index of the item in the source.
+        """
+        numbers, draws = self.proportions.locate(np.asarray(indices, np.int64) + self._start)
+        rounds, places = np.divmod(draws, self._lengths[numbers])
+        if self.shuffle:
+            for number, round_ in np.unique(np.stack([numbers, rounds], 1), axis=0).tolist():
+                where = (numbers == number) & (rounds == round_)
+                key = int(draw_bits(self.seed, 1 + number))  # other bits than those of the blocks
+                places[where] = permute(places[where], int(self._lengths[number]), seed=key, epoch=round_)
+        return numbers, rounds, places
+
+    def _checked(self, indices: Sequence[int]) -> NDArray[np.int64]:
+        """Return indices >= 0. A negative index counts from the end, as in a list."""
+        wrong = [index for index in indices if not -self.length <= index < self.length]
+        if wrong:
+            raise IndexError(
+                f"MixedDataset: the index is out of range; expected an index below {self.length}, got {wrong[0]}."
+            )
+        return np.asarray(indices, np.int64) % self.length
+
+    def _items(self, *located: NDArray[np.int64]) -> list[Any]:
+        rows = zip(*(part.tolist() for part in located), strict=True)
+        return [self._source(number, round_)[item] for number, round_, item in rows]
+
+    def _source(self, number: int, round_: int) -> Items:
+        dataset = self.datasets[number]
+        return items_of(dataset.at_epoch(round_)) if hasattr(dataset, "at_epoch") else self._views[number]
+
+
+class MixedIterableDataset(ResumableDataset):
+    """An iterable dataset that draws from several iterable datasets in proportion to weights.
+
+    In a `DataLoader` with workers, each worker mixes what its copies of the sources yield.
+
+    Args:
+        datasets: iterable datasets. Each should have `state_dict` and `load_state_dict`; without them, resuming reads
+            and drops the earlier items. If one has `set_epoch`, it is called before each pass over it.
+        weights: a positive number for each dataset. Only their ratios matter.
+        seed: seed of the order of the sources, with the epoch.
+        stopping_strategy: "never": a source that ends is iterated over again, without end. "first_exhausted": the epoch
+            ends when a source ends. "all_exhausted": a source that ends is iterated over again, and the epoch ends when
+            each source has ended at least once.
+
+    Raises:
+        ValueError: if the weights do not match the datasets, or the strategy is unknown.
+
+    Example:
+        >>> mixed = MixedIterableDataset(["abc", "d"], [3, 1], stopping_strategy="all_exhausted", seed=2)
+        >>> "".join(mixed)
+        'adbca'
+
+    Reference: `interleave_datasets` of Hugging Face's datasets, which has the same names of strategies
+    """
+
+    def __init__(
+        self,
+        datasets: Sequence[Iterable[Any]],
+        weights: Sequence[float],
+        *,
+        seed: int = 0,
+        stopping_strategy: Literal["never", "first_exhausted", "all_exhausted"] = "never",
+    ):
+        super().__init__()
+        _check_sources("MixedIterableDataset", datasets, weights)
+        if stopping_strategy not in ("never", "first_exhausted", "all_exhausted"):
+            raise ValueError(
+                "MixedIterableDataset: the stopping strategy is unknown; expected 'never', 'first_exhausted' or "
+                f"'all_exhausted', got {stopping_strategy!r}."
+            )
+        self.datasets, self.seed, self.stopping_strategy = tuple(datasets), seed, stopping_strategy
+        self.weights = Proportions(weights).weights
+        self._cursors: list[Cursor] = []  # of the newest iterator
+
+    def __copy__(self) -> MixedIterableDataset:
+        """Return a copy with copies of the sources, so that each worker thread has its own positions."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__, datasets=tuple(copy.copy(dataset) for dataset in self.datasets), _cursors=[])
+        return new
+
+    def __iter__(self) -> Iterator[Any]:
+        self._cursors = []  # the new iterator makes its own at its first item
+        return super().__iter__()
+
+    def first_state(self, epoch: int) -> dict[str, Any]:
+        """Return the state at the start of an epoch."""
+        number = len(self.datasets)
+        return {"epoch": epoch, "position": 0, "rounds": [0] * number, "sources": [None] * number}
+
+    def items_from(self, state: dict[str, Any]) -> Iterator[Any]:
+        """Yield the items that follow a state, and update the state."""
+        epoch, rounds = state["epoch"], state["rounds"]
+        self._cursors = cursors = [Cursor(dataset) for dataset in self.datasets]
+        for cursor, round_, source in zip(cursors, rounds, state["sources"], strict=True):
+            cursor.begin(_epoch_of(epoch, round_), source)
+        proportions = Proportions(self.weights, seed=int(draw_bits(self.seed, epoch)))
+        while True:
+            block, place = divmod(state["position"], proportions.block_size)
+            for number in proportions.block(block)[0][place:].tolist():
+                item = cursors[number].take(1)
+                if not item:
+                    rounds[number] += 1
+                    if self.stopping_strategy == "first_exhausted":
+                        return
+                    if self.stopping_strategy == "all_exhausted" and all(rounds):
+                        return
+                    cursors[number].begin(_epoch_of(epoch, rounds[number]))
+                    item = cursors[number].take(1)
+                    if not item:
+                        raise ValueError(
+                            f"MixedIterableDataset: source {number} has no items; expected at least one item in each "
+                            "pass, got none. An iterator can be passed over only once; use an iterable dataset."
+                        )
+                state["position"] += 1
+                yield item[0]
+
+    def current_state(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return the state of the newest iterator, with the current states of all sources."""
+        return {**state, "sources": [cursor.state() for cursor in self._cursors]} if self._cursors else state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue in the next `iter` where `state_dict` was called.
+
+        Raises:
+            ValueError: if the state is of a mixture of another number of sources.
+        """
+        if len(state.get("sources", ())) != len(self.datasets):
+            raise ValueError(
+                f"MixedIterableDataset.load_state_dict: the state is of another mixture; expected {len(self.datasets)} "
+                f"sources, got {len(state.get('sources', ()))}."
+            )
+        super().load_state_dict(state)
+
+
+class _UnequalBatches(Exception):
+    """Raised if batches of different sources cannot be merged."""
+
+
+def _check_sources(where: str, datasets: Sequence[Any], weights: Sequence[float]) -> None:
+    if len(datasets) != len(weights):
+        raise ValueError(
+            f"{where}: datasets and weights differ in number; expected one weight per dataset, got {len(datasets)} "
+            f"datasets and {len(weights)} weights."
+        )
+
+
+def _epoch_of(epoch: int, round_: int) -> int:
+    """Return the epoch of a source in its round within an epoch of the mixture. The first round has the same number."""
+    return epoch + (round_ << 20)
+
+
+def _merge(parts: Sequence[tuple[NDArray[np.int64], Any]], size: int) -> Any:
+    """Return the batch of `size` items whose items `where` are those of each part. Parts: (where, batch)."""
+    first = parts[0][1]
+    if any(type(part) is not type(first) for _, part in parts):
+        raise _UnequalBatches
+    if isinstance(first, Mapping):
+        if any(part.keys() != first.keys() for _, part in parts):
+            raise _UnequalBatches
+        return {key: _merge([(where, part[key]) for where, part in parts], size) for key in first}
+    if isinstance(first, tuple | list):
+        if any(len(part) != len(first) for _, part in parts):
+            raise _UnequalBatches
+        values = [_merge([(where, part[k]) for where, part in parts], size) for k in range(len(first))]
+        return type(first)(*values) if hasattr(first, "_fields") else type(first)(values)
+    if not isinstance(first, np.ndarray) or any(
+        part.dtype != first.dtype or part.shape[1:] != first.shape[1:] for _, part in parts
+    ):
+        raise _UnequalBatches
+    out = np.empty((size, *first.shape[1:]), first.dtype)
+    for where, part in parts:
+        out[where] = part
+    return out

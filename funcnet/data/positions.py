@@ -1,0 +1,69 @@
+"""Checks of a saved position of a `DataLoader`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["check_position", "check_stream_position"]
+
+AGAIN = "A position is only valid for the data and the order that it was saved with."
+
+
+def check_position(state: Mapping[str, Any], expected: Mapping[str, Any], unit: str) -> None:
+    """Check a position of map-style data against the loader that shall continue from it.
+
+    Args:
+        state: the saved position.
+        expected: what must be equal: seed, length, order, dataset.
+        unit: the entry that counts the position in the epoch.
+
+    Raises:
+        ValueError: if an entry is missing or differs, or the position is out of range.
+    """
+    _check_entries(state, (*expected, "epoch", unit))
+    _check_equal(state, expected)
+    length = expected["length"]
+    if not (_is_count(state["epoch"]) and _is_count(state[unit])) or (length is not None and state[unit] > length):
+        raise ValueError(
+            f"DataLoader: the saved position is out of range; expected an epoch and {unit} from 0"
+            f"{'' if length is None else f' to {length}'}, got epoch {state['epoch']}, {unit} {state[unit]}."
+        )
+
+
+def check_stream_position(state: Mapping[str, Any], expected: Mapping[str, Any], workers: int) -> None:
+    """Check a position of iterable data against the loader that shall continue from it.
+
+    Raises:
+        ValueError: if an entry is missing or differs, or the number of workers differs.
+    """
+    _check_entries(state, (*expected, "epoch", "turn", "workers"))
+    _check_equal(state, expected)
+    saved = state["workers"]
+    if saved is not None and len(saved) != workers:
+        raise ValueError(
+            "DataLoader: the saved position has another number of workers, each of which reads its own part of an "
+            f"iterable dataset; expected {workers}, got {len(saved)}. Pass num_workers={len(saved)}."
+        )
+
+
+def _check_entries(state: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    missing = [name for name in names if name not in state]
+    if missing:
+        raise ValueError(
+            f"DataLoader: the saved position is incomplete; expected the entries {', '.join(names)}, got no "
+            f"{', '.join(missing)}. Pass what state_dict() of a DataLoader returned."
+        )
+
+
+def _check_equal(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    for name, value in expected.items():
+        if state[name] != value:
+            raise ValueError(
+                f"DataLoader: the saved position belongs to another {name}; expected {value}, got {state[name]}. "
+                f"{AGAIN}"
+            )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and value >= 0

@@ -1,0 +1,324 @@
+"""Workers of a `DataLoader` that are processes. They are spawned and never forked.
+
+In a worker, one thread receives tasks, so that the parent never waits for a worker that is reading. The end of the pipe
+means that the parent has died, and the worker ends at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import multiprocessing.connection
+import multiprocessing.process
+import os
+import pickle
+import queue
+import random
+import signal
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import numpy as np
+
+from funcnet.data.describe import describe
+from funcnet.data.shared_memory import Receiver, Sender
+from funcnet.data.worker import Fetcher, InitFn, TaskResult, WorkerInfo, work
+
+__all__ = ["ProcessWorkers"]
+
+PATIENCE = 2.0  # seconds to wait for workers to end before they are terminated
+
+
+class ProcessWorkers:
+    """Processes that make batches. They implement `Workers`.
+
+    Args:
+        fetcher: makes the batches. It is pickled; each worker gets a copy.
+        count: number of processes.
+        init_fn: function of the number of the worker, which the worker calls first.
+        where: name of the caller, for messages.
+        context: context of `multiprocessing` that does not fork.
+
+    Attributes:
+        processes: the processes.
+
+    Raises:
+        TypeError: if the dataset, or another part of the fetcher, cannot be pickled.
+    """
+
+    def __init__(self, fetcher: Fetcher, count: int, *, init_fn: InitFn | None, where: str, context: Any):
+        self._where = where
+        self._pass = 0
+        self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()  # to workers, for the thread that sends
+        self.processes: list[Any] = []
+        self._pipes: list[Connection] = []
+        self._finalizer = weakref.finalize(self, _end, self.processes, self._pipes, self._messages, os.getpid())
+        try:
+            with _sigint_blocked():
+                for number in range(count):
+                    self._start(_Parcel((fetcher, init_fn)), number, count, context)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, pickle.PicklingError | AttributeError | TypeError):
+                raise TypeError(
+                    f"{where}: the dataset cannot be sent to worker processes; expected objects that pickle accepts, "
+                    f"got "
+                    f"'{error}' for {describe(fetcher.dataset)}. Define classes and functions at the top of a module, "
+                    f"or "
+                    "use threads (multiprocessing_context=None)."
+                ) from error
+            raise
+        self._receivers = [Receiver(pipe, _Release(self._messages, n)) for n, pipe in enumerate(self._pipes)]
+        threading.Thread(
+            target=_send_messages, args=(self._messages, self._pipes), name="funcnet-data-send", daemon=True
+        ).start()
+
+    def begin(self, epoch: int, seed: int, states: Sequence[Any]) -> None:
+        """Begin a pass in every worker, and drop all outcomes of the pass before."""
+        self._pass += 1
+        for number, state in enumerate(states):
+            self._messages.put((number, ("begin", self._pass, (epoch, seed + number, state))))
+
+    def submit(self, worker: int, number: int, task: Any) -> None:
+        """Give a task to a worker. The call returns at once."""
+        self._messages.put((worker, ("task", self._pass, (number, task))))
+
+    def get(self, timeout: float | None) -> TaskResult:
+        """Wait for the next outcome of any worker. See `Workers` for the errors."""
+        end = None if timeout is None else time.monotonic() + timeout
+        waiting = [*self._pipes, *(process.sentinel for process in self.processes)]
+        while True:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            ready = multiprocessing.connection.wait(waiting, left)
+            if not ready:
+                raise TimeoutError
+            pipes = [number for number, pipe in enumerate(self._pipes) if pipe in ready]
+            if not pipes:
+                dead = next(n for n, process in enumerate(self.processes) if process.sentinel in ready)
+                raise self._died(dead)
+            for number in pipes[:1]:
+                try:
+                    current, outcome = self._receivers[number].receive()
+                except (EOFError, OSError):
+                    raise self._died(number) from None
+                if current == self._pass:
+                    return outcome  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """End all workers: ask them, then terminate them."""
+        self._finalizer()
+
+    def _start(self, parcel: _Parcel, number: int, count: int, context: Any) -> None:
+        here, there = multiprocessing.connection.Pipe(duplex=True)
+        try:
+            process = context.Process(
+                target=_run, args=(parcel, there, number, count), name=f"funcnet-data-{number}", daemon=True
+            )
+            process.start()
+        except BaseException:
+            here.close()
+            raise
+        finally:
+            there.close()
+        self._pipes.append(here)  # type: ignore[arg-type]
+        self.processes.append(process)
+
+    def _died(self, number: int) -> RuntimeError:
+        process = self.processes[number]
+        process.join(PATIENCE)
+        code = process.exitcode
+        if code is not None and code < 0:
+            name = signal.strsignal(-code) or signal.Signals(-code).name
+            why = f"is killed by signal: {name}. It may have used more memory than the machine has"
+        else:
+            why = (
+                f"exited unexpectedly with exit code {code}. Its messages are on the standard error output. A script "
+                f"that "
+                'uses worker processes needs `if __name__ == "__main__":` around its own code'
+            )
+        return RuntimeError(
+            f"{self._where} worker (pid {process.pid}) {why} (worker {number} of {len(self.processes)})."
+        )
+
+
+class _Release:
+    """Tells a worker that a slot of its shared memory is free."""
+
+    def __init__(self, messages: queue.SimpleQueue[Any], worker: int):
+        self._messages, self._worker = messages, worker
+
+    def __call__(self, slot: int) -> None:
+        self._messages.put((self._worker, ("free", 0, slot)))  # SimpleQueue.put may run inside the garbage collector
+
+
+class _Parcel:
+    """Pickled objects, which are unpickled when `open` is called, so that an error can be reported."""
+
+    def __init__(self, content: Any):
+        self._content = content
+
+    def __reduce__(self) -> Any:
+        buffer = io.BytesIO()
+        _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(self._content)
+        return _Packed, (buffer.getvalue(),)
+
+
+class _Packed:
+    """A `_Parcel` that has arrived."""
+
+    def __init__(self, packed: bytes):
+        self._packed = packed
+
+    def open(self) -> Any:
+        """Return the objects."""
+        return pickle.loads(self._packed)
+
+
+class _Pickler(ForkingPickler):
+    """Pickles a memory map as the name of its file, so that it is not copied."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is np.memmap and value.filename is not None and not isinstance(value.base, np.ndarray):
+            mode = "r" if value.mode in ("r", "c") else "r+"
+            order = "C" if value.flags.c_contiguous else "F"
+            return np.memmap, (value.filename, value.dtype, mode, value.offset, value.shape, order)
+        return NotImplemented
+
+
+@contextlib.contextmanager
+def _sigint_blocked() -> Iterator[None]:
+    """Block SIGINT, so that a worker that starts inherits this and Ctrl-C does not make it print a traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _send_messages(messages: queue.SimpleQueue[Any], pipes: Sequence[Connection]) -> None:
+    """Send messages to workers, in a thread of the parent."""
+    while True:
+        message = messages.get()
+        if message is None:
+            return
+        number, content = message
+        with contextlib.suppress(OSError, ValueError):  # a worker has died, which `get` reports, or the pipe is closed
+            pipes[number].send_bytes(pickle.dumps(content, protocol=5))
+
+
+def _end(processes: list[Any], pipes: list[Connection], messages: queue.SimpleQueue[Any], parent: int) -> None:
+    """End all workers and close the pipes. In a fork of the parent, do nothing."""
+    if os.getpid() != parent:
+        return
+    for number in range(len(pipes)):
+        messages.put((number, ("stop", 0, None)))
+    messages.put(None)
+    patience = time.monotonic() + PATIENCE
+    for process in processes:
+        process.join(max(0.0, patience - time.monotonic()))
+    for process in processes:
+        if process.exitcode is None:
+            process.terminate()
+    patience = time.monotonic() + PATIENCE
+    for process in processes:
+        process.join(max(0.0, patience - time.monotonic()))
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+    for pipe in pipes:
+        pipe.close()
+
+
+def _run(packed: _Packed, pipe: Connection, number: int, count: int) -> None:
+    """Do the tasks of a worker, in its main thread. If the start fails, each task has that error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    sender = Sender(pipe, os.getppid())
+    tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    newest = [0]  # number of the newest pass
+    threading.Thread(target=_receive, args=(pipe, sender, tasks, newest), daemon=True).start()
+    fetcher: Any = None
+    problem: BaseException | None = None
+    while True:
+        kind, current, content = tasks.get()
+        if kind == "stop":
+            return
+        if kind == "begin":
+            epoch, seed, state = content
+            try:
+                if fetcher is None:
+                    opened, init_fn = packed.open()
+                    _set_info(number, count, seed, opened)
+                    if init_fn is not None:
+                        init_fn(number)
+                    fetcher = opened
+                problem = None
+                _set_info(number, count, seed, fetcher)
+                fetcher.begin(epoch, state)
+            except Exception as error:
+                error.add_note(f"in worker {number} of DataLoader, {'in a new pass' if fetcher else 'at its start'}")
+                problem = error
+        elif current == newest[0]:
+            outcome = (
+                work(fetcher, number, *content) if problem is None else TaskResult(content[0], number, error=problem)
+            )
+            _reply(sender, current, outcome)
+
+
+def _receive(pipe: Connection, sender: Sender, tasks: queue.SimpleQueue[Any], newest: list[int]) -> None:
+    """Receive the messages of the parent, in a thread of the worker."""
+    try:
+        while True:
+            message = pickle.loads(pipe.recv_bytes())
+            if message[0] == "free":
+                sender.release(message[2])
+                continue
+            if message[0] == "begin":
+                newest[0] = message[1]
+            tasks.put(message)
+    except (EOFError, OSError):
+        os._exit(1)  # the parent has died
+
+
+def _set_info(number: int, count: int, seed: int, fetcher: Fetcher) -> None:
+    """Make `get_worker_info` work, and seed the global generators, as torch does."""
+    process: Any = multiprocessing.process.current_process()
+    process.worker_info = WorkerInfo(number, count, seed, fetcher.dataset)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  the generator that datasets written for torch use
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed)
+
+
+def _reply(sender: Sender, current: int, outcome: TaskResult) -> None:
+    if outcome.error is not None:
+        outcome.error = _portable(outcome.error)
+    try:
+        sender.send((current, outcome))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        error.add_note(
+            f"while sending a batch from worker {outcome.worker}; collate_fn must return what pickle accepts"
+        )
+        sender.send((current, TaskResult(outcome.number, outcome.worker, error=_portable(error))))
+
+
+def _portable(error: BaseException) -> BaseException:
+    """Return an exception that can be pickled, with the worker's traceback as a note."""
+    text = "".join(traceback.format_exception(error)).rstrip()
+    try:
+        same = pickle.loads(pickle.dumps(error))
+        portable = error if type(same) is type(error) and str(same) == str(error) else None
+    except Exception:  # whatever the class of an exception does
+        portable = None
+    if portable is None:
+        portable = RuntimeError(f"{type(error).__name__}: {error}")
+    portable.add_note(f"Traceback in the worker process:\n{text}")
+    return portable

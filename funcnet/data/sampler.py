@@ -1,0 +1,334 @@
+"""Samplers: the order in which a `DataLoader` reads a map-style dataset.
+
+Each sampler of this module is ordered: `order(epoch, positions)` is a pure function, so any part of any epoch can be
+computed without the parts before it. N is the number of items of the dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from funcnet.data.draws import draw_bits, permute, to_integers, to_uniform
+
+__all__ = [
+    "BatchSampler",
+    "OrderedSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SubsetRandomSampler",
+    "WeightedRandomSampler",
+]
+
+T_co = TypeVar("T_co", covariant=True)
+CHUNK = 4096  # positions that an iterator computes at once
+
+
+class Sampler(Generic[T_co]):
+    """Base class of samplers. A subclass defines `__iter__`, which yields indices, and usually `__len__`.
+
+    A `DataLoader` accepts any iterable of indices as its sampler. If the sampler has `set_epoch`, the loader calls it
+    before each pass.
+
+    Reference: torch.utils.data.Sampler
+    """
+
+    def __init__(self, data_source: Any = None):
+        pass
+
+    def __iter__(self) -> Iterator[T_co]:
+        raise NotImplementedError(f"{type(self).__name__}: the sampler has no order; expected a method __iter__.")
+
+
+class OrderedSampler(Sampler[int]):
+    """Base class of samplers whose order is a pure function of the epoch and the position.
+
+    A subclass defines `size` and `order`. Each `iter(sampler)` is the next epoch; `set_epoch` chooses it.
+
+    Attributes:
+        num_replicas, rank: the sampler yields the positions rank, rank + num_replicas, … of the order.
+        seed: seed of the order.
+        epoch: number of the next epoch.
+    """
+
+    num_replicas = 1
+    rank = 0
+    seed = 0
+    epoch = 0
+
+    @property
+    def size(self) -> int:
+        """The number of positions in an epoch, over all replicas."""
+        raise NotImplementedError
+
+    def order(self, epoch: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the indices at some positions of an epoch.
+
+        Args:
+            epoch: number of the epoch.
+            positions: int64 array of values in [0, size).
+
+        Returns:
+            int64 array of the same shape.
+        """
+        raise NotImplementedError
+
+    def share(self, start: int = 0) -> int:
+        """Return how many positions each replica reads from position `start` to the end of the epoch."""
+        return self.size - start
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of the next `iter(sampler)`."""
+        self.epoch = epoch
+
+    def next_epoch(self) -> int:
+        """Begin an epoch and return its number."""
+        self.epoch += 1
+        return self.epoch - 1
+
+    def part(self, epoch: int, start: int, first: int, last: int) -> list[int]:
+        """Return the indices that this replica reads, numbers `first` to `last` (exclusive), counted from position
+        `start` of the epoch. Positions beyond the end continue at the beginning, as in torch's `DistributedSampler`.
+        """
+        positions = start + np.arange(first, last, dtype=np.int64) * self.num_replicas + self.rank
+        found: list[int] = self.order(epoch, positions % self.size).tolist()
+        return found
+
+    def __len__(self) -> int:
+        return self.share()
+
+    def __iter__(self) -> Iterator[int]:
+        epoch, count = self.next_epoch(), len(self)
+        parts = (self.part(epoch, 0, first, min(first + CHUNK, count)) for first in range(0, count, CHUNK))
+        return (index for part in parts for index in part)
+
+
+class SequentialSampler(OrderedSampler):
+    """Yields 0, 1, …, N - 1.
+
+    Args:
+        data_source: the dataset, or any object with a length N.
+
+    Example:
+        >>> list(SequentialSampler(range(3)))
+        [0, 1, 2]
+
+    Reference: torch.utils.data.SequentialSampler
+    """
+
+    def __init__(self, data_source: Sized):
+        self.data_source = data_source
+
+    @property
+    def size(self) -> int:
+        return len(self.data_source)
+
+    def order(self, epoch: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        return positions
+
+
+class RandomSampler(OrderedSampler):
+    """Yields indices in random order, in another order each epoch.
+
+    Args:
+        data_source: the dataset, or any object with a length N.
+        replacement: if True, each index is drawn independently.
+        num_samples: number of indices per epoch; default N. If it is larger than N, and `replacement` is False, one
+            permutation follows another.
+        seed: seed of the order.
+
+    Raises:
+        TypeError: if `replacement` is not a bool.
+        ValueError: if `num_samples` is not a positive integer.
+
+    Differs from torch: `seed` replaces `generator`, and its default is 0. The order depends only on the seed and the
+    number of the epoch. No permutation is stored.
+
+    Example:
+        >>> sampler = RandomSampler(range(5), seed=1)
+        >>> sorted(sampler), list(sampler) == list(sampler)
+        ([0, 1, 2, 3, 4], False)
+
+    Reference: torch.utils.data.RandomSampler
+    """
+
+    def __init__(self, data_source: Sized, replacement: bool = False, num_samples: int | None = None, *, seed: int = 0):
+        if not isinstance(replacement, bool):
+            raise TypeError(f"RandomSampler: replacement should be a boolean value, but got replacement={replacement}.")
+        self.data_source, self.replacement, self.seed = data_source, replacement, seed
+        self._num_samples = num_samples
+        _check_count("RandomSampler", "num_samples", self.num_samples)
+
+    @property
+    def num_samples(self) -> int:
+        """The number of indices per epoch."""
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    @property
+    def size(self) -> int:
+        return self.num_samples
+
+    def order(self, epoch: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        count = len(self.data_source)
+        if self.replacement:
+            return to_integers(draw_bits(self.seed, epoch, positions), count)
+        if self.num_samples <= count:
+            return permute(positions, count, seed=self.seed, epoch=epoch)
+        rounds = positions // count  # the number of the permutation
+        indices = np.empty_like(positions)
+        for number in np.unique(rounds).tolist():
+            here = rounds == number
+            seed = self.seed if number == 0 else int(draw_bits(self.seed, number)[()])
+            indices[here] = permute(positions[here] % count, count, seed=seed, epoch=epoch)
+        return indices
+
+
+class SubsetRandomSampler(OrderedSampler):
+    """Yields given indices in random order, in another order each epoch.
+
+    Args:
+        indices: the indices.
+        seed: seed of the order. It replaces torch's `generator`.
+
+    Example:
+        >>> sorted(SubsetRandomSampler([7, 3, 5]))
+        [3, 5, 7]
+
+    Reference: torch.utils.data.SubsetRandomSampler
+    """
+
+    def __init__(self, indices: Sequence[int], *, seed: int = 0):
+        self.indices, self.seed = indices, seed
+
+    @property
+    def size(self) -> int:
+        return len(self.indices)
+
+    def order(self, epoch: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        places = permute(positions, self.size, seed=self.seed, epoch=epoch)
+        if isinstance(self.indices, np.ndarray):
+            return self.indices[places]
+        return np.array([self.indices[place] for place in places.tolist()], np.int64)
+
+
+class WeightedRandomSampler(OrderedSampler):
+    """Draws indices from [0, number of weights), each with a probability that is proportional to its weight.
+
+    Args:
+        weights: (N,), the weights. They need not sum to 1.
+        num_samples: number of indices per epoch.
+        replacement: if False, no index is drawn twice in an epoch.
+        seed: seed of the draws. It replaces torch's `generator`.
+
+    Raises:
+        ValueError: if `num_samples` is not a positive integer, `replacement` is not a bool, or the weights are not a
+            one-dimensional sequence of finite numbers >= 0 with a positive sum. It is also raised if `replacement` is
+            False and fewer than `num_samples` weights are positive.
+
+    Example:
+        >>> sorted(WeightedRandomSampler([0.0, 3.0, 1.0], 2, replacement=False))
+        [1, 2]
+
+    Reference: torch.utils.data.WeightedRandomSampler; without replacement, Efraimidis, Spirakis, Weighted random
+        sampling with a reservoir, Information Processing Letters 2006
+    """
+
+    def __init__(self, weights: ArrayLike, num_samples: int, replacement: bool = True, *, seed: int = 0):
+        _check_count("WeightedRandomSampler", "num_samples", num_samples)
+        if not isinstance(replacement, bool):
+            raise ValueError(
+                f"WeightedRandomSampler: replacement should be a boolean value, but got replacement={replacement}."
+            )
+        self.weights = np.asarray(weights, np.float64)
+        if self.weights.ndim != 1:
+            raise ValueError(
+                "WeightedRandomSampler: weights should be a 1d sequence but given weights have shape "
+                f"{self.weights.shape}."
+            )
+        if not (np.isfinite(self.weights).all() and (self.weights >= 0).all() and self.weights.sum() > 0):
+            raise ValueError(
+                "WeightedRandomSampler: the weights are no distribution; expected finite numbers >= 0 with a positive "
+                f"sum, got {_shortened(self.weights)}."
+            )
+        positive = int((self.weights > 0).sum())
+        if not replacement and num_samples > positive:
+            raise ValueError(
+                "WeightedRandomSampler: too few weights are positive to draw without replacement; expected at least "
+                f"num_samples={num_samples}, got {positive}."
+            )
+        self.num_samples, self.replacement, self.seed = num_samples, replacement, seed
+        self._drawn: tuple[int, NDArray[np.int64]] | None = None  # (epoch, its whole order)
+
+    @property
+    def size(self) -> int:
+        return self.num_samples
+
+    def order(self, epoch: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        if self.replacement:
+            ends = np.cumsum(self.weights)
+            draws = to_uniform(draw_bits(self.seed, epoch, positions)) * ends[-1]
+            return np.minimum(np.searchsorted(ends, draws, "right"), np.flatnonzero(self.weights)[-1])
+        drawn = self._drawn
+        if drawn is None or drawn[0] != epoch:
+            uniform = 1 - to_uniform(draw_bits(self.seed, epoch, np.arange(len(self.weights))))  # in (0, 1]
+            with np.errstate(divide="ignore"):
+                keys = np.where(self.weights > 0, np.log(uniform) / self.weights, -np.inf)
+            drawn = self._drawn = (epoch, np.argsort(-keys, kind="stable")[: self.num_samples])
+        return drawn[1][positions]
+
+
+class BatchSampler(Sampler[list[int]]):
+    """Groups the indices of a sampler into lists of `batch_size`.
+
+    Args:
+        sampler: any iterable of indices.
+        batch_size: number of indices per list.
+        drop_last: if True, omit the last list if it is shorter than `batch_size`.
+
+    Raises:
+        ValueError: if `batch_size` is not a positive integer, or `drop_last` is not a bool.
+
+    Example:
+        >>> list(BatchSampler(SequentialSampler(range(5)), batch_size=2, drop_last=False))
+        [[0, 1], [2, 3], [4]]
+
+    Reference: torch.utils.data.BatchSampler
+    """
+
+    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool):
+        _check_count("BatchSampler", "batch_size", batch_size)
+        if not isinstance(drop_last, bool):
+            raise ValueError(f"BatchSampler: drop_last should be a boolean value, but got drop_last={drop_last}.")
+        self.sampler, self.batch_size, self.drop_last = sampler, int(batch_size), drop_last
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the next epoch of the sampler, if it has epochs."""
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batch: list[int] = []
+        for index in self.sampler:
+            batch.append(index)
+            if len(batch) == self.batch_size:
+                yield batch
+                batch = []
+        if batch and not self.drop_last:
+            yield batch
+
+    def __len__(self) -> int:
+        count = len(self.sampler)  # type: ignore[arg-type]
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+
+def _check_count(where: str, name: str, value: Any) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value <= 0:
+        raise ValueError(f"{where}: {name} should be a positive integer value, but got {name}={value}.")
+
+
+def _shortened(values: NDArray[Any]) -> str:
+    return np.array2string(values, threshold=6)

@@ -1,0 +1,181 @@
+"""Shared memory without a name, through which worker processes hand over batches.
+
+A worker writes the arrays of a batch into a slot and sends the slot's number. The receiver makes arrays that lie in the
+slot. When the last of them is garbage-collected, the slot is free again. Reusing slots matters: the operating system
+takes longer to provide new pages than to copy a batch. No name exists that could be left behind after a kill.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Receiver", "Sender"]
+
+ALIGNMENT = 64  # bytes
+SMALLEST = 16_384  # bytes; smaller batches are sent through the pipe
+KEPT = 8  # slots of a worker that the receiver's arrays may occupy; further batches are copied
+
+
+class _Header(NamedTuple):
+    """Precedes a message.
+
+    Attributes:
+        slot: number of the slot, or None if the buffers follow through the pipe.
+        capacity: size of the slot in bytes if it is new, otherwise 0. The descriptor of a new slot follows the header.
+        dropped: numbers of slots that the worker no longer uses.
+        sizes: sizes of the buffers in bytes.
+    """
+
+    slot: int | None
+    capacity: int
+    dropped: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+class Sender:
+    """The end of a worker: sends objects through a pipe, and their arrays through shared memory.
+
+    Args:
+        pipe: connection to the receiver.
+        peer: process id of the receiver.
+    """
+
+    def __init__(self, pipe: Connection, peer: int):
+        self._pipe, self._peer = pipe, peer
+        self._slots: dict[int, mmap.mmap] = {}
+        self._free: set[int] = set()
+        self._lock = threading.Lock()  # for `_free`: another thread receives the numbers of free slots
+        self._made = 0
+
+    def release(self, slot: int) -> None:
+        """Note that a slot is free."""
+        with self._lock:
+            if slot in self._slots:
+                self._free.add(slot)
+
+    def send(self, value: Any) -> None:
+        """Send an object. Exceptions are those of pickle and of the pipe."""
+        buffers: list[pickle.PickleBuffer] = []
+        content = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        views = [buffer.raw() for buffer in buffers]
+        sizes = tuple(view.nbytes for view in views)
+        needed = sum(_aligned(size) for size in sizes)
+        if needed < SMALLEST:
+            self._pipe.send_bytes(pickle.dumps(tuple(_Header(None, 0, (), sizes))))
+            self._pipe.send_bytes(content)
+            for view in views:
+                if view.nbytes:
+                    self._pipe.send_bytes(view)
+            return
+        slot, capacity, dropped, descriptor = self._slot(needed)
+        memory, start = self._slots[slot], 0
+        for view in views:
+            memory[start : start + view.nbytes] = view
+            start += _aligned(view.nbytes)
+        self._pipe.send_bytes(pickle.dumps(tuple(_Header(slot, capacity, dropped, sizes))))
+        if descriptor is not None:
+            send_handle(self._pipe, descriptor, self._peer)
+            os.close(descriptor)
+        self._pipe.send_bytes(content)
+
+    def _slot(self, needed: int) -> tuple[int, int, tuple[int, ...], int | None]:
+        """Return (slot, capacity if it is new, dropped slots, descriptor if it is new)."""
+        with self._lock:
+            fitting = [slot for slot in self._free if len(self._slots[slot]) >= needed]
+            if fitting:
+                slot = min(fitting, key=lambda one: len(self._slots[one]))
+                self._free.discard(slot)
+                return slot, 0, (), None
+            dropped = tuple(self._free)  # too small
+            for slot in dropped:
+                self._slots.pop(slot).close()
+            self._free.clear()
+        capacity = -(-needed // mmap.PAGESIZE) * mmap.PAGESIZE
+        descriptor = _anonymous_file()
+        os.ftruncate(descriptor, capacity)
+        self._made += 1
+        self._slots[self._made] = mmap.mmap(descriptor, capacity)
+        return self._made, capacity, dropped, descriptor
+
+
+class Receiver:
+    """The end of the process that reads batches.
+
+    Args:
+        pipe: connection to the sender.
+        release: function that tells the sender that a slot is free. It may be called in any thread, also while the
+            garbage collector runs.
+    """
+
+    def __init__(self, pipe: Connection, release: Callable[[int], None]):
+        self._pipe, self._release = pipe, release
+        self._slots: dict[int, mmap.mmap] = {}
+        self._occupied: set[int] = set()
+
+    def receive(self) -> Any:
+        """Receive an object. Its arrays are writable.
+
+        Raises:
+            EOFError, OSError: if the sender has ended.
+        """
+        header = _Header(*pickle.loads(self._pipe.recv_bytes()))
+        for slot in header.dropped:
+            self._slots.pop(slot, None)
+        if header.slot is None:
+            content = self._pipe.recv_bytes()
+            buffers: Sequence[Any] = [
+                bytearray(self._pipe.recv_bytes()) if size else bytearray() for size in header.sizes
+            ]
+            return pickle.loads(content, buffers=buffers)
+        if header.capacity:
+            descriptor = recv_handle(self._pipe)
+            try:
+                self._slots[header.slot] = mmap.mmap(descriptor, header.capacity)
+            finally:
+                os.close(descriptor)
+        content = self._pipe.recv_bytes()
+        return pickle.loads(content, buffers=self._buffers(header))
+
+    def _buffers(self, header: _Header) -> list[Any]:
+        """Return the buffers in a slot, or copies if the receiver's arrays already occupy many slots."""
+        assert header.slot is not None
+        whole = np.frombuffer(self._slots[header.slot], np.uint8)
+        views, start = [], 0
+        for size in header.sizes:
+            views.append(whole[start : start + size])
+            start += _aligned(size)
+        if len(self._occupied) >= KEPT:
+            copies = [bytearray(view) for view in views]
+            self._release(header.slot)
+            return copies
+        self._occupied.add(header.slot)
+        weakref.finalize(whole, _free, header.slot, self._occupied, self._release).atexit = False
+        return views
+
+
+def _free(slot: int, occupied: set[int], release: Callable[[int], None]) -> None:
+    occupied.discard(slot)
+    release(slot)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _anonymous_file() -> int:
+    """Return the descriptor of a file in memory (where the system has none, on disk) that has no name."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("funcnet-data")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

@@ -1,0 +1,98 @@
+"""Parts of a dataset."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from funcnet.data.dataset import Dataset
+from funcnet.data.draws import permute
+from funcnet.data.parts import at_epoch, read
+
+__all__ = ["Subset", "random_split"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Subset(Dataset[T_co]):
+    """Some items of a map-style dataset.
+
+    Args:
+        dataset: the dataset.
+        indices: indices of the items.
+
+    Example:
+        >>> list(Subset(["a", "b", "c"], [2, 0]))
+        ['c', 'a']
+
+    Reference: torch.utils.data.Subset
+    """
+
+    def __init__(self, dataset: Any, indices: Sequence[int]):
+        self.dataset, self.indices = dataset, indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, list):
+            return self.dataset[[self.indices[place] for place in index]]
+        return self.dataset[self.indices[index]]
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        """Return the items, or the complete batch if the dataset returns complete batches."""
+        return read(self.dataset, [int(self.indices[index]) for index in indices])
+
+    def at_epoch(self, epoch: int) -> Subset[T_co]:
+        """Return the dataset of one epoch."""
+        return Subset(at_epoch(self.dataset, epoch), self.indices)
+
+
+def random_split(dataset: Any, lengths: Sequence[float], *, seed: int = 0) -> list[Subset[Any]]:
+    """Split a dataset into random parts that do not overlap.
+
+    Args:
+        dataset: a map-style dataset with a length N.
+        lengths: the number of items in each part; or the fraction of each part, where the fractions sum to 1. The items
+            that remain after rounding down go to the first parts, one to each.
+        seed: seed of the order. It replaces torch's `generator`.
+
+    Returns:
+        A list of `Subset`s.
+
+    Raises:
+        ValueError: if the lengths do not sum to N, or a fraction is not from 0 to 1.
+
+    Example:
+        >>> [len(part) for part in random_split(range(10), [0.5, 0.3, 0.2])]
+        [5, 3, 2]
+
+    Reference: torch.utils.data.random_split
+    """
+    size = len(dataset)
+    counts: list[Any] = list(lengths)
+    if math.isclose(sum(counts), 1) and sum(counts) <= 1:
+        for place, fraction in enumerate(counts):
+            if not 0 <= fraction <= 1:
+                raise ValueError(f"random_split: Fraction at index {place} is not between 0 and 1, got {fraction}.")
+        counts = [math.floor(size * fraction) for fraction in counts]
+        for place in range(size - sum(counts)):
+            counts[place % len(counts)] += 1
+        for place, count in enumerate(counts):
+            if count == 0:
+                warnings.warn(
+                    f"random_split: Length of split at index {place} is 0. This might result in an empty dataset.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+    if sum(counts) != size:
+        raise ValueError(
+            "random_split: Sum of input lengths does not equal the length of the input dataset; expected "
+            f"{size}, got {sum(counts)}."
+        )
+    order = permute(range(size), size, seed=seed, epoch=0).tolist() if size else []
+    ends = list(itertools.accumulate(int(count) for count in counts))
+    return [Subset(dataset, order[end - int(count) : end]) for end, count in zip(ends, counts, strict=True)]

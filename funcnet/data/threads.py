@@ -1,0 +1,139 @@
+"""Workers of a `DataLoader` that are threads."""
+
+from __future__ import annotations
+
+import copy
+import queue
+import time
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from funcnet.data.worker import Fetcher, InitFn, TaskResult, WorkerInfo, WorkerThread, work
+
+__all__ = ["ThreadWorkers"]
+
+PATIENCE = 1.0  # seconds to wait for the threads to end
+
+
+class ThreadWorkers:
+    """Threads that make batches. They implement `Workers`.
+
+    Each thread has a shallow copy of the dataset, so that `worker_init_fn` can set attributes of it.
+
+    Args:
+        fetcher: makes the batches. Each thread has a copy.
+        count: number of threads.
+        init_fn: function of the number of the thread, which the thread calls first.
+        where: name of the caller, for messages.
+    """
+
+    def __init__(self, fetcher: Fetcher, count: int, *, init_fn: InitFn | None, where: str):
+        self._outcomes: queue.SimpleQueue[tuple[int, TaskResult]] = queue.SimpleQueue()
+        self._tasks: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(count)]
+        self._pass = 0
+        self._threads = [
+            WorkerThread(
+                target=_run,
+                args=(_own(fetcher), number, count, init_fn, tasks, self._outcomes),
+                name=f"funcnet-data-{number}",
+                daemon=True,
+            )
+            for number, tasks in enumerate(self._tasks)
+        ]
+        # The threads refer to the queues and not to this object, so an unused one can be garbage-collected.
+        self._finalizer = weakref.finalize(self, _stop, self._tasks)
+        for thread in self._threads:
+            thread.start()
+
+    def begin(self, epoch: int, seed: int, states: Sequence[Any]) -> None:
+        """Begin a pass in every thread, and drop all outcomes of the pass before."""
+        self._pass += 1
+        for number, (tasks, state) in enumerate(zip(self._tasks, states, strict=True)):
+            _drain(tasks)
+            tasks.put(("begin", self._pass, (epoch, seed + number, state)))
+
+    def submit(self, worker: int, number: int, task: Any) -> None:
+        """Give a task to a thread."""
+        self._tasks[worker].put(("task", self._pass, (number, task)))
+
+    def get(self, timeout: float | None) -> TaskResult:
+        """Wait for the next outcome of any thread. See `Workers` for the errors."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            try:
+                number, outcome = self._outcomes.get(timeout=left)
+            except queue.Empty:
+                raise TimeoutError from None
+            if number == self._pass:
+                return outcome
+
+    def close(self) -> None:
+        """Tell the threads to end. A thread that is reading an item ends after it."""
+        self._finalizer()
+        patience = time.monotonic() + PATIENCE
+        for thread in self._threads:
+            thread.join(max(0.0, patience - time.monotonic()))
+
+
+def _own(fetcher: Fetcher) -> Fetcher:
+    own = copy.copy(fetcher)
+    try:
+        own.dataset = copy.copy(fetcher.dataset)
+    except Exception:  # the dataset cannot be copied, so the threads share it
+        own.dataset = fetcher.dataset
+    return own
+
+
+def _stop(tasks: list[queue.SimpleQueue[Any]]) -> None:
+    for one in tasks:
+        _drain(one)
+        one.put(("stop", 0, None))
+
+
+def _drain(tasks: queue.SimpleQueue[Any]) -> None:
+    try:
+        while True:
+            tasks.get_nowait()
+    except queue.Empty:
+        pass
+
+
+def _run(
+    fetcher: Fetcher,
+    number: int,
+    count: int,
+    init_fn: InitFn | None,
+    tasks: queue.SimpleQueue[Any],
+    outcomes: queue.SimpleQueue[tuple[int, TaskResult]],
+) -> None:
+    """Do the tasks of a thread. If the start or the beginning of a pass fails, each task has that error."""
+    thread = WorkerThread.current()
+    started = False
+    problem: BaseException | None = None
+    while True:
+        kind, current, content = tasks.get()
+        if kind == "stop":
+            return
+        if kind == "begin":
+            epoch, seed, state = content
+            thread.worker_info = WorkerInfo(number, count, seed, fetcher.dataset)
+            try:
+                if not started and init_fn is not None:
+                    init_fn(number)
+                started, problem = True, None
+                fetcher.begin(epoch, state)
+            except BaseException as error:
+                error.add_note(
+                    f"in worker {number} of DataLoader, {'at its start' if not started else 'in a new pass'}"
+                )
+                problem = error
+        elif problem is not None:
+            outcomes.put((current, TaskResult(content[0], number, error=problem)))
+        else:
+            try:
+                outcome = work(fetcher, number, *content)
+            except BaseException as error:  # also SystemExit, because the consumer would otherwise wait forever
+                outcome = TaskResult(content[0], number, error=error)
+            outcomes.put((current, outcome))
