@@ -32,7 +32,7 @@ MISTAKES = [
     raises("list(data.DataLoader([1, 2], 2, collate_fn=lambda items: None))", r"collate_fn returned nothing"),
     raises(
         "list(data.DataLoader([double(2), double(3)], 2))",
-        r"expects each tensor to be equal size, but got \[2\] at entry 0 and \[3\]",
+        r"equal size, but got \[2\] at entry 0 and \[3\]",
     ),
     raises('data.DataLoader(data.ArrayDataset({"x": double(4)}), 2).batch(-1)', r"DataLoader.*step.*0.*-1"),
     raises("data.DataLoader(5)", r"DataLoader: the dataset has no items; expected an object with __getitem__"),
