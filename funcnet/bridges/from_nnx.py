@@ -72,7 +72,7 @@ class FromNNX(Foreign):
         elif callable(module) and not isinstance(module, (Module, linen.Module)):
             if "rngs" in kwargs:
                 raise TypeError(
-                    "FromNNX: rngs is not allowed, because init makes it from its key; expected no argument rngs, got "
+                    "FromNNX: rngs is not allowed, because init makes the rngs from its key; expected no rngs, got "
                     "one. Omit rngs."
                 )
             self._make = functools.partial(_make, module, args, kwargs)

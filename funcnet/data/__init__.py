@@ -8,6 +8,7 @@ position from which another process can continue.
 from typing import NoReturn
 
 from funcnet.data.arrow import read_columns, write_columns
+from funcnet.data.buckets import BucketBatchSampler, PaddedCollate, bucket_lengths
 from funcnet.data.collate import collate, default_collate, default_collate_fn_map, default_convert
 from funcnet.data.dataloader import DataLoader
 from funcnet.data.dataset import (
@@ -36,11 +37,13 @@ from funcnet.data.shards import ShardDataset
 from funcnet.data.shuffle_buffer import ShuffleBuffer
 from funcnet.data.subset import Subset, random_split
 from funcnet.data.tfrecord import read_examples, write_examples
+from funcnet.data.to_device import pad_batch, prefetch_to_device
 from funcnet.data.worker import WorkerInfo, get_worker_info
 
 __all__ = [
     "ArrayDataset",
     "BatchSampler",
+    "BucketBatchSampler",
     "ChainDataset",
     "ConcatDataset",
     "DataLoader",
@@ -50,6 +53,7 @@ __all__ = [
     "Joined",
     "MixedDataset",
     "MixedIterableDataset",
+    "PaddedCollate",
     "Prefetcher",
     "RandomSampler",
     "Sampler",
@@ -62,13 +66,16 @@ __all__ = [
     "TensorDataset",
     "WeightedRandomSampler",
     "WorkerInfo",
+    "bucket_lengths",
     "collate",
     "default_collate",
     "default_collate_fn_map",
     "default_convert",
     "draw_bits",
     "get_worker_info",
+    "pad_batch",
     "permute",
+    "prefetch_to_device",
     "random_split",
     "read_columns",
     "read_examples",

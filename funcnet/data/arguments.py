@@ -11,7 +11,7 @@ from typing import Any
 from funcnet.data.dataset import IterableDataset
 from funcnet.data.describe import describe
 
-__all__ = ["check_arguments", "check_context", "is_iterable_style", "warn_of_workers"]
+__all__ = ["check_arguments", "check_context", "is_iterable_style", "warn_of_length", "warn_of_workers"]
 
 METHODS = ("spawn", "forkserver")
 
@@ -166,4 +166,17 @@ def warn_of_workers(num_workers: int, *, processes: bool) -> None:
             "worker number to avoid it.",
             UserWarning,
             stacklevel=3,
+        )
+
+
+def warn_of_length(dataset: str, reported: int | None, fetched: int) -> None:
+    """Warn if more items were read from an iterable dataset than its length, which `len(loader)` has reported."""
+    if reported is not None and fetched > reported:
+        warnings.warn(
+            f"DataLoader: the length of {dataset} was reported to be {reported} (when accessing len(loader)), but "
+            f"{fetched} samples have been fetched. For multiprocessing data-loading, this is the case if each worker "
+            f"reads "
+            "the whole dataset; use get_worker_info in __iter__ to read a share.",
+            UserWarning,
+            stacklevel=4,
         )

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from funcnet.data.arguments import check_arguments, check_context, is_iterable_style, warn_of_workers
+from funcnet.data.arguments import check_arguments, check_context, is_iterable_style, warn_of_length, warn_of_workers
 from funcnet.data.collate import default_collate, default_convert
 from funcnet.data.describe import describe
 from funcnet.data.draws import draw_bits
+from funcnet.data.endless import EndlessLoader
 from funcnet.data.fetch import IterableFetcher, MapFetcher
 from funcnet.data.gather import items_of
 from funcnet.data.inline import InlineWorkers
@@ -152,6 +153,7 @@ class DataLoader:
         self._plan: BatchPlan = IteratedPlan(()) if self.is_iterable else make_plan(sampler or (), batch_sampler)
         self._current: Position = {}
         self._resumed: Position | None = None
+        self._reported: int | None = None  # what len() of an iterable dataset returned
         self._kept: Workers | None = None  # persistent workers
         self._iterator: Any = None  # the newest iterator of persistent workers
         warn_of_workers(num_workers, processes=self.multiprocessing_context is not None)
@@ -166,7 +168,7 @@ class DataLoader:
         """Return the number of batches in an epoch. For an iterable dataset, this is an estimate from its length."""
         if not self.is_iterable:
             return self._plan.count()
-        count = len(self.dataset)
+        count = self._reported = len(self.dataset)
         if self.batch_size is None:
             return count
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
@@ -181,7 +183,7 @@ class DataLoader:
             return self._stream(epoch, resumed)
         if self._plan.length and self._plan.count() == 0:
             warnings.warn(
-                "DataLoader: an epoch has no batch, because drop_last=True omits the only one; expected at least "
+                "DataLoader: an epoch has no batch, because drop_last=True omits it; expected at least "
                 f"{self._smallest()} items, got {self._about['dataset']}.",
                 UserWarning,
                 stacklevel=2,
@@ -213,6 +215,32 @@ class DataLoader:
             raise ValueError(f"DataLoader: step is negative; expected at least 0, got {start}.")
         self.require_batches()
         return self._read(self._steps(start, stop), lambda position: None, start // len(self))
+
+    def endless(self) -> EndlessLoader:
+        """Return an iterator over the batches of this and all later epochs, from the loader's position on.
+
+        The iterator has `state_dict()`. For the position of a step, call `load_state_dict(loader.position(step))`
+        first.
+
+        Raises:
+            ValueError: if an epoch has no batch.
+        """
+        self.require_batches()
+        return EndlessLoader(self)
+
+    def position(self, step: int) -> Position:
+        """Return the position before a step, counted from 0 over all epochs.
+
+        Raises:
+            TypeError: if the dataset is iterable.
+        """
+        if self.is_iterable:
+            raise TypeError(
+                f"DataLoader: an iterable dataset has no steps; expected a map-style dataset, got "
+                f"{self._about['dataset']}."
+            )
+        epoch, number = divmod(step, max(1, len(self)))
+        return {**self.state_dict(), "epoch": epoch, self._plan.unit: self._plan.position_of(number)}
 
     def require_batches(self) -> None:
         """Raise a ValueError if an epoch has no batch."""
@@ -246,12 +274,10 @@ class DataLoader:
             )
         if self.is_iterable:
             own = hasattr(self.dataset, "state_dict") and hasattr(self.dataset, "load_state_dict")
-            current = self._current or {"epoch": self._next_epoch(), "turn": 0, "workers": None}
+            current = self._current or {"epoch": self._plan.epoch, "turn": 0, "workers": None}
             return {**current, **self._about, "resumes": "state" if own else "skipping"}
-        plan = self._plan
-        current = self._current or {"epoch": self._next_epoch(), plan.unit: 0}
-        order = {"seed": plan.seed, "length": plan.length, "order": plan.name}
-        return {**current, **order, **self._about, "resumes": plan.resumes}
+        current = self._current or {"epoch": self._plan.epoch, self._plan.unit: 0}
+        return {**current, **self._order(), "resumes": self._plan.resumes}
 
     def load_state_dict(self, state: Position) -> None:
         """Continue from a position of `state_dict`: the next `iter(loader)` yields the rest of that epoch.
@@ -263,9 +289,7 @@ class DataLoader:
         if self.is_iterable:
             check_stream_position(state, self._about, self._count)
         else:
-            plan = self._plan
-            order = {"seed": plan.seed, "length": plan.length, "order": plan.name}
-            check_position(state, {**order, **self._about}, plan.unit)
+            check_position(state, self._order(), self._plan.unit)
         names = ("epoch", "turn", "workers") if self.is_iterable else ("epoch", self._plan.unit)
         self._current = {name: state[name] for name in names}
         self._resumed = dict(self._current)
@@ -273,12 +297,14 @@ class DataLoader:
 
     def _smallest(self) -> int:
         """Return the number of items in the smallest dataset that has a batch."""
-        return int(getattr(self.batch_sampler, "batch_size", 1)) if self.drop_last else 1
+        size = int(getattr(self.batch_sampler, "batch_size", 1)) if self.drop_last else 1
+        replicas = getattr(self.sampler, "num_replicas", 1)
+        return size * replicas if getattr(self.sampler, "drop_last", False) else (size - 1) * replicas + 1
 
-    def _next_epoch(self) -> int:
-        epoch = self._plan.next_epoch()
-        self._plan.set_epoch(epoch)
-        return epoch
+    def _order(self) -> dict[str, Any]:
+        """Return what a saved position must have in common with the loader."""
+        plan = self._plan
+        return {"seed": plan.seed, "length": plan.length, "order": plan.name, **self._about}
 
     def _keep(self, position: Position) -> None:
         self._current = position
@@ -324,8 +350,10 @@ class DataLoader:
         fetcher = IterableFetcher(self.dataset, self.collate_fn, batch_size=self.batch_size, drop_last=self.drop_last)
         states = (resumed and resumed["workers"]) or [None] * self._count
         turn = resumed["turn"] if resumed else 0
+        dataset = self._about["dataset"]
 
         def keep(states: Sequence[Any], turn: int) -> None:
+            warn_of_length(dataset, self._reported, sum(state["items"] for state in states if state is not None))
             self._current = {"epoch": epoch, "turn": turn, "workers": list(states)}
 
         keep(states, turn)

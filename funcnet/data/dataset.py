@@ -288,7 +288,7 @@ class StackDataset(Dataset[Any]):
         """Return the items, or the complete batch if each dataset returns complete batches."""
         batches = [read(dataset, indices) for dataset in self._parts()]
         for batch in batches:
-            if isinstance(batch, list) and len(batch) != len(indices):
+            if (isinstance(batch, list) or hasattr(batch, "shape")) and len(batch) != len(indices):
                 raise ValueError(
                     f"StackDataset: Nested dataset's output size mismatch. Expected {len(indices)}, got {len(batch)}."
                 )

@@ -154,7 +154,7 @@ class StreamIterator(_Ahead):
             worker = outcome.worker
             if outcome.ended:
                 self._active[worker] = False
-                self._states[worker] = {"ended": True}
+                self._states[worker] = {**(self._states[worker] or {"items": 0}), "ended": True}
                 continue
             self._fill(self._depth)
             if outcome.error is not None:

@@ -31,6 +31,7 @@ class BatchPlan(Protocol):
         resumes: "position" if any position costs the same, or "skipping" if the batches before it are skipped.
         seed: seed of the order, or None.
         length: the length of an epoch in its unit, or None if unknown.
+        epoch: number of the next epoch.
     """
 
     unit: str
@@ -40,6 +41,8 @@ class BatchPlan(Protocol):
     def seed(self) -> int | None: ...
     @property
     def length(self) -> int | None: ...
+    @property
+    def epoch(self) -> int: ...
     @property
     def name(self) -> str: ...
 
@@ -84,6 +87,10 @@ class OrderedPlan:
     @property
     def seed(self) -> int:
         return self.sampler.seed
+
+    @property
+    def epoch(self) -> int:
+        return self.sampler.epoch
 
     @property
     def length(self) -> int:
@@ -134,6 +141,10 @@ class PlannedBatches:
     @property
     def seed(self) -> int:
         return self.batches.seed
+
+    @property
+    def epoch(self) -> int:
+        return self.batches.epoch
 
     @property
     def length(self) -> int:

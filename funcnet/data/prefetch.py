@@ -23,6 +23,8 @@ class Prefetcher(Generic[Item]):
         transfer: function that the thread calls with each batch, for example `lambda batch: jax.device_put(batch,
             sharding)`.
         depth: maximum number of loaded batches in the queue.
+        position: function that returns the position after the batch that was read last, such as
+            `DataLoader.state_dict`. The thread calls it first, and after each batch.
 
     Attributes:
         waited: seconds that the consumer has waited for batches. The unavoidable wait for the first batch is not
@@ -38,10 +40,18 @@ class Prefetcher(Generic[Item]):
         [0, 10, 20]
     """
 
-    def __init__(self, batches: Iterable[Any], *, transfer: Callable[[Any], Item] | None = None, depth: int = 2):
+    def __init__(
+        self,
+        batches: Iterable[Any],
+        *,
+        transfer: Callable[[Any], Item] | None = None,
+        depth: int = 2,
+        position: Callable[[], Any] | None = None,
+    ):
         if depth < 1:
             raise ValueError(f"Prefetcher: depth is too small; expected at least 1, got {depth}.")
-        self._queue: queue.Queue[tuple[str, Any]] = queue.Queue(depth)
+        self._queue: queue.Queue[tuple[str, Any, Any]] = queue.Queue(depth)
+        self._position = None if position is None else position()
         self._stop = threading.Event()
         self._ended = False
         self._begun = False
@@ -49,7 +59,10 @@ class Prefetcher(Generic[Item]):
         # The thread refers to the queue and not to this object. An unused Prefetcher can therefore be
         # garbage-collected, which stops the thread.
         self._thread = threading.Thread(
-            target=_work, args=(batches, transfer, self._queue, self._stop), name="funcnet-prefetch", daemon=True
+            target=_work,
+            args=(batches, transfer, position, self._queue, self._stop),
+            name="funcnet-prefetch",
+            daemon=True,
         )
         self._finalizer = weakref.finalize(self, self._stop.set)
         self._thread.start()
@@ -61,17 +74,22 @@ class Prefetcher(Generic[Item]):
         if self._ended:
             raise StopIteration
         asked = time.perf_counter()
-        kind, value = self._queue.get()
+        kind, value, position = self._queue.get()
         if not self._begun:
             self._begun = True
         elif kind == "batch":
             self.waited += time.perf_counter() - asked
         if kind == "batch":
-            return value
+            self._position = position
+            return value  # type: ignore[no-any-return]
         self.close()
         if kind == "error":
             raise value
         raise StopIteration
+
+    def state_dict(self) -> Any:
+        """Return the position after the batch that was yielded last. Batches in the queue do not count."""
+        return self._position
 
     def close(self) -> None:
         """Stop the thread and discard the batches that it loaded in advance. Calling this method again has no effect.
@@ -97,22 +115,25 @@ class Prefetcher(Generic[Item]):
 def _work(
     batches: Iterable[Any],
     transfer: Callable[[Any], Any] | None,
-    ready: queue.Queue[tuple[str, Any]],
+    position: Callable[[], Any] | None,
+    ready: queue.Queue[tuple[str, Any, Any]],
     stop: threading.Event,
 ) -> None:
     try:
         for batch in batches:
-            if stop.is_set() or not _put(ready, ("batch", batch if transfer is None else transfer(batch)), stop):
+            after = None if position is None else position()
+            moved = batch if transfer is None else transfer(batch)
+            if stop.is_set() or not _put(ready, ("batch", moved, after), stop):
                 return
-        _put(ready, ("end", None), stop)
+        _put(ready, ("end", None, None), stop)
     except BaseException as error:  # also SystemExit, because the consumer would otherwise wait forever
-        _put(ready, ("error", error), stop)
+        _put(ready, ("error", error, None), stop)
     finally:
         if hasattr(batches, "close"):  # end a generator now, not when it is garbage-collected
             batches.close()
 
 
-def _put(ready: queue.Queue[tuple[str, Any]], item: tuple[str, Any], stop: threading.Event) -> bool:
+def _put(ready: queue.Queue[tuple[str, Any, Any]], item: tuple[str, Any, Any], stop: threading.Event) -> bool:
     while not stop.is_set():
         try:
             ready.put(item, timeout=POLL)
@@ -122,7 +143,7 @@ def _put(ready: queue.Queue[tuple[str, Any]], item: tuple[str, Any], stop: threa
     return False
 
 
-def _drain(ready: queue.Queue[tuple[str, Any]]) -> None:
+def _drain(ready: queue.Queue[tuple[str, Any, Any]]) -> None:
     while True:
         try:
             ready.get_nowait()

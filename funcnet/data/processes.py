@@ -259,8 +259,9 @@ def _run(packed: _Packed, pipe: Connection, number: int, count: int) -> None:
                     if init_fn is not None:
                         init_fn(number)
                     fetcher = opened
+                else:
+                    _set_info(number, count, seed, fetcher)
                 problem = None
-                _set_info(number, count, seed, fetcher)
                 fetcher.begin(epoch, state)
             except Exception as error:
                 error.add_note(f"in worker {number} of DataLoader, {'in a new pass' if fetcher else 'at its start'}")

@@ -261,7 +261,7 @@ class WeightedRandomSampler(OrderedSampler):
                 f"num_samples={num_samples}, got {positive}."
             )
         self.num_samples, self.replacement, self.seed = num_samples, replacement, seed
-        self._drawn: tuple[int, NDArray[np.int64]] | None = None  # (epoch, its whole order)
+        self._drawn: tuple[tuple[int, int], NDArray[np.int64]] | None = None  # ((seed, epoch), the whole order)
 
     @property
     def size(self) -> int:
@@ -273,11 +273,11 @@ class WeightedRandomSampler(OrderedSampler):
             draws = to_uniform(draw_bits(self.seed, epoch, positions)) * ends[-1]
             return np.minimum(np.searchsorted(ends, draws, "right"), np.flatnonzero(self.weights)[-1])
         drawn = self._drawn
-        if drawn is None or drawn[0] != epoch:
+        if drawn is None or drawn[0] != (self.seed, epoch):
             uniform = 1 - to_uniform(draw_bits(self.seed, epoch, np.arange(len(self.weights))))  # in (0, 1]
             with np.errstate(divide="ignore"):
                 keys = np.where(self.weights > 0, np.log(uniform) / self.weights, -np.inf)
-            drawn = self._drawn = (epoch, np.argsort(-keys, kind="stable")[: self.num_samples])
+            drawn = self._drawn = ((self.seed, epoch), np.argsort(-keys, kind="stable")[: self.num_samples])
         return drawn[1][positions]
 
 

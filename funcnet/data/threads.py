@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import queue
 import time
+import types
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +36,7 @@ class ThreadWorkers:
         self._threads = [
             WorkerThread(
                 target=_run,
-                args=(_own(fetcher), number, count, init_fn, tasks, self._outcomes),
+                args=(*_own(fetcher, init_fn), number, count, tasks, self._outcomes),
                 name=f"funcnet-data-{number}",
                 daemon=True,
             )
@@ -77,13 +78,16 @@ class ThreadWorkers:
             thread.join(max(0.0, patience - time.monotonic()))
 
 
-def _own(fetcher: Fetcher) -> Fetcher:
+def _own(fetcher: Fetcher, init_fn: InitFn | None) -> tuple[Fetcher, InitFn | None]:
+    """Return copies for one thread. A method of the dataset as `init_fn` becomes a method of the copy."""
     own = copy.copy(fetcher)
     try:
         own.dataset = copy.copy(fetcher.dataset)
     except Exception:  # the dataset cannot be copied, so the threads share it
         own.dataset = fetcher.dataset
-    return own
+    if isinstance(init_fn, types.MethodType) and init_fn.__self__ is fetcher.dataset:
+        init_fn = types.MethodType(init_fn.__func__, own.dataset)
+    return own, init_fn
 
 
 def _stop(tasks: list[queue.SimpleQueue[Any]]) -> None:
@@ -102,9 +106,9 @@ def _drain(tasks: queue.SimpleQueue[Any]) -> None:
 
 def _run(
     fetcher: Fetcher,
+    init_fn: InitFn | None,
     number: int,
     count: int,
-    init_fn: InitFn | None,
     tasks: queue.SimpleQueue[Any],
     outcomes: queue.SimpleQueue[tuple[int, TaskResult]],
 ) -> None:

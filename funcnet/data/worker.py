@@ -13,9 +13,9 @@ __all__ = ["Fetcher", "InitFn", "TaskResult", "WorkerInfo", "WorkerThread", "Wor
 InitFn = Callable[[int], Any]
 
 
-@dataclass(frozen=True)
+@dataclass(init=False)
 class WorkerInfo:
-    """Information about the current worker; see `get_worker_info`.
+    """Information about the current worker; see `get_worker_info`. Its attributes cannot be changed.
 
     Attributes:
         id: number of the worker, 0 to num_workers - 1.
@@ -28,6 +28,12 @@ class WorkerInfo:
     num_workers: int
     seed: int
     dataset: Any
+
+    def __init__(self, id: int, num_workers: int, seed: int, dataset: Any):
+        self.__dict__.update(id=id, num_workers=num_workers, seed=seed, dataset=dataset)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise RuntimeError("Cannot assign attributes to WorkerInfo objects")
 
 
 class WorkerThread(threading.Thread):

@@ -276,7 +276,7 @@ def _near_zero(walks: Walks) -> tuple[Walks, jax.Array]:
 
 
 def _backward(walks: Walks, ids: jax.Array) -> Walks:
-    """Return the walks one frame earlier."""
+    """Return the walks for the frame before."""
     blanks, labels = walks
     skipping = jnp.where(ids != _shifted(ids, -1, -1), _shifted(labels, -1), -jnp.inf)
     from_blanks = _log_sum(blanks, jnp.pad(labels, ((0, 0), (0, 1)), constant_values=-jnp.inf))

@@ -1,5 +1,5 @@
-"""Products of two arrays with two forms, one for CPU and one for the other platforms. JAX chooses the form when it
-lowers a program.
+"""Products of two arrays. Each product has one form for CPU and one for the other platforms. JAX chooses the form when
+it lowers a program.
 
 The platform is not known during tracing. `bilinear` is therefore traced as one operation, `bilinear_product`, which
 contains both forms. Its derivatives, transposes and batched versions are `bilinear_product` operations too. Therefore

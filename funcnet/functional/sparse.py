@@ -107,10 +107,10 @@ def embedding_bag(
         TypeError: if ids or offsets are not of an integer dtype, the table is not floating-point, or the dtypes differ.
 
     Differs from torch: `max_norm` does not change the table itself. Call `embedding_renorm` before the step.
-        Ids after the last offset of `include_last_offset` belong to no bag in any mode. In torch, 'mean' counts these
-        ids in its divisor, and 'max' includes them. An input of (B, 0) gives zeros. If a bag contains NaN, its maximum
-        is NaN. `scale_grad_by_freq` uses the count of the id itself, whereas torch's bags on CPU use the count of
-        another id.
+        With `include_last_offset`, ids after the last offset belong to no bag, whatever the mode. In torch, 'mean'
+        counts these ids in its divisor, and 'max' includes them. An input of (B, 0) gives zeros. If a bag contains NaN,
+        its maximum is NaN. `scale_grad_by_freq` uses the count of the id itself, whereas torch's bags on CPU use the
+        count of another id.
 
     Example:
         >>> table = jnp.arange(6.0).reshape(3, 2)
@@ -241,8 +241,9 @@ def _rows(
     padding_idx: int | None = None,
     by_frequency: bool = False,
 ) -> jax.Array:
-    """Return the renormalised rows. The derivative is that of the lookup without `max_norm`, with torch's scaling by
-    frequency and its zero for padding."""
+    """Return the renormalised rows. The derivative ignores `max_norm`. As in torch, it is scaled by frequency,
+    and it is zero for padding.
+    """
     rows = weight.at[ids].get(mode="fill", out_sharding=gathered(weight, ids))
     return rows if max_norm is None else _renormalise(rows, max_norm, norm_type)
 

@@ -117,7 +117,7 @@ class Head(ABC):
 
     @property
     def extra_tokens(self) -> int:
-        """Number of tokens that the row of a `sample` adds to the words of the text, such as [CLS] and [SEP]."""
+        """Number of special tokens, such as [CLS] and [SEP], in the row of `sample`."""
         return 2
 
     @abstractmethod

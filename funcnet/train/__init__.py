@@ -2,6 +2,7 @@
 any model.
 """
 
+from funcnet.train.batches import LoaderBatches
 from funcnet.train.checkpoints import Checkpoints, Restored, resume
 from funcnet.train.errors import RunError
 from funcnet.train.fit import Fitted, fit
@@ -42,6 +43,7 @@ __all__ = [
     "Fitted",
     "Interruption",
     "JsonLines",
+    "LoaderBatches",
     "LoopSettings",
     "Matrix",
     "Outcome",

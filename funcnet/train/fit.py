@@ -81,8 +81,8 @@ def fit(
             evaluation, `model.training` is False.
         data: training data: a dict of arrays with equal first dimensions, a dataset or a `DataLoader` of
             `funcnet.data`, or a function `data(start_step)` that returns the batches from that step on.
-        optimizer: an optax transformation, which includes gradient clipping, if any. `optim.param_groups` gives groups
-            of parameters different learning rates.
+        optimizer: an optax transformation, which includes gradient clipping, if any. Use `optim.param_groups` for
+            groups of parameters with different learning rates.
         out: run directory. The run writes `model.safetensors`, `metrics.jsonl`, `eval.json`, `report.png`,
             `checkpoints/`, TensorBoard events and, with `ema`, `ema/model.safetensors` into it.
         steps: number of updates.

@@ -16,6 +16,7 @@ from funcnet import nn, tree, weights
 from funcnet.data import ArrayDataset, DataLoader, IterableDataset, Prefetcher
 from funcnet.parallel import parallelize
 from funcnet.settings import Range
+from funcnet.train.batches import LoaderBatches
 from funcnet.train.best import goodness
 from funcnet.train.loop import Cadence
 from funcnet.train.precision import FLOAT32, at_least_float32
@@ -165,7 +166,7 @@ class FitTask(Task):
     # -------------------------------------------------------------------------------------------------------- the data
 
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
-        return self._loader.batches if isinstance(self._loader, DataLoader) else self._loader
+        return LoaderBatches(self._loader) if isinstance(self._loader, DataLoader) else self._loader
 
     def size(self, batch: Any) -> int:
         return len(jax.tree.leaves(batch)[0])

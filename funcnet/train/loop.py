@@ -101,7 +101,7 @@ class Outcome:
 def train(
     step: Callable[[TrainState, Any, jax.Array], tuple[TrainState, dict[str, Any]]],
     train_state: TrainState,
-    batches: Callable[[int], Iterable[Any]],
+    batches: Callable[..., Iterable[Any]],
     *,
     key: jax.Array,
     place: Callable[[Any], Any],
@@ -116,6 +116,7 @@ def train(
     after_step: Callable[[int], None] = lambda step: None,
     owed: Mapping[str, float] | None = None,
     unlogged: Mapping[str, Any] | None = None,
+    position: Mapping[str, Any] | None = None,
     should_stop: Callable[[Mapping[str, float]], bool] = lambda evaluation: False,
 ) -> Outcome:
     """Train from `train_state` to `cadence.total_steps`, or until a signal arrives.
@@ -124,7 +125,8 @@ def train(
         step: the compiled step, `parallelize(make_step(…, metrics_as="sums"), layout, donate=True)`. It consumes
             `train_state`. If its metrics are means, a line of the log weights all steps equally.
         train_state: the first state, placed by `layout.place`. Training continues from its `step`.
-        batches: `batches(start_step)` returns the host batches from that step on (`DataLoader.batches`).
+        batches: `batches(start_step)` returns the host batches from that step on, such as `LoaderBatches(loader)` or
+            `loader.batches`. If the returned iterable has `state_dict()`, each checkpoint contains its position.
         key: the random key of the run, placed.
         place: function that places a batch on the devices, such as `layout.shard`.
         size: function that counts the tokens (or images, …) of a host batch, without padding, for the throughput.
@@ -141,6 +143,8 @@ def train(
             repeated first, and logged with these metrics.
         unlogged: the entry "unlogged" in the `about` of the restored checkpoint. It exists if the checkpoint was saved
             between two lines of the log, and contains the sums of the metrics since the last line.
+        position: the entry "position" in the `about["data"]` of the restored checkpoint, if there is one. The batches
+            are then those of `batches(start_step, position)`.
         should_stop: function that is called with the logged values of each evaluation. If it returns True, the run
             saves a checkpoint and ends at that step.
 
@@ -161,7 +165,12 @@ def train(
         if evaluation is None or should_stop(evaluation):
             return Outcome(train_state, done, 0.0, 0, 0.0)
 
-    with Prefetcher(batches(done), transfer=lambda batch: (int(size(batch)), place(batch))) as ahead:
+    source = batches(done) if position is None else batches(done, position)
+    with Prefetcher(
+        source,
+        transfer=lambda batch: (int(size(batch)), place(batch)),
+        position=getattr(source, "state_dict", None),
+    ) as ahead:
         pending = _PendingMetrics(cadence, loggers, after_step, ahead, unit, RunningMeans(unlogged))
         for number in remaining:
             tokens, batch = _next(ahead, number)
@@ -175,6 +184,8 @@ def train(
                 continue
             pending.wait()
             details: dict[str, Any] = {**(about or {}), "data": {"next_step": number}}
+            if ahead.state_dict() is not None:
+                details["data"]["position"] = ahead.state_dict()
             evaluation = {}
             if cadence.evaluates(number):
                 with pending.clock.paused():

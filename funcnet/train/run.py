@@ -247,6 +247,7 @@ class _Trials:
                 after_step=loggers[-1].after_step,
                 owed=begin.about.get("owed"),
                 unlogged=begin.about.get("unlogged"),
+                position=begin.about.get("data", {}).get("position"),
                 should_stop=lambda evaluation: best is not None and best.should_stop(),
             )
 

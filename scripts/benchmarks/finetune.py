@@ -181,9 +181,9 @@ def transformers(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int
     model.eval()
     outputs: list = [None] * len(data.test.rows)
     with torch.no_grad():
-        for plan in test.plan(0):
-            logits = model(**tensors(filled(test, plan))).logits.numpy()
-            for place, row in enumerate(plan.rows):
+        for chosen, batch in zip(test.batch_sampler.plan(0), test.epoch(0), strict=True):
+            logits = model(**tensors(batch)).logits.numpy()
+            for place, row in enumerate(chosen):
                 outputs[row] = logits[place]
     examples = data.test.examples
     rows = data.test.rows
@@ -201,7 +201,7 @@ def peer(files: tuple[Path, Path], recipe: dict, seed: int, work: Path):
     import torch
     from transformers import BertForSequenceClassification, get_linear_schedule_with_warmup
 
-    from funcnet.tasks.finetuning.batches import BucketLoader
+    from funcnet.tasks.finetuning.batches import make_loader
 
     data = read_data(configuration(files, recipe, seed, work / "none"))
     torch.manual_seed(seed)
@@ -212,15 +212,10 @@ def peer(files: tuple[Path, Path], recipe: dict, seed: int, work: Path):
     groups = [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=recipe["learning_rate"], eps=1e-6)
     options = {"batch_size": recipe["batch_size"], "lengths": data.lengths, "pad_id": 0}
-    train = BucketLoader(data.train.rows, seed=seed, **options)
+    train = make_loader(data.train.rows, seed=seed, **options)
     steps = round(recipe["epochs"] * len(train))
     schedule = get_linear_schedule_with_warmup(optimizer, round(0.1 * steps), steps)
-    return data, model, optimizer, schedule, train, BucketLoader(data.test.rows, **options)
-
-
-def filled(loader, plan) -> dict:
-    """Return the arrays of a planned batch."""
-    return loader.rows.fill(plan.rows, plan.length, loader.batch_size, loader.pad_id)
+    return data, model, optimizer, schedule, train, make_loader(data.test.rows, **options)
 
 
 def tensors(batch: dict) -> dict:
@@ -264,8 +259,7 @@ def step(dataset: str, files: tuple[Path, Path], recipe: dict, seed: int, work: 
         )
         update = parallelize(update, layout, state=state, donate=True)
         key = layout.place(jax.random.key(seed))
-        planned = next(p for p in train.plan(0) if p.length == data.lengths[-1] and len(p.rows) == recipe["batch_size"])
-        batch = filled(train, planned)
+        batch = next(one for one in train.epoch(0) if one["input_ids"].shape[1] == data.lengths[-1])
         times: dict[str, list[float]] = {"funcnet": [], "transformers": []}
         for turn in range(9):
             begin = time.perf_counter()

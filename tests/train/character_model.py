@@ -12,7 +12,7 @@ from funcnet import functional as F
 from funcnet import nn, optim, weights
 from funcnet.data import ArrayDataset, DataLoader, Prefetcher
 from funcnet.parallel import parallelize
-from funcnet.train import Cadence, Conclusion, Panel, Task, evaluate, make_eval_step, run_task
+from funcnet.train import Cadence, Conclusion, LoaderBatches, Panel, Task, evaluate, make_eval_step, run_task
 from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
 
 TEXT = "it was the best of times, it was the worst of times, it was the age of wisdom. " * 40
@@ -67,7 +67,7 @@ class CharacterTask(Task):
         return {"next": {"loss": F.cross_entropy(logits, labels, reduction="sum"), "accuracy": right}}, state
 
     def batches(self, seed):
-        return self.loader.batches
+        return LoaderBatches(self.loader)
 
     def size(self, batch):
         return batch["ids"][:, 1:].size

@@ -10,12 +10,11 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from funcnet import text
-from funcnet.data import permute
+from funcnet.data import bucket_lengths, permute
 from funcnet.heads import TrainedHead, check_length, trained_head
 from funcnet.heads.reading.glue import glue_task
 from funcnet.models import bert
 from funcnet.settings import flat
-from funcnet.tasks.finetuning.batches import bucket_lengths
 from funcnet.tasks.finetuning.rows import Rows, encode_rows
 from funcnet.tasks.finetuning.settings import FinetuningSettings
 

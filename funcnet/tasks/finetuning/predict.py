@@ -10,11 +10,11 @@ from typing import Any, TextIO
 
 import jax
 
+from funcnet.data import bucket_lengths
 from funcnet.files import replacing, write_json
 from funcnet.heads.buckets import Bucketed
 from funcnet.parallel import make_layout
 from funcnet.tasks.finetuning import directory
-from funcnet.tasks.finetuning.batches import bucket_lengths
 from funcnet.tasks.finetuning.rows import encode_rows, mean_loss
 from funcnet.text import special_ids
 from funcnet.train import compilation_cache

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from funcnet import optim, tree
+from funcnet.data import DataLoader
 from funcnet.heads.buckets import Bucketed
 from funcnet.models import bert
 from funcnet.tasks.finetuning import directory
-from funcnet.tasks.finetuning.batches import BucketLoader
+from funcnet.tasks.finetuning.batches import make_loader
 from funcnet.tasks.finetuning.data import EncodedExamples, read_data
 from funcnet.tasks.finetuning.optimizer import make_optimizer, trainable_names
 from funcnet.tasks.finetuning.rows import mean_loss
 from funcnet.tasks.finetuning.settings import FinetuningSettings
 from funcnet.tasks.finetuning.show import describe_constant, finetuning_panels
 from funcnet.text import special_ids, vocabulary_digest
-from funcnet.train import Best, Cadence, Conclusion, Context, Ended, Task, TrainState, run_task
+from funcnet.train import Best, Cadence, Conclusion, Context, Ended, LoaderBatches, Task, TrainState, run_task
 from funcnet.train.best import goodness
 
 __all__ = ["FinetuningTask", "finetune"]
@@ -85,16 +86,15 @@ class FinetuningTask(Task):
         return self._started.pop(seed) if seed in self._started else self._start(seed)[1:]
 
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
-        return self._loader(seed).batches
+        return LoaderBatches(self._loader(seed))
 
     def size(self, batch: Any) -> int:
         return int(batch["attention_mask"].sum())
 
-    def _loader(self, seed: int) -> BucketLoader:
+    def _loader(self, seed: int) -> DataLoader:
         pad_id = special_ids(self.data.tokenizer)["[PAD]"]
-        return BucketLoader(
-            self.data.train.rows, self.settings.loop.batch_size, self.data.lengths, pad_id=pad_id, seed=seed
-        )
+        batch_size = self.settings.loop.batch_size
+        return make_loader(self.data.train.rows, batch_size, self.data.lengths, pad_id=pad_id, seed=seed)
 
     def _compiled(self) -> Bucketed:
         """Return the model as a function of rows, on all devices."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from funcnet.data import ArrayDataset, DataLoader, Dataset
+from funcnet.data import ArrayDataset, DataLoader, Dataset, pad_batch
 from funcnet.train import RunError
 
 __all__ = ["ImageFolder", "LabelledImages", "open_images", "padded_batches", "read_idx"]
@@ -131,11 +131,10 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def padded_batches(dataset: Dataset, batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yield all images once, in batches of equal shape. The last batch is padded with images that have the label -1."""
+    """Yield all images once, in batches of equal shape. The last batch is filled with copies that have the label -1."""
     for batch in DataLoader(dataset, batch_size).epoch():
-        missing = batch_size - len(batch["label"])
-        padding = {"image": np.zeros((missing, *batch["image"].shape[1:]), np.float32), "label": np.full(missing, -1)}
-        yield {name: np.concatenate([batch[name], padding[name].astype(batch[name].dtype)]) for name in batch}
+        padded, mask = pad_batch(batch, batch_size)
+        yield {**padded, "label": np.where(mask, padded["label"], -1)}
 
 
 def _digits() -> tuple[NDArray[Any], ...]:

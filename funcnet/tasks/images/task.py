@@ -23,6 +23,7 @@ from funcnet.train import (
     Conclusion,
     Context,
     Ended,
+    LoaderBatches,
     Panel,
     Task,
     TrainState,
@@ -94,7 +95,7 @@ class ImageTask(Task):
         return {"image": {"loss": losses, "accuracy": (logits.argmax(1) == labels).sum()}}, state
 
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
-        return self.loader.batches
+        return LoaderBatches(self.loader)
 
     def size(self, batch: Any) -> int:
         return len(batch["label"])

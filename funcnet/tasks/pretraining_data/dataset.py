@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.data import DataLoader, Joined
+from funcnet.data import DataLoader, Joined, pad_batch
 from funcnet.tasks.pretraining_data.masking import Masking, given_masks
 
 __all__ = ["IGNORE", "Masks", "PretrainingDataset", "evaluation_batches", "fill_batch"]
@@ -135,8 +135,7 @@ def evaluation_batches(dataset: PretrainingDataset, batch_size: int) -> Iterator
         An iterator of batches, each of B examples.
     """
     for batch in DataLoader(dataset, batch_size).epoch(0):
-        missing = batch_size - len(batch["input_ids"])
-        yield fill_batch(batch, batch_size) if missing else batch
+        yield fill_batch(batch, batch_size)
 
 
 def fill_batch(batch: Mapping[str, NDArray[Any]], size: int) -> dict[str, NDArray[Any]]:
@@ -147,8 +146,7 @@ def fill_batch(batch: Mapping[str, NDArray[Any]], size: int) -> dict[str, NDArra
         >>> fill_batch(batch, 2)["next_sentence_label"].tolist()
         [0, -100]
     """
-    real = len(batch["next_sentence_label"])
-    filled = {name: np.concatenate([values, np.repeat(values[:1], size - real, 0)]) for name, values in batch.items()}
-    filled["masked_weights"][real:] = 0
-    filled["next_sentence_label"][real:] = IGNORE
-    return filled
+    filled, mask = pad_batch(batch, size)
+    weights = np.where(mask[:, None], filled["masked_weights"], np.float32(0))
+    labels = np.where(mask, filled["next_sentence_label"], np.int32(IGNORE))
+    return {**filled, "masked_weights": weights, "next_sentence_label": labels}

@@ -12,6 +12,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from funcnet.data import BucketBatchSampler, bucket_lengths
 from funcnet.heads import check_length
 from funcnet.heads.answer import Answer
 from funcnet.heads.choice import Choice
@@ -20,7 +21,7 @@ from funcnet.heads.reading.squad import Question, read_squad
 from funcnet.heads.text import Classify, Regress
 from funcnet.heads.tokens import Tokens
 from funcnet.heads.windows import stretches
-from funcnet.tasks.finetuning.batches import BucketLoader, bucket_lengths
+from funcnet.tasks.finetuning.batches import make_loader
 from funcnet.tasks.finetuning.rows import Rows, encode_rows, mean_loss
 from funcnet.text import load_tokenizer, require_fit
 from tests import real_data
@@ -249,13 +250,16 @@ def test_an_epoch_sees_every_row_once_in_the_same_shapes(lengths, batch_size, mo
     rows = encoded(lengths)
     buckets = bucket_lengths(rows.lengths, 60, most)
     assert len(buckets) <= most and buckets[-1] >= max(lengths)
-    loader = BucketLoader(rows, batch_size, buckets, pad_id=0, seed=7)
-    plans = [loader.plan(epoch) for epoch in range(3)]
+    sampler = BucketBatchSampler(rows.lengths, batch_size, buckets, seed=7)
+    loader = make_loader(rows, batch_size, buckets, pad_id=0, seed=7)
+    plans = [sampler.plan(epoch) for epoch in range(3)]
+    shapes = [sorted(batch["input_ids"].shape for batch in loader.epoch(epoch)) for epoch in range(3)]
     for plan in plans:
-        assert sorted(np.concatenate([p.rows for p in plan])) == list(range(len(lengths)))
+        assert sorted(index for batch in plan for index in batch) == list(range(len(lengths)))
         assert len(plan) == len(loader) == -(-len(lengths) // batch_size)
-        assert all(rows.lengths[p.rows].max() <= p.length for p in plan)
-        assert sorted(p.length for p in plan) == sorted(p.length for p in plans[0])
+    assert shapes[0] == shapes[1] == shapes[2]
+    for batch in loader.epoch(0):
+        assert batch["attention_mask"].sum(1).max() <= batch["input_ids"].shape[1] <= buckets[-1]
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(1, 3))
@@ -269,11 +273,13 @@ def test_buckets_pad_the_least(lengths, most):
 
 
 def test_batches_go_on_where_they_were():
-    loader = BucketLoader(encoded([3, 9, 20, 4, 30, 8, 8]), 2, [8, 32], pad_id=0, seed=1)
-    whole = [next(iter(loader.batches(step)))["input_ids"] for step in range(9)]
-    going = loader.batches()
-    for batch in whole:
-        np.testing.assert_array_equal(batch, next(going)["input_ids"])
+    loader = make_loader(encoded([3, 9, 20, 4, 30, 8, 8]), 2, [8, 32], pad_id=0, seed=1)
+    whole = [loader.batch(step)["input_ids"] for step in range(9)]
+    for start in (0, 3, 5):
+        loader.load_state_dict(loader.position(start))
+        going = loader.endless()
+        for batch in whole[start:]:
+            np.testing.assert_array_equal(batch, next(going)["input_ids"])
 
 
 def test_a_vocabulary_or_a_length_that_does_not_fit(tokenizer):

@@ -1,0 +1,40 @@
+"""One epoch of a loader after another, without end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from funcnet.data.describe import describe
+
+__all__ = ["EndlessLoader"]
+
+
+class EndlessLoader:
+    """Iterates over one epoch of a loader after another. See `DataLoader.endless`."""
+
+    def __init__(self, loader: Any):
+        self._loader = loader
+        self._epoch: Any = None
+
+    def __iter__(self) -> EndlessLoader:
+        return self
+
+    def __next__(self) -> Any:
+        is_new = self._epoch is None
+        if is_new:
+            self._epoch = iter(self._loader)
+        for batch in self._epoch:
+            return batch
+        self._epoch = None
+        if is_new and self._loader.is_iterable:
+            raise ValueError(f"DataLoader: {describe(self._loader.dataset)} yields no batch; expected at least one.")
+        return next(self)
+
+    def state_dict(self) -> Any:
+        """Return the position of the loader."""
+        return self._loader.state_dict()
+
+    def close(self) -> None:
+        """End the current epoch, and its workers."""
+        if self._epoch is not None:
+            self._epoch.close()

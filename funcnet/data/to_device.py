@@ -1,0 +1,128 @@
+"""Batches on the devices, one step ahead of the program that uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from funcnet.data.prefetch import Prefetcher
+
+__all__ = ["pad_batch", "prefetch_to_device"]
+
+
+class BatchLayout(Protocol):
+    """What `prefetch_to_device` needs of a `funcnet.parallel.Layout`."""
+
+    @property
+    def batch_parts(self) -> int:
+        """The number of equal parts that a batch is divided into."""
+
+    def shard(self, batch: Any) -> Any:
+        """Put a batch on the devices."""
+
+
+def prefetch_to_device(
+    loader: Iterable[Any], layout: BatchLayout | None = None, *, depth: int = 2, batch_size: int | None = None
+) -> Prefetcher[Any]:
+    """Return an iterator over (batch, mask), with both on the devices. A thread copies the next batches during a step.
+
+    All batches have the same number of rows. A smaller batch, usually the last one of an epoch, is filled with copies
+    of its first row. The mask is False for these copies. A jitted function is therefore compiled once, and no row is
+    lost.
+
+    Args:
+        loader: a `DataLoader`, or any iterable of batches of arrays (B, …).
+        layout: layout of `funcnet.parallel`, which divides each batch among the devices. None uses JAX's default
+        device. depth: number of batches on the devices in advance. batch_size: number of rows, B. Default: the batch
+        size of the loader. It is rounded up to a multiple of the number
+            of parts that `layout` divides a batch into.
+
+    Returns:
+        A `Prefetcher`, which yields (batch, mask): the batch, and a (B,) bool array that is True for rows of the
+        loader. Its `state_dict()` is the position after the batch that was yielded last, for
+        `DataLoader.load_state_dict`. Use it in a `with` statement, or call `close`, to end the thread.
+
+    Raises:
+        ValueError: if a batch has more than `batch_size` rows, or its arrays differ in their first dimension.
+
+    Differs from torch: this replaces `pin_memory` and `tensor.to(device, non_blocking=True)`.
+
+    Example:
+        >>> from funcnet.data import DataLoader
+        >>> with prefetch_to_device(DataLoader(np.arange(5), batch_size=3)) as batches:
+        ...     [(batch.tolist(), mask.tolist()) for batch, mask in batches]
+        [([0, 1, 2], [True, True, True]), ([3, 4, 3], [True, True, False])]
+    """
+    import jax  # imported here, because worker processes import funcnet.data and do not need JAX
+
+    size = batch_size or getattr(loader, "batch_size", None) or _size_of(getattr(loader, "batch_sampler", None))
+    if size is None:
+        raise ValueError(
+            "prefetch_to_device: the number of rows is unknown; expected batch_size, got a "
+            f"{type(loader).__name__} without one."
+        )
+    parts = 1 if layout is None else layout.batch_parts
+    rows = -(-size // parts) * parts
+    place: Callable[[Any], Any] = jax.device_put if layout is None else layout.shard
+
+    def transfer(batch: Any) -> Any:
+        padded, mask = pad_batch(batch, rows)
+        return place(padded), place(mask)
+
+    position = getattr(loader, "state_dict", None)
+    return Prefetcher(loader, transfer=transfer, depth=depth, position=position)
+
+
+def pad_batch(batch: Any, rows: int) -> tuple[Any, Any]:
+    """Fill a batch up to `rows` rows with copies of its first row.
+
+    Args:
+        batch: nested dicts, lists and tuples of arrays (n, …) with 0 < n <= rows. Other leaves, such as strings, stay
+            as they are.
+        rows: number of rows.
+
+    Returns:
+        The filled batch, and a (rows,) bool array that is True for the first n rows.
+
+    Raises:
+        ValueError: if n is 0 or larger than `rows`, or the arrays differ in n.
+
+    Example:
+        >>> pad_batch({"x": np.array([7, 8])}, 3)
+        ({'x': array([7, 8, 7])}, array([ True,  True, False]))
+    """
+    found = {len(leaf) for leaf in _arrays(batch)}
+    if len(found) != 1:
+        got = f"{sorted(found)}" if found else "no array"
+        raise ValueError(f"pad_batch: the arrays differ in their first dimension; expected one size, got {got}.")
+    count = found.pop()
+    if not 0 < count <= rows:
+        raise ValueError(f"pad_batch: the batch has the wrong size; expected 1 to {rows} rows, got {count}.")
+    return (batch if count == rows else _filled(batch, rows - count)), np.arange(rows) < count
+
+
+def _arrays(batch: Any) -> list[Any]:
+    if isinstance(batch, Mapping):
+        return [leaf for part in batch.values() for leaf in _arrays(part)]
+    if isinstance(batch, list | tuple):
+        return [leaf for part in batch for leaf in _arrays(part)]
+    return [batch] if getattr(batch, "ndim", 0) else []
+
+
+def _filled(batch: Any, missing: int) -> Any:
+    if isinstance(batch, Mapping):
+        return {name: _filled(part, missing) for name, part in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_filled(part, missing) for part in batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(_filled(part, missing) for part in batch)
+    if not getattr(batch, "ndim", 0):
+        return batch
+    return np.concatenate([batch, np.repeat(batch[:1], missing, 0)])
+
+
+def _size_of(batch_sampler: Any) -> int | None:
+    size = getattr(batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) else None
