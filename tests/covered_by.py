@@ -15,6 +15,7 @@ COVERED_BY = {
     "comparison/*.py": "test_comparison.py",
     "data/arguments.py": "data/test_dataloader.py data/torch_tests/test_torch_tests.py",
     "data/describe.py": "data/test_dataset.py",
+    "data/endless.py": "data/test_positions.py train/test_fit.py",
     "data/distributed.py": "data/test_sampler.py",
     "data/inline.py": "data/test_dataloader.py",
     "data/iterator.py": "data/test_dataloader.py data/test_threads.py",

@@ -90,7 +90,7 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -
     Example:
         >>> total = lambda batch, *, collate_fn_map: sum(batch)
         >>> collate([(1, "a"), (2, "b")], collate_fn_map={**default_collate_fn_map, int: total})
-        [3, ['a', 'b']]
+        [3, ('a', 'b')]
 
     Reference: torch.utils.data._utils.collate.collate
     """
@@ -127,7 +127,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
             - array, number or bool: a NumPy array (B, …). Python's floats become float64, and integers int64.
             - JAX array: a JAX array (B, …).
             - torch tensor: a NumPy array (B, …).
-            - str, bytes: the list of them.
+            - str, bytes: the sequence of them.
             - mapping: a mapping of batches; namedtuple: a namedtuple of batches; tuple or other sequence: a list, or
               the same type of sequence, of batches.
 
@@ -140,7 +140,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     Example:
         >>> default_collate([(np.zeros(2), 1, "a"), (np.ones(2), 2, "b")])
         [array([[0., 0.],
-               [1., 1.]]), array([1, 2]), ['a', 'b']]
+               [1., 1.]]), array([1, 2]), ('a', 'b')]
 
     Reference: torch.utils.data.default_collate
     """
@@ -200,7 +200,7 @@ def _stack_numbers(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = 
 
 
 def _list(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -> Sequence[Any]:
-    return list(batch)
+    return batch
 
 
 def _stack_scalars(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -> NDArray[Any]:

@@ -64,6 +64,7 @@ def test_stopped_anywhere_and_resumed_with_other_batches_and_workers(size, seed,
     assert (seen + rest)[: 4 * size] == [index for epoch in epochs for index in epoch][: 4 * size]
 
 
+@pytest.mark.filterwarnings("ignore:DataLoader. an epoch has no batch")
 @settings(max_examples=150, deadline=None)
 @given(
     size=st.integers(1, 60), seed=st.integers(0, 99), replicas=st.tuples(st.integers(1, 5), st.integers(1, 5)),

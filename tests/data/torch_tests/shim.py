@@ -56,6 +56,8 @@ def random_split(dataset, lengths, generator=None):
 def to_torch(value):
     """A batch with tensors in the place of arrays."""
     if isinstance(value, np.ndarray):
+        if value.dtype.kind in "SUO":
+            return value
         return torch.from_numpy(value) if value.flags.writeable else torch.from_numpy(value.copy())
     if isinstance(value, tuple):
         parts = [to_torch(part) for part in value]
@@ -92,13 +94,11 @@ class DataLoader(data.DataLoader):
         if num_workers > 0:
             fork = context == "fork" or getattr(context, "_name", None) == "fork"
             context = "spawn" if context is None or fork else context
-        for name in ("pin_memory_device",):
-            kwargs.pop(name, None)
+        kwargs.pop("pin_memory_device", None)
         super().__init__(
             dataset, *args, num_workers=num_workers, collate_fn=collate_fn, multiprocessing_context=context, **kwargs
         )
-        with torch.random.fork_rng():
-            self.generator = generator
+        self.generator = generator
         self.convert = to_torch if collate_fn is None else lambda batch: batch
 
     def __class_getitem__(cls, kind):
