@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet import text as text_
+from funcnet.data import DataLoader, IterableDataset
 from funcnet.heads import read_settings
 from funcnet.heads.buckets import FINE_LENGTHS, Bucketed
 from funcnet.models import bert
@@ -132,8 +132,7 @@ class FeatureExtractor:
 
     def __call__(self, texts: Iterable[Text]) -> Iterator[Features]:
         """Yield the vectors of each text, in order. `texts` is read a few thousand texts at a time."""
-        source = iter(texts)
-        while some := list(islice(source, WINDOW)):
+        for some in DataLoader(_Texts(texts), WINDOW, collate_fn=list):
             encodings = self._tokenizer.encode_batch(some)
             self.truncated += sum(bool(encoding.overflowing) for encoding in encodings)
             for encoding, value in zip(encodings, self.run(self.model, encodings), strict=True):
@@ -153,6 +152,16 @@ class FeatureExtractor:
         values = [found.values for found in self(texts)]
         stacked = np.stack(values) if values else np.zeros((0, len(self.layers), self.width), np.float32)
         return stacked[:, 0] if len(self.layers) == 1 else stacked
+
+
+class _Texts(IterableDataset[Text]):
+    """Texts as a dataset, which is read once."""
+
+    def __init__(self, texts: Iterable[Text]):
+        self.texts = texts
+
+    def __iter__(self) -> Iterator[Text]:
+        return iter(self.texts)
 
 
 def _pooled(hidden: jax.Array, shown: jax.Array, pool: str) -> jax.Array:
