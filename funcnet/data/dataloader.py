@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -155,7 +156,9 @@ class DataLoader:
         self._resumed: Position | None = None
         self._reported: int | None = None  # what len() of an iterable dataset returned
         self._kept: Workers | None = None  # persistent workers
-        self._iterator: Any = None  # the newest iterator of persistent workers
+        self._newest: weakref.ref[Any] | None = (
+            None  # the newest iterator of persistent workers; it refers to the loader
+        )
         warn_of_workers(num_workers, processes=self.multiprocessing_context is not None)
         self._is_ready = True
 
@@ -343,7 +346,7 @@ class DataLoader:
         """Return an iterator over planned batches."""
         fetcher = MapFetcher(self.dataset, self.collate_fn, batched=self._batched, gathers=self._gathers)
         workers = self._begin(fetcher, epoch, [None] * self._count)
-        return self._newest(BatchIterator(workers, self._count, planned, keep, **self._options()))
+        return self._taken_over(BatchIterator(workers, self._count, planned, keep, **self._options()))
 
     def _stream(self, epoch: int, resumed: Position | None) -> Any:
         """Return an iterator over a pass of an iterable dataset."""
@@ -358,7 +361,7 @@ class DataLoader:
 
         keep(states, turn)
         workers = self._begin(fetcher, epoch, states)
-        return self._newest(StreamIterator(workers, states, turn, keep, **self._options()))
+        return self._taken_over(StreamIterator(workers, states, turn, keep, **self._options()))
 
     def _begin(self, fetcher: Fetcher, epoch: int, states: Sequence[Any]) -> Workers:
         """Return workers that have begun a pass."""
@@ -378,11 +381,13 @@ class DataLoader:
         workers.begin(epoch, int(draw_bits(self.seed, epoch)[()] >> np.uint64(33)), states)  # below 2**31
         return workers
 
-    def _newest(self, iterator: Any) -> Any:
+    def _taken_over(self, iterator: Any) -> Any:
+        """Return the iterator. An older one can no longer use persistent workers."""
         if self.persistent_workers:
-            if self._iterator is not None:
-                self._iterator.hand_over()
-            self._iterator = iterator
+            older = self._newest and self._newest()
+            if older is not None:
+                older.hand_over()
+            self._newest = weakref.ref(iterator)
         return iterator
 
     @property

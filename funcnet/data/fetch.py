@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from funcnet.data.describe import describe
-from funcnet.data.gather import items_of
+from funcnet.data.gather import items_of, reader_of
 
 __all__ = ["Collate", "IterableFetcher", "MapFetcher"]
 
@@ -46,7 +46,7 @@ class MapFetcher:
         items = self._items(epoch)
         if not self.batched:
             return self._collate(self._item(items, indices), [indices])
-        read = getattr(items, "__getitems__", None)
+        read = reader_of(items)
         if read is not None:
             batch = self._read(read, indices)
             if isinstance(batch, list):

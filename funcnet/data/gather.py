@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from funcnet.data.collate import default_collate, default_convert
 from funcnet.data.joined import Joined
 
-__all__ = ["Arrays", "ArrowTable", "HuggingFace", "Items", "check_bounds", "items_of"]
+__all__ = ["Arrays", "ArrowTable", "HuggingFace", "Items", "check_bounds", "items_of", "reader_of"]
 
 
 class Items(Protocol):
@@ -39,6 +40,23 @@ def items_of(dataset: Any) -> Items:
     if module == "datasets" and hasattr(dataset, "set_format"):
         return HuggingFace(dataset)
     return dataset  # type: ignore[no-any-return]
+
+
+def reader_of(items: Any) -> Callable[[Any], Any] | None:
+    """Return the method `__getitems__` of a dataset, or None if the dataset must be read item by item.
+
+    A subclass that overrides only `__getitem__`, such as a `TensorDataset` that augments its items, is read item by item.
+
+    Example:
+        >>> reader_of(["a", "b"]) is None
+        True
+    """
+    for kind in type(items).__mro__:
+        if "__getitems__" in vars(kind):
+            return items.__getitems__  # type: ignore[no-any-return]
+        if "__getitem__" in vars(kind):
+            break
+    return None
 
 
 class Arrays:

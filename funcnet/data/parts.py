@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.data.gather import items_of
+from funcnet.data.gather import items_of, reader_of
 
 __all__ = ["at_epoch", "joined", "read"]
 
@@ -22,8 +22,9 @@ def at_epoch(dataset: Any, epoch: int) -> Any:
 def read(dataset: Any, indices: list[int]) -> Any:
     """Return a complete batch, or a list of items."""
     items: Any = items_of(dataset)
-    if getattr(items, "__getitems__", None) is not None:
-        return items.__getitems__(indices)
+    whole = reader_of(items)
+    if whole is not None:
+        return whole(indices)
     return [items[index] for index in indices]
 
 

@@ -33,7 +33,7 @@ from funcnet.data.worker import Fetcher, InitFn, TaskResult, WorkerInfo, work
 
 __all__ = ["ProcessWorkers"]
 
-PATIENCE = 2.0  # seconds to wait for workers to end before they are terminated
+PATIENCE = 5.0  # seconds to wait for workers to end before they are terminated, as in torch
 
 
 class ProcessWorkers:

@@ -168,3 +168,12 @@ def test_joining_streams_as_items_is_refused():
     with pytest.raises(AssertionError, match="ConcatDataset does not support IterableDataset"):
         data.ConcatDataset([data.IterableDataset()])
     assert isinstance(data.IterableDataset() + data.IterableDataset(), data.ChainDataset)
+
+
+def test_a_subclass_that_overrides_only_getitem_is_read_item_by_item():
+    class Augmented(data.TensorDataset):
+        def __getitem__(self, index):
+            return super().__getitem__(index)[1] + 1000
+
+    for dataset in (Augmented(A, B), data.Subset(Augmented(A, B), range(6)), data.ConcatDataset([Augmented(A, B)])):
+        assert next(iter(data.DataLoader(dataset, 3))).tolist() == [1000, 1010, 1020]
