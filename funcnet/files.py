@@ -1,4 +1,6 @@
-"""Files that are complete or absent, even if the writing process is killed, and folders locked for one process."""
+"""Write files so that they are either complete or absent, even if the process is killed, and lock folders for one
+process.
+"""
 
 import contextlib
 import hashlib
@@ -142,7 +144,7 @@ def require_other(path: str | Path, inputs: Iterable[str | Path], where: str) ->
         where: prefix for error messages, such as the name of the caller.
 
     Raises:
-        ValueError: if `path` is one of `inputs`, except for a device.
+        ValueError: if `path` is one of `inputs` and is not a device.
 
     Example:
         >>> require_other(__file__, [__file__], "predict: --out")
@@ -192,8 +194,8 @@ def parse_json(path: str | Path, where: str) -> Any:
 
 
 def wrong_json(error: ValueError | RecursionError, line: int = 1) -> tuple[str, str]:
-    """Return the position and the description of an error in JSON that begins on `line`. For numbers that are too long,
-    and for nesting that is too deep, the position is only the line.
+    """Return the position and the description of an error in JSON that begins on `line`. If a number is too long or the
+    nesting is too deep, the position is only the line.
 
     >>> wrong_json(json.JSONDecodeError("Expecting value", "[,]", 1), 7)
     ('line 7, character 2', 'Expecting value')
@@ -228,7 +230,7 @@ def write_digests(folder: str | Path, names: Iterable[str]) -> None:
 
 
 def check_digests(folder: str | Path, where: str, names: Iterable[str] | None = None) -> None:
-    """Refuse a folder in which a file no longer has the digest that `write_digests` wrote.
+    """Raise an error if a file in the folder no longer has the digest that `write_digests` recorded.
 
     Args:
         folder: a folder. Without `digests.json`, nothing is checked.

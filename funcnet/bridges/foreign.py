@@ -55,7 +55,7 @@ def training_arguments(
 
 
 def _with_the_others(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """Return zeros for a leaf whose init function the user has not set. `Whole.begin` replaces the zeros."""
+    """Return zeros for a leaf for which the user has set no init function. `Whole.begin` replaces the zeros."""
     return jnp.zeros(shape, dtype)
 
 

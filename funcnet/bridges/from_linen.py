@@ -29,8 +29,8 @@ class FromLinen(Foreign):
     The variables of the collection `params` become parameters, and the variables of all other collections
     (`batch_stats`, `cache`, …) become buffers. The name of a parameter or buffer is its path in linen, joined by dots,
     for example `Dense_0.kernel`. `state_dict`, name patterns, freezing and `Repeat` use these names. If a name of one
-    collection conflicts with a name of an earlier collection, all names of the later collection are prefixed with its
-    name, for example `cache.kernel`.
+    collection conflicts with a name of an earlier collection, all names of the later collection get the prefix of that
+    later collection, for example `cache.kernel`.
 
     An example input determines the leaves and their shapes. Pass the example to this constructor, or to `init`. Until
     an example is given, the leaves are unknown, and no weights can be loaded.
@@ -202,8 +202,8 @@ def _zeros(value: Any) -> Any:
 def _names(variables: Variables) -> dict[str, tuple[str, ...]]:
     """Return {collection: dotted names of its leaves}, with the collection `params` first.
 
-    If a name of one collection conflicts with a name of an earlier collection, all names of the later collection are
-    prefixed with its name.
+    If a name of one collection conflicts with a name of an earlier collection, all names of the later collection get
+    the prefix of that later collection.
     """
     leaves: set[str] = set()
     inner: set[str] = set()

@@ -29,9 +29,9 @@ class FromNNX(Foreign):
 
     Args:
         module: an nnx module, or a class or function that returns one. The arrays of an nnx module are the initial
-            values of the leaves. A class or function is called with `args` and `kwargs`. If it accepts the argument
-            `rngs`, it also receives `rngs`, made from the key of `init`.
-        *args, **kwargs: arguments of the constructor.
+            values of the leaves. A class or function is called with `args` and `kwargs`. A class or function that
+            accepts the argument `rngs` also receives `rngs`, which are made from the key of `init`. *args, **kwargs:
+            arguments of the constructor.
 
     Call: accepts the arguments of the module's `__call__`. `nnx_method="attend"` calls the method `attend` instead. The
         training flag of each inner module sets the attributes `deterministic` and `use_running_average` of that inner

@@ -27,7 +27,8 @@ class ToLinen(linen.Module):
     no stream `dropout`.
 
     Args:
-        net: description, which must not change afterwards. Lazy modules infer their shapes from the example of `init`.
+        net: description, which must not change afterwards. Lazy modules infer their shapes from the example inputs that
+            are passed to `init`.
 
     Call: accepts the arguments of `forward`, and these keywords:
         training: True, False (the default) or {name pattern: bool}, as in `Module.apply`.

@@ -23,8 +23,8 @@ class FrozenParam(nnx.Variable):
 class Branch(nnx.Module):
     """The nnx counterpart of one module of a funcnet net. It contains variables and a flag for training or eval mode.
 
-    The flag has one of nnx's names, so that `train()`, `eval()` and `nnx.view` set it. It is `use_running_average` if
-    the module has buffers, and `deterministic` otherwise.
+    The flag has one of nnx's names, so that `train()`, `eval()` and `nnx.view` set it. The name is
+    `use_running_average` if the module has buffers, and `deterministic` otherwise.
     """
 
     def __init__(self, keeps_buffers: bool):
@@ -67,8 +67,8 @@ class ToNNX(Branch):
         rngs: key, `nnx.RngStream` or `nnx.Rngs` (with a stream `dropout`) for this call, instead of the model's stream.
         method: name of a method of the net to call instead of `forward`.
 
-    A training call draws a key from the model's stream. An eval call draws no key and changes no state. A net that
-    needs a key even in eval mode, for example for fractional pooling, therefore requires `rngs` in each eval call.
+    A training call draws a key from the model's stream. An eval call draws no key and changes no state. Some nets need
+    a key even in eval mode, for example for fractional pooling; for these, pass `rngs` in each eval call.
 
     Raises:
         ValueError: if neither `rngs` nor `values` is given, if a part of the net has the same name as an attribute of

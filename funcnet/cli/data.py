@@ -53,7 +53,7 @@ class ImportData:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Build, check, export or import data for pretraining, which many runs can use."""
+    """Build, check, export or import pretraining data that many runs can use."""
 
     command: (
         Annotated[BuildData, tyro.conf.subcommand("build")]

@@ -22,11 +22,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 
     Args:
-        arguments: command-line arguments. The default is the arguments of the process.
+        arguments: command-line arguments. By default, the arguments of the process are used.
 
     Raises:
-        SystemExit: always. The code is 0 for success, 2 for wrong arguments, data or files, 130 after SIGINT, 143 after
-            SIGTERM, and 141 if the reader of standard output has closed the pipe.
+        SystemExit: always. The exit code is 0 for success; 2 if arguments, data or files are wrong; 130 after SIGINT;
+            143 after SIGTERM; and 141 if the reader of standard output has closed the pipe.
     """
     parsed = None
     with _signals(leave_installed=arguments is None):

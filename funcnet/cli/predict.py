@@ -35,7 +35,7 @@ class Predict:
     """Output directory of `funcnet finetune`, or a Hugging Face directory with a fine-tuned BERT."""
     file: tyro.conf.Positional[Path]
     """File with texts in the same format as the training file, with or without labels, or with one text per line
-    (.txt). Empty lines are skipped. A model that tags words splits lines of text at spaces and punctuation."""
+    (.txt). Empty lines are skipped. If the model tags words, each line of text is split at spaces and punctuation."""
     out: Path | None = None
     """File to write. A name that ends in .csv gives a table; other names give JSON lines. The default is standard
     output."""

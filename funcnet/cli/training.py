@@ -68,7 +68,8 @@ def resumed_settings(arguments: list[str]) -> Any:
 
 
 def moved_path_hint(settings: Any, before: Any) -> str:
-    """Return a hint if a run is resumed from another directory, where one of its relative paths does not exist.
+    """Return a hint if the run is resumed from another directory in which one of the run's relative paths does not
+    exist.
 
     Args:
         settings: the settings from the command line.

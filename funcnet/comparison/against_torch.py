@@ -36,7 +36,7 @@ def compare(
     """Compare a torch module with its port layer by layer, forward and backward, and find the first layer that differs.
 
     Args:
-        torch_module: a torch.nn.Module. A copy of it is run, so it is not changed.
+        torch_module: a torch.nn.Module. A copy of the module is run, so the module itself is not changed.
         net, params, state: port of the torch module, and the params and state that
             `net.load_state_dict(torch_module.state_dict())` returns.
         *inputs, **kwargs: arguments of both forward methods. Arrays are converted to tensors (integers to int64), and
@@ -51,9 +51,10 @@ def compare(
             each module keeps its own dtypes.
 
     With `dtype=None`, both modules run twice: in their own dtypes, and in float64. The port runs as one compiled
-    program. A difference over tolerance that is within tolerance in float64 is marked as rounding and is not counted,
-    unless the port's output is much less exact than torch's output. For example, if an input of ReLU6 is close to 6,
-    rounding can move it across this kink in one library, so that one gradient is 0 and the other gradient is 1.
+    program. If a difference is over tolerance in the original dtypes but within tolerance in float64, it is marked as
+    rounding and is not counted, unless the port's output is much less exact than torch's output. For example, if an
+    input of ReLU6 is close to 6, rounding can move it across this kink in one library, so that one gradient is 0 and
+    the other gradient is 1.
 
     Returns:
         A `Comparison`, which is shown as a table. It has the attributes `ok`, `first` (name of the first module over

@@ -1,9 +1,9 @@
 """Compute the differences between two runs as rows, and mark the differences that are caused by rounding.
 
 A difference is the largest absolute difference of two entries, divided by the largest absolute entry of torch's tensor.
-All parameters of one module use the largest of their divisors, because the gradient of a bias before BatchNorm is zero
-in theory but rounding noise in practice. If torch computes no gradient, for example after `detach` or for a frozen
-parameter, the gradient is taken to be zero.
+The differences of all parameters of one module share one divisor, the largest absolute entry among torch's tensors of
+that module, because the gradient of a bias before BatchNorm is zero in theory but rounding noise in practice. If torch
+computes no gradient, for example after `detach` or for a frozen parameter, the gradient is taken to be zero.
 
 For inner modules, only values are compared, not the structure of the output. Additional arrays at the end of an output,
 and leading dimensions of 1, are only mentioned in a note, because any effect on the results is visible in later
@@ -92,7 +92,7 @@ def _noise(call: str, torchs: Run, exact: Run) -> float:
 
 
 def _crossings(part: Any, ours: list[np.ndarray], torchs: list[np.ndarray]) -> int:
-    """Return the number of entries of an activation's output that are on different sides of a kink in the two runs."""
+    """Return how many output entries of an activation are on different sides of a kink in the two runs."""
     if len(ours) != 1 or len(torchs) != 1 or ours[0].shape != torchs[0].shape:
         return 0
     side = lambda x: [np.sign(x - x.dtype.type(kink)) for kink in _kinks(part)]

@@ -156,9 +156,7 @@ class DataLoader:
         self._resumed: Position | None = None
         self._reported: int | None = None  # what len() of an iterable dataset returned
         self._kept: Workers | None = None  # persistent workers
-        self._newest: weakref.ref[Any] | None = (
-            None  # the newest iterator of persistent workers; it refers to the loader
-        )
+        self._newest: Any = None  # weak reference to the newest iterator of persistent workers
         warn_of_workers(num_workers, processes=self.multiprocessing_context is not None)
         self._is_ready = True
 

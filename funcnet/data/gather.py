@@ -45,7 +45,7 @@ def items_of(dataset: Any) -> Items:
 def reader_of(items: Any) -> Callable[[Any], Any] | None:
     """Return the method `__getitems__` of a dataset, or None if the dataset must be read item by item.
 
-    A subclass that overrides only `__getitem__`, such as a `TensorDataset` that augments its items, is read item by item.
+    A subclass that overrides only `__getitem__`, such as a `TensorDataset` that augments items, is read item by item.
 
     Example:
         >>> reader_of(["a", "b"]) is None

@@ -1,10 +1,10 @@
 """The functions of torch.nn.functional as pure functions of arrays, with the same names, arguments and defaults.
 
 Norms, softmax and reductions use at least float32, and results have the dtype of their input. Random functions take a
-keyword-only `rng`. Values that torch changes in place are returned instead, as in
-`batch_norm(...) -> (y, running_mean, running_var)`. An integer array where a floating-point array is required raises a
-TypeError. Shapes that do not match raise a ValueError with the expected shapes. Each family of functions has its own
-file, with the same name as the file in torch/nn/modules.
+keyword-only `rng`. Values that torch changes in place are returned instead, as in `batch_norm(...) -> (y, running_mean,
+running_var)`. If a floating-point array is required, an integer array raises a TypeError. Shapes that do not match
+raise a ValueError with the expected shapes. Each family of functions has its own file, with the same name as the file
+in torch/nn/modules.
 
 Example:
     >>> import jax.numpy as jnp

@@ -53,7 +53,9 @@ ABSENT: dict[str, str] = {
 
 
 def refusal(where: str, module: str, absent: dict[str, str]) -> Callable[[str], NoReturn]:
-    """Return a module's `__getattr__`. It raises AttributeError, with the text from `absent` if it lists the name."""
+    """Return a module's `__getattr__`. The returned function raises AttributeError, with the text from `absent` if
+    there is a text for the name.
+    """
 
     def refuse(name: str) -> NoReturn:
         text = f"module {module!r} has no attribute {name!r}"

@@ -21,7 +21,8 @@ _SQRT_2_OVER_PI = 0.7978845608028654
 
 
 def gelu(input: jax.Array, approximate: str = "none") -> jax.Array:
-    """Compute `x · Φ(x)`, where Φ is the standard normal CDF. The default is exact, but that of `jax.nn.gelu` is not.
+    """Compute `x · Φ(x)`, where Φ is the standard normal CDF. The default is the exact form, whereas `jax.nn.gelu` uses
+    the approximation by default.
 
     Args:
         input: floating-point array of any shape.

@@ -160,8 +160,8 @@ def _repeated(where: str, name: str, array: jax.Array, query: jax.Array) -> jax.
     """Return `array` with each head repeated, so that it has as many heads as the query."""
     if min(query.ndim, array.ndim) < 3 or not array.shape[-3] or query.shape[-3] % array.shape[-3]:
         raise ValueError(
-            f"{where}: with enable_gqa, the number of heads of {name} must divide that of the query; expected "
-            f"(*, heads, length, width) for both, got query {query.shape} and {name} {array.shape}."
+            f"{where}: with enable_gqa, the query's number of heads must be a multiple of the number of heads of "
+            f"{name}; expected (*, heads, length, width) for both, got query {query.shape} and {name} {array.shape}."
         )
     return jnp.repeat(array, query.shape[-3] // array.shape[-3], axis=-3)
 

@@ -1,7 +1,8 @@
 """The core of attention, which turns scores into weights and takes the weighted mean of the values.
 
 `scaled_dot_product_attention`, `multi_head_attention_forward` and BERT's self-attention all call `attend`. These
-callers differ in their masks, and in the result for a query whose scores are all -inf, so arguments control both.
+callers use different masks, and need different results for a query whose scores are all -inf, so arguments control
+both.
 
 Letters: `H heads, L queries, S keys, E width of a head, V width of a value`.
 """
@@ -38,7 +39,8 @@ def attend(
         *added: masks and scores of relative positions, which are added to the scores in the given order. Each array
             broadcasts to (*, L, S), and None adds nothing.
         scale: factor that multiplies the scores; None means `1 / √E`.
-        hidden_row: value of the weights of a query whose scores are all -inf: 0, with derivatives of 0, or NaN. Pass
+        hidden_row: if all scores of a query are -inf, its weights are set to this value: either 0 (the derivatives are
+            then 0 too) or NaN. Pass
             None if all masks are finite, because then no such query exists.
         dropout: function that is applied to the weights. The weights are not rescaled afterwards. None means no
             dropout.
@@ -49,8 +51,8 @@ def attend(
             The weights are (*, H, L, S) in both cases.
 
     Returns:
-        A pair (output, weights). The output has the shape (*, L, V) and the dtype of `value`. The weights are those
-        after dropout, and have the shape (*, L, S).
+        A pair (output, weights). The output has the shape (*, L, V) and the dtype of `value`. The weights are returned
+        as they are after dropout, and have the shape (*, L, S).
 
     Example:
         >>> one = jnp.ones((2, 4))
@@ -101,7 +103,9 @@ def masked_softmax(scores: jax.Array, hidden_row: float) -> jax.Array:
 
 @masked_softmax.defjvp
 def _masked_softmax_jvp(hidden_row: float, primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple:
-    """Use an order whose transpose is torch's `w · (g - Σ w g)`, which is more accurate where a weight is nearly 1."""
+    """Order the operations so that the transpose is torch's formula `w · (g - Σ w g)`; this formula is more accurate
+    where a weight is nearly 1.
+    """
     weights = masked_softmax(*primals, hidden_row)
     change = weights * tangents[0]
     return weights, change - weights * change.sum(-1, keepdims=True)

@@ -6,8 +6,8 @@ sum of squared differences from mean + remainder. One exchange between the devic
 formula merges them.
 
 The derivative is written by hand so that it also needs only one exchange. With `x̂ = (x - mean) / sqrt(var + eps)`, the
-tangent of the output is `scale · dx + a + b · x̂`, where `a` and `b` are vectors of C numbers, which are linear in the
-tangents of mean, variance, weight and bias. For a cotangent `g`, reverse mode therefore sums `g` and `g · x̂` per
+tangent of the output is `scale · dx + a + b · x̂`, where `a` and `b` are vectors of C numbers and depend linearly on
+the tangents of mean, variance, weight and bias. For a cotangent `g`, reverse mode therefore sums `g` and `g · x̂` per
 channel, and exchanges these 2 C sums once.
 """
 
@@ -61,8 +61,8 @@ def batch_norm(
         eps: number added to the variance.
         mask: boolean array that broadcasts to (B, *S). Entries where it is False are excluded from the statistics, but
             are normalised like the others. A NaN or infinity in such an entry affects only the output of that entry,
-            and no gradient. If all entries are excluded, the running statistics do not change, and they normalise the
-            batch. Without running statistics, such a batch is normalised with mean 0 and variance 1.
+            and no gradient. If all entries are excluded, the running statistics do not change, and are used to
+            normalise the batch. Without running statistics, such a batch is normalised with mean 0 and variance 1.
         axis_name: names of the mesh, pmap or vmap axes over which the batch is split. Names of unbound axes are
             ignored. If no axis is bound, the statistics are those of the local batch.
         axis_index_groups: groups of devices that share their statistics, in the format of `lax.all_gather`. Groups are
@@ -140,7 +140,8 @@ def batch_norm_and_count(
         mask = _spread_mask(mask, input)
     elif not names and math.prod((input.shape[0], *input.shape[2:])) == 1:
         raise ValueError(
-            "F.batch_norm: one value per channel has no variance; expected more than 1 value per channel in training, "
+            "F.batch_norm: a channel with only one value has no variance; expected more than 1 value per channel in "
+            "training, "
             f"got an input of shape {input.shape}. Use a larger batch, or pass training=False."
         )
     channels = input.shape[1]
@@ -278,7 +279,7 @@ def normalise_batch(
     names: tuple[Hashable, ...],
     groups: Groups,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return (y, count, mean, remainder of the mean, biased variance), with the statistics of all devices.
+    """Return (y, count, mean, remainder of the mean, biased variance), computed over all devices.
 
     If the mask excludes all entries, `old_mean` and `old_var` replace the statistics of the batch.
     """

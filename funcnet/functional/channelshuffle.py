@@ -1,4 +1,4 @@
-"""Interleaving of the channels of several groups. Letters: `B batch, C channels, G groups`."""
+"""Interleave the channels of several groups. Letters: `B batch, C channels, G groups`."""
 
 import jax
 import jax.numpy as jnp

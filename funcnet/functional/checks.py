@@ -126,7 +126,7 @@ def key(where: str, rng: jax.Array | None) -> jax.Array:
 def one_dtype(where: str, **arrays: jax.Array | None) -> None:
     """Raise TypeError unless all arrays have the same dtype. As in torch, no dtype is promoted silently.
 
-    The dtypes are compared as JAX converts them. Without x64, NumPy's float64 counts as float32.
+    The comparison uses the dtypes to which JAX converts the arrays. Without x64, NumPy's float64 counts as float32.
     """
     given = {n: jax.dtypes.canonicalize_dtype(array.dtype) for n, array in arrays.items() if array is not None}
     if len(set(given.values())) > 1:

@@ -1,8 +1,8 @@
 """Convolution with XLA's own operation or, on CPU, with an equivalent operation that is faster there.
 
-XLA's CPU backend passes plain convolutions in one and two dimensions to Eigen. It computes all other convolutions,
-including some gradients, in naive loops that are ten to five hundred times slower. On CPU, this module therefore uses
-other forms:
+XLA's CPU backend passes plain convolutions in one and two dimensions to Eigen. The CPU backend computes all other
+convolutions, including some gradients, in naive loops that are ten to five hundred times slower. On CPU, this module
+therefore uses other forms:
 
 - A convolution with a kernel of one pixel becomes a matrix product.
 - A depthwise convolution becomes a sum of shifted inputs.

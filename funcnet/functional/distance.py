@@ -53,7 +53,9 @@ def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
 def _unit(x: jax.Array, dim: int, eps: float) -> jax.Array:
-    """Return x / max(norm, eps). As in torch, the divisor has the derivative of the norm even where eps is larger."""
+    """Return x / max(norm, eps). As in torch, the derivative of the divisor is the derivative of the norm, even where
+    eps is larger than the norm.
+    """
     return x / jnp.maximum(vector_norm(x, 2.0, dim), eps)
 
 

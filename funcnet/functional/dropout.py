@@ -87,8 +87,8 @@ def dropout2d(
         An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: if p is outside [0, 1]. In training with 0 < p < 1, also if the input has fewer than two dimensions
-            or `rng` is missing.
+        ValueError: if p is outside [0, 1]. In training with 0 < p < 1, an input with fewer than two dimensions or a
+            missing `rng` also raises a ValueError.
         TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
 
     Example:
@@ -171,8 +171,8 @@ def feature_alpha_dropout(
         An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: if p is outside [0, 1]. In training with 0 < p < 1, also if the input has fewer than two dimensions
-            or `rng` is missing.
+        ValueError: if p is outside [0, 1]. In training with 0 < p < 1, an input with fewer than two dimensions or a
+            missing `rng` also raises a ValueError.
         TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
 
     Example:

@@ -30,7 +30,7 @@ def hardtanh(input: jax.Array, min_val: float = -1.0, max_val: float = 1.0, inpl
         An array of the same shape and dtype as the input.
 
     Raises:
-        ValueError: if `min_val` is above `max_val`, or `min_val` is negative for unsigned integers.
+        ValueError: if `min_val` is above `max_val`, or if `min_val` is negative and the input is unsigned.
         TypeError: if the input is boolean or complex.
 
     Example:

@@ -29,8 +29,8 @@ def instance_norm(
     """Normalise every channel of every example: `y = (x - mean) / sqrt(var + eps) · weight + bias`.
 
     The mean and the biased variance are computed over the spatial positions. The running statistics are updated as
-    `running = (1 - momentum) · running + momentum · average`, where `average` is the mean, or the unbiased variance
-    `var · n / (n - 1)`, averaged over the batch.
+    `running = (1 - momentum) · running + momentum · average`, where `average` is the batch average of either the mean
+    or the unbiased variance `var · n / (n - 1)`.
 
     Args:
         input: floating-point array of shape (B, C, *S).
@@ -38,8 +38,8 @@ def instance_norm(
         running_var: array of shape (C,), usually float32, or None for no running variance.
         weight: array of shape (C,); None means 1.
         bias: array of shape (C,); None means 0.
-        use_input_stats: if True, use the statistics of the input. Otherwise, use the running statistics. It must be a
-            Python bool.
+        use_input_stats: if True, use the statistics of the input. Otherwise, use the running statistics. The argument
+            must be a Python bool.
         momentum: weight of the new value, a float or a traced scalar.
         eps: number added to the variance.
 
@@ -82,7 +82,7 @@ def instance_norm(
     if batch == 0 and not (weight is None and bias is None):
         raise ValueError(
             f"{where}: the batch is empty; expected a batch size of at least 1 if weight or bias is given, got shape "
-            f"{input.shape}. Skip the call for an empty batch, which torch also rejects."
+            f"{input.shape}. Skip the call if the batch is empty; torch also rejects an empty batch."
         )
     if not use_input_stats:
         if running_mean is None:
@@ -94,7 +94,8 @@ def instance_norm(
     count = math.prod(spatial)
     if count == 1:
         raise ValueError(
-            f"{where}: one value per channel has no variance; expected more than 1 spatial element, got an input of "
+            f"{where}: a channel with only one value has no variance; expected more than 1 spatial element, got an "
+            f"input of "
             f"shape {input.shape}. Use a larger input, or pass use_input_stats=False."
         )
     dtype = checks.wide_dtype(input)

@@ -14,7 +14,8 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
 
     Args:
         input: floating-point array of shape (*, I).
-        weight: array of the input's dtype and of shape (O, I), or (I,) for a single output without the dimension O.
+        weight: array of the input's dtype and of shape (O, I) or (I,). With shape (I,), there is a single output, and
+            the result has no dimension O.
         bias: array of shape (O,), or one number of shape () or (1,) that is added to all outputs. If the weight has
             shape (I,), the bias must have shape ().
 

@@ -35,12 +35,13 @@ class LinearCrossEntropyOptions:
     Args:
         allow_retain_graph: ignored, because a function has no graph to keep.
         batch_chunk_size: number of rows per chunk. If None, `chunking_method` determines this number.
-        chunking_method: 'aspect_ratio' makes chunks whose logits take as much memory as the input, with the number of
-            rows rounded up to a power of two. 'aspect_ratio:n' makes chunks of 1/n of these rows. 'auto' means
+        chunking_method: 'aspect_ratio' makes chunks whose logits take as much memory as the input; the number of rows
+            per chunk is rounded up to a power of two. 'aspect_ratio:n' divides this number of rows by n. 'auto' means
             'aspect_ratio:2'. None means that `batch_chunk_size` is used.
         acc_policy: 'accurate', 'balanced', 'compact' or 'auto'. The policy is ignored, because sums always use at least
             float32.
-        acc_dtype: None, the input's dtype, or float32 if the input's dtype has 16 bits. The dtype is checked, but has
+        acc_dtype: None or the input's dtype; if the input's dtype has 16 bits, float32 is also allowed. The dtype is
+            checked, but has
             no effect.
 
     Raises:
@@ -89,7 +90,8 @@ class LinearCrossEntropyOptions:
         if not isinstance(batch, int):  # a symbolic size of `jax.export`
             if asked is None:
                 raise ValueError(
-                    "LinearCrossEntropyOptions: a symbolic batch has no aspect ratio; expected batch_chunk_size, got "
+                    "LinearCrossEntropyOptions: the chunk size depends on a symbolic batch size; expected "
+                    "batch_chunk_size, got "
                     f"None for {batch} rows."
                 )
             return asked

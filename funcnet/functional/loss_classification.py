@@ -31,8 +31,8 @@ def cross_entropy(
 
     The loss is `-w_t · log softmax(x)_t` for a target class t, or `-Σ_c w_c t_c log softmax(x)_c` for target
     probabilities t. 'mean' divides the sum of the losses by the sum of `w_t` over the targets that are not ignored. For
-    probabilities, it divides the sum by B · S. With smoothing ε, each loss becomes
-    `(1 - ε) · loss + ε / C · Σ_c -w_c log softmax(x)_c`, with the same divisor.
+    probabilities, 'mean' divides the sum by B · S. With smoothing ε, each loss becomes `(1 - ε) · loss + ε / C · Σ_c
+    -w_c log softmax(x)_c`, with the same divisor.
 
     Args:
         input: logits, a floating-point array of shape (B, C, *S) or (C,).
@@ -202,7 +202,8 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: jax.Array | None = None,
 ) -> jax.Array:
-    """Compute `-w · (v t log σ(x) + (1 - t) log(1 - σ(x)))` from logits x without overflow, where v is `pos_weight`.
+    """Compute `-w · (v t log σ(x) + (1 - t) log(1 - σ(x)))` from logits x, where v is `pos_weight`; the computation
+    does not overflow.
 
     Args:
         input: logits, a floating-point array of any shape.
@@ -317,7 +318,9 @@ def _take(x: jax.Array, target: jax.Array, axis: int) -> jax.Array:
 
 @_take.defjvp
 def _take_jvp(axis: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """Compute the tangent with a select, which XLA fuses with the gradient of softmax, instead of a scatter."""
+    """Compute the tangent with a select instead of a scatter, because XLA can fuse a select with the gradient of
+    softmax.
+    """
     x, target = primals
     hit = jax.lax.broadcasted_iota(target.dtype, x.shape, axis) == jnp.expand_dims(target, axis)
     return _take(x, target, axis), jnp.where(hit, tangents[0], 0).sum(axis)

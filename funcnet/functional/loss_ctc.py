@@ -3,9 +3,9 @@
 An alignment is a walk through the positions blank 0, label 0, blank 1, label 1, …, blank S. At each frame, the walk
 stays at its position or moves one step forward. It may skip the blank between two different labels.
 
-`blanks (B, S + 1)` and `labels (B, S)` hold one log-probability per position. In the forward pass, this is the
-log-probability of all walks that end at the position. In the backward pass, it is the log-probability of all walks that
-begin there.
+`blanks (B, S + 1)` and `labels (B, S)` hold one log-probability per position. In the forward pass, the log-probability
+of a position counts all walks that end at this position. In the backward pass, the log-probability of a position counts
+all walks that begin at this position.
 """
 
 from functools import partial
@@ -100,7 +100,9 @@ def ctc_loss(
 
 
 def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.Array:
-    """Return the lengths as (B,) integers, or raise ValueError if a length that is not traced is outside [0, most]."""
+    """Return the lengths as (B,) integers, or raise ValueError if a length is outside [0, most]; traced lengths are not
+    checked.
+    """
     lengths = checks.integers(where, name, lengths).astype(jnp.int32)
     if lengths.shape != (batch,) and (batch != 1 or lengths.shape != ()):
         raise ValueError(
@@ -187,7 +189,8 @@ def _alignment(
 ) -> tuple[jax.Array, jax.Array]:
     """Return two arrays, the log-probability of all alignments and the probability of each class at each frame.
 
-    The shapes are (B,) and (T, B, C). The probability of a class is that of the alignments that assign the frame to it.
+    The shapes are (B,) and (T, B, C). The probability of a class at a frame is the total probability of the alignments
+    that assign this frame to this class.
     """
     emitted = _emissions(scores, ids, blank)
     time = _counted(scores)
@@ -252,7 +255,7 @@ def _at_end(walks: Walks, counts: jax.Array) -> jax.Array:
 def _forward(
     walks: Walks, time: jax.Array, emitted: Walks, ids: jax.Array, frames: jax.Array
 ) -> tuple[Walks, jax.Array]:
-    """Return the walks after the next frame, and the logarithm of the factor that was taken out of them.
+    """Return the walks after the next frame, and the number that was subtracted from their log-probabilities.
 
     The walks of examples that have no further frames stay unchanged.
     """
@@ -266,7 +269,8 @@ def _forward(
 
 
 def _near_zero(walks: Walks) -> tuple[Walks, jax.Array]:
-    """Return the walks minus the largest entry of each example, and this entry.
+    """Subtract the largest log-probability of each example from its walks; return the walks and this largest
+    log-probability.
 
     Without the subtraction, the log-probabilities reach the hundreds and lose precision.
     """

@@ -33,7 +33,7 @@ def hinge_embedding_loss(
 
     Args:
         input: distances, a floating-point array of any shape.
-        target: array in an integer dtype or the input's dtype, which broadcasts with the input. 1 marks a similar pair
+        target: array that broadcasts with the input, in an integer dtype or the input's dtype. 1 marks a similar pair
             and -1 a dissimilar pair. Any other target gives the sum of both terms.
         margin: smallest distance at which the loss of a dissimilar pair is 0.
         size_average, reduce: deprecated; see the docstring of loss.py.
@@ -121,7 +121,8 @@ def soft_margin_loss(
 
     Args:
         input: floating-point array of any shape.
-        target: labels 1 or -1, in an integer dtype or the input's dtype. Their shape broadcasts to the input's.
+        target: labels 1 or -1, in an integer dtype or the input's dtype. The shape of the target must broadcast to the
+            input's shape.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -159,7 +160,8 @@ def multilabel_soft_margin_loss(
 
     Args:
         input: logits, a floating-point array of shape (*, C).
-        target: labels 1 or 0, in an integer dtype or the input's dtype. Their shape broadcasts with the input's.
+        target: labels 1 or 0, in an integer dtype or the input's dtype. The shape of the target must broadcast with the
+            input's shape.
         weight: one factor w per term, an array that broadcasts to the input's shape. A shape of (C,) gives one factor
             per class.
         size_average, reduce: deprecated; see the docstring of loss.py.
@@ -209,7 +211,7 @@ def multi_margin_loss(
         target: integer class ids in [0, C), with the shape (B,). If the input has shape (C,), the target has shape ()
             or (1,).
         p: exponent, 1 or 2.
-        margin: smallest lead of the target's score over all other scores at which the loss is 0.
+        margin: the loss is 0 if the target's score exceeds every other score by at least this number.
         weight: array of shape (C,), with one weight per class.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
@@ -272,8 +274,8 @@ def multilabel_margin_loss(
         derivative is 0.
 
     Raises:
-        ValueError: if the shapes do not match, or `reduction` is unknown. An id outside [-1, C), even an ignored one,
-            is also a ValueError, except under `jit`, where the loss of its row is NaN.
+        ValueError: if the shapes do not match, or `reduction` is unknown. An id outside [-1, C) is also a ValueError,
+            even if the id is ignored; under `jit`, the loss of its row is NaN instead.
         TypeError: if the input is not floating-point, or the target is not of an integer dtype.
 
     Example:

@@ -243,8 +243,8 @@ def poisson_nll_loss(
         target: counts, as an array of an integer dtype or the input's dtype. Its shape must broadcast with the input's
             shape.
         log_input: whether the input contains logarithms of rates. If False, the loss is `x - t log(x + eps)`.
-        full: if True, add the constant that is missing for counts above 1, in Stirling's approximation
-            `t log t - t + log(2πt) / 2`.
+        full: if True, add the missing constant for counts above 1, approximated by Stirling's formula `t log t - t +
+            log(2πt) / 2`.
         size_average, reduce: deprecated; see the docstring of loss.py.
         eps: number added to x to avoid log(0).
         reduction: 'mean', 'sum' or 'none'.
@@ -286,8 +286,8 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> jax.Array:
-    """Compute `(log v + (x - t)² / v) / 2` with `v = max(var, eps)`, the Gaussian negative log-likelihood, up to a
-    constant.
+    """Compute the Gaussian negative log-likelihood, up to a constant: `(log v + (x - t)² / v) / 2` with `v = max(var,
+    eps)`.
 
     As in torch, the derivative of `v` with respect to `var` is 1 even where `var < eps`, so the gradient is huge there.
 
@@ -348,7 +348,7 @@ def _weighted(
 
 
 def _bowl(size: jax.Array, edge: float) -> jax.Array:
-    """Return `size² / 2` below `edge`, and the straight line that continues it above `edge`. `size` must not be
+    """Return `size² / 2` below `edge`; above `edge`, continue the curve as a straight line. `size` must not be
     negative."""
     if math.isinf(edge):
         return 0.5 * size * size

@@ -17,8 +17,8 @@ __all__ = ["lp_pool1d", "lp_pool2d", "lp_pool3d"]
 def lp_pool1d(
     input: jax.Array, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> jax.Array:
-    """Compute `(Σ x^p)^(1/p)` over every window of one spatial dimension. The power is of x, not of |x|, so p = 1 gives
-    the sum.
+    """Compute `(Σ x^p)^(1/p)` over every window of one spatial dimension. The exponent applies to x, not to |x|, so p =
+    1 gives the sum.
 
     Args:
         input: floating-point array (B, C, S) or (C, S).

@@ -81,28 +81,28 @@ def multi_head_attention_forward(
         key_padding_mask: (B, S), or (S,) without a batch. A boolean mask hides the keys whose entries are True. A
             floating-point mask is added to the scores.
         need_weights: whether to return the attention weights too.
-        attn_mask: (L, S) or (B·H, L, S); (H, L, S) without a batch. A boolean mask hides the pairs of a query and a key
-            whose entries are True. A floating-point mask is added to the scores.
+        attn_mask: (L, S) or (B·H, L, S); (H, L, S) without a batch. In a boolean mask, each True entry hides one key
+            from one query. A floating-point mask is added to the scores.
         use_separate_proj_weight: whether the projection matrices are given separately, as the next three arguments.
         q_proj_weight, k_proj_weight, v_proj_weight: (D, D), (D, Dk), (D, Dv).
         static_k, static_v: arrays (B·H, S, E) of heads that replace the projected key and the projected value.
         average_attn_weights: whether to average the returned weights over the heads.
-        is_causal: whether `attn_mask` is the causal mask. If it is, `need_weights` is False and `key_padding_mask` is
-            None, then the mask is not read, and query i attends to keys 0 to i.
+        is_causal: whether `attn_mask` is the causal mask. If so, and if also `need_weights` is False and
+            `key_padding_mask` is None, the mask is not read, and query i attends to keys 0 to i.
         rng: a random key, required in training if 0 < dropout_p < 1.
 
     Returns:
         (y, weights). y is (L, B, D), or (L, D) without a batch, in the query's dtype. weights is None unless
-        `need_weights` is True. It contains the attention weights after dropout, as an array (B, L, S) if they are
+        `need_weights` is True. The weights are returned as they are after dropout: an array (B, L, S) if they are
         averaged over the heads, otherwise (B, H, L, S). B is absent if there is no batch. S includes the appended keys.
-        If all keys of a query are hidden, the attention output of this query, before the output projection, is NaN with
-        `need_weights` and 0 without it, as in torch.
+        If all keys of a query are hidden, the attention output of this query (before the output projection) is NaN with
+        `need_weights`, and 0 otherwise, as in torch.
 
     Raises:
         ValueError: if the shapes do not match, a matrix is missing, `is_causal` is given without `attn_mask`, or
             `rng` is required but None.
         TypeError: if an array is not floating-point, a mask is of an integer dtype, or the dtypes differ. With
-            `need_weights`, the masks must have this dtype too.
+            `need_weights`, floating-point masks must also have the query's dtype.
 
     Differs from torch: there is no warning if one mask is boolean and the other is floating-point.
 

@@ -71,8 +71,8 @@ def rms_norm(
         input: floating-point array (*, *normalized_shape).
         normalized_shape: sizes of the last dimensions, over which the input is normalised.
         weight: array of shape `normalized_shape`; None means 1.
-        eps: number added to the mean square. None means the machine epsilon of the dtype of the computation (float32
-            for a bfloat16 input).
+        eps: number added to the mean square. None means the machine epsilon of the dtype that the computation uses
+            (float32 for a bfloat16 input).
 
     Returns:
         An array of the input's shape and dtype.
@@ -142,7 +142,8 @@ def group_norm(
         checks.shape_of("F.group_norm", name, vector, (channels,), why)
     if batch * (channels // num_groups) * math.prod(spatial) == 1:
         raise ValueError(
-            "F.group_norm: one value per group has no variance; expected more than 1 value per group, got an input of "
+            "F.group_norm: a group with only one value has no variance; expected more than 1 value per group, got an "
+            "input of "
             f"shape {input.shape} and num_groups={num_groups}. Use fewer groups."
         )
     if input.size == 0:
@@ -310,8 +311,8 @@ def _last_dimensions(
 def _standardise(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
     """Return `(x - mean) / sqrt(var + eps)`.
 
-    After the mean is subtracted, the mean of the differences is only a rounding error (1e-3 for values near 1e4). It is
-    subtracted too, without a derivative, because it would be 0 in exact arithmetic.
+    After the mean is subtracted, the mean of the differences is only a rounding error (1e-3 for values near 1e4). This
+    remaining mean is subtracted too, but is not differentiated, because in exact arithmetic it would be 0.
     """
     centred = x - x.mean(axes, keepdims=True)
     return _divide(centred - lax.stop_gradient(centred.mean(axes, keepdims=True)), axes, eps)

@@ -129,7 +129,7 @@ def _check_copying(shape: tuple[int, ...], pairs: list[tuple[int, int]], mode: s
         return  # checked after the negative pads are applied
     if 0 in (shape[1:] if len(shape) == spatial + 2 else shape):
         raise ValueError(
-            "F.pad: there is nothing to copy; expected no dimension of size 0 except the batch dimension, got shape "
+            "F.pad: there is nothing to copy; expected a size of at least 1 in each dimension but the first, got shape "
             f"{shape}. Skip empty inputs, or use mode='constant'."
         )
     if mode == "reflect":

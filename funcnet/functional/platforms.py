@@ -5,9 +5,9 @@ The platform is not known during tracing. `bilinear` is therefore traced as one 
 contains both forms. Its derivatives, transposes and batched versions are `bilinear_product` operations too. Therefore
 the program for each platform contains only one form, and a gradient stores only the two arrays.
 
-`jax.lax.platform_dependent` also chooses at lowering, but its gradient stores the residuals of all forms. With it, a
-`scan` over depthwise convolutions carries 43 arrays instead of 6 on every platform, and exported programs contain a
-conditional for each choice.
+`jax.lax.platform_dependent` also chooses at lowering, but its gradient stores the residuals of all forms. With that
+function, a `scan` over depthwise convolutions carries 43 arrays instead of 6 on every platform, and exported programs
+contain a conditional for each choice.
 """
 
 import functools

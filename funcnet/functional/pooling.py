@@ -1,7 +1,7 @@
 """Max and average pooling in 1, 2 and 3 dimensions. Letters: `B batch, C channel, S spatial sizes, K kernel sizes`.
 
 Windows over several dimensions are processed one dimension at a time, which takes `K1 + K2` steps instead of `K1 · K2`.
-`windows.py` defines the positions of windows and which of several equal maxima is chosen.
+`windows.py` defines where the windows lie, and which of several equal maxima is chosen.
 """
 
 from typing import Any
@@ -207,7 +207,7 @@ def max_pool(
     ceil: bool,
     return_indices: bool,
 ) -> Any:
-    """Compute the max pooling of `max_pool1d` over any number of dimensions. `where` begins the error messages."""
+    """Apply max pooling, as in `max_pool1d`, over any number of dimensions. `where` is the prefix of error messages."""
     input = windows.planes(where, input, ndim)
     along = windows.regular(where, input.shape, ndim, kernel, stride, pad, dilation, ceil)
     y = windows.maximum(input, along)
@@ -225,7 +225,7 @@ def avg_pool(
     include_pad: bool,
     divisor: int | None,
 ) -> jax.Array:
-    """Compute the average pooling of `avg_pool1d` over any number of dimensions. `where` is the prefix of error
+    """Apply average pooling, as in `avg_pool1d`, over any number of dimensions. `where` is the prefix of error
     messages.
     """
     input = windows.planes(where, input, ndim)

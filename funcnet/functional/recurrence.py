@@ -121,7 +121,7 @@ class _Elman:
         return (self.act(x),), self.slope(x)
 
     def weights_moved(self, before: jax.Array, kept: Any, d_weights: Weights) -> tuple[Any, Any]:
-        """Return the contributions of the weights' tangents to the tangents of the gates (through `h W_hhᵀ`) and of h
+        """Return what the weights' tangents add to the tangent of the gates (through `h W_hhᵀ`) and to the tangent of h
         (through a projection).
         """
         return _product(before, d_weights[0]), None

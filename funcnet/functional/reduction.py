@@ -52,7 +52,8 @@ def broadcast(where: str, **arrays: jax.Array) -> tuple[int, ...]:
 def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return (input, target) in the dtype of the computation. As in torch, warn if their shapes differ.
 
-    Only public functions may call this function directly, because the warning shows the line that called the caller.
+    Only public functions may call this function directly, because the warning is reported at the line that called the
+    public function.
     """
     input, target = checks.floating(where, "input", input), checks.floating(where, "target", target)
     checks.one_dtype(where, input=input, target=target)

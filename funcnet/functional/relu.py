@@ -52,7 +52,8 @@ _relu.defjvps(lambda dx, y, x: jnp.where(x <= 0, 0, dx))  # NaN passes, unlike i
 
 
 def threshold(input: jax.Array, threshold: float, value: float, inplace: bool = False) -> jax.Array:
-    """Replace entries of at most `threshold` by `value`. The derivative is 0 for these entries and 1 for the others.
+    """Replace entries that are at most `threshold` by `value`. The derivative is 0 for these entries and 1 for the
+    others.
 
     Args:
         input: floating-point or integer array of any shape.

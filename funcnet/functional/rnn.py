@@ -1,8 +1,8 @@
 """Recurrent layers. Letters: `T time, B batch, I input_size, H hidden_size, P size of h, G gates · H`.
 
 These functions are `torch.rnn_tanh`, `torch.rnn_relu`, `torch.lstm` and `torch.gru`, with the same argument names. The
-loop over time is in `recurrence.py`, and single steps are in `rnn_cells.py`. P is H unless an LSTM projects its h. Half
-precision is computed in float32 and rounded once at the end.
+loop over time is in `recurrence.py`, and single steps are in `rnn_cells.py`. P is H unless an LSTM projects its h.
+Half-precision inputs are processed in float32, and the results are rounded once at the end.
 """
 
 from collections.abc import Sequence
@@ -41,9 +41,11 @@ def rnn_tanh(
 
     Args:
         input: (T, B, I), or (B, T, I) with batch_first.
-        hx: (num_layers · directions, B, H), the initial state of every layer and direction, also with batch_first.
-        params: arrays of every layer, the forward direction before the reverse one: w_ih (G, I), w_hh (G, P), then with
-            `has_biases` b_ih (G,) and b_hh (G,), then for an LSTM with a projection w_hr (P, H). After the first layer,
+        hx: the initial state of every layer and direction, (num_layers · directions, B, H); the shape is the same with
+            batch_first.
+        params: the arrays of every layer, with the forward direction before the reverse direction. The order is w_ih
+            (G, I), w_hh (G, P); then, if `has_biases` is True, b_ih (G,) and b_hh (G,); then, for an LSTM with a
+            projection, w_hr (P, H). After the first layer,
             I is directions · P.
         has_biases: whether `params` contains biases.
         num_layers: number of layers. Each layer reads the output of the previous layer.
@@ -180,7 +182,7 @@ def gru(
         >>> gru(x, h0, params, False, 1, 0.0, False, False, False)[0][:, 0, 0]
         Array([0.5  , 0.25 , 0.125], dtype=float32)
 
-    Reference: torch.gru; Cho et al. 2014, with the reset gate after the product, as in cuDNN.
+    Reference: torch.gru; Cho et al. 2014, except that the reset gate is applied after the product, as in cuDNN.
     """
     settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng)
     output, (h_n,) = _layers("F.gru", "GRU", input, [hx], params, *settings)
@@ -243,7 +245,7 @@ def _gates(mode: str, x: jax.Array, params: Sequence[Any], has_biases: bool) -> 
 
 
 def _mask(where: str, lengths: Any, x: jax.Array) -> jax.Array | None:
-    """Return (T, B, 1), True for the valid steps, or None if all steps are valid."""
+    """Return a mask (T, B, 1) that is True for the valid steps, or None if all steps are valid."""
     if lengths is None:
         return None
     steps, batch = x.shape[:2]

@@ -1,8 +1,8 @@
 """Single steps of recurrent cells. Letters: `B batch, I input_size, H hidden_size`.
 
 These functions are `torch.rnn_tanh_cell`, `torch.rnn_relu_cell`, `torch.lstm_cell` and `torch.gru_cell`, with the same
-argument names. The functions over a sequence are in `rnn.py`. Half precision is computed in float32 and rounded once at
-the end.
+argument names. The functions that process a whole sequence are in `rnn.py`. Half-precision inputs are processed in
+float32, and the results are rounded once at the end.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Operations on arrays that are sharded over Explicit mesh axes, the default of `jax.make_mesh`.
 
-The sharding is then part of the type of an array, and JAX refuses operations whose result could be sharded in several
+The sharding of such an array is part of its type, and JAX refuses operations whose result could be sharded in several
 ways. These functions name the sharding of the result. Without Explicit axes they add nothing to the program.
 """
 
@@ -110,8 +110,9 @@ def gathered(table: jax.Array, indices: jax.Array) -> NamedSharding | None:
 
 
 def reshaped(array: jax.Array, shape: Sequence[int]) -> jax.Array:
-    """Return `array.reshape(shape)`. A merged dimension keeps the mesh axes of the outermost one of its parts, and a
-    split dimension gives its mesh axes to the outermost part, provided that they divide the size of the result.
+    """Return `array.reshape(shape)`. If dimensions are merged, the result keeps the mesh axes of the outermost of them;
+    if a dimension is split, its mesh axes go to the outermost part; in both cases, the mesh axes must divide the size
+    of the resulting dimension.
 
     Example:
         >>> import jax.numpy as jnp

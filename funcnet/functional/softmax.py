@@ -97,7 +97,8 @@ def gumbel_softmax(
     *,
     rng: jax.Array | None = None,
 ) -> jax.Array:
-    """Draw `softmax((logits + g) / tau)` with g from the Gumbel distribution, a differentiable sample of a category.
+    """Draw a differentiable sample of a category: `softmax((logits + g) / tau)`, where g is drawn from the Gumbel
+    distribution.
 
     Args:
         logits: floating-point array of any shape, log-probabilities up to a constant.

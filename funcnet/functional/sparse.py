@@ -38,7 +38,8 @@ def embedding(
         input: ids of any shape, integers in [0, V).
         weight: (V, D).
         padding_idx: index of a row whose gradient is zero. -1 means the last row. Lookups return the row as usual.
-        max_norm: rows with a larger norm are returned scaled down to this norm, as by `embedding_renorm`.
+        max_norm: if the norm of a row is larger than this number, the row is returned scaled down to this norm, as by
+            `embedding_renorm`.
         norm_type: order p of the norm.
         scale_grad_by_freq: whether to divide a row's gradient by the number of times its id occurs in `input`.
         sparse: accepted as in torch, and ignored. Gradients are dense.
@@ -82,14 +83,15 @@ def embedding_bag(
     """Compute the sum, mean or maximum of a table's rows for each bag of ids.
 
     Args:
-        input: (B, N), one bag per row; or (N,), all bags concatenated. Integers in [0, V).
+        input: (B, N), one bag per row; or (N,), all bags concatenated. The ids are integers in [0, V).
         weight: (V, D), floating-point.
         offsets: (B,), the positions in (N,) ids at which bags start. The first offset must be 0, and offsets must not
-            decrease. It must be None if the input is (B, N).
+            decrease. The argument must be None if the input is (B, N).
         max_norm, norm_type: as in `embedding`.
         scale_grad_by_freq: whether to divide a row's gradient by the number of times its id occurs in `input`. It is
             not supported with 'max'.
-        mode: 'sum', 'mean' or 'max'. Of equal maxima, the first of the bag gets the gradient.
+        mode: 'sum', 'mean' or 'max'. If several entries of a bag equal the maximum, the first of them gets the
+            gradient.
         sparse: accepted as in torch, and ignored, because gradients are dense. As in torch, True is an error with
             'max'.
         per_sample_weights: factors of the rows, of the input's shape and the weight's dtype. It is supported only with
@@ -103,8 +105,9 @@ def embedding_bag(
 
     Raises:
         ValueError: if the shapes do not match, `mode` is unknown or does not support an argument, or `padding_idx` is
-            out of range. Outside `jit`, ids and offsets that are out of range and offsets that decrease are errors too.
-        TypeError: if ids or offsets are not of an integer dtype, the table is not floating-point, or the dtypes differ.
+            out of range. Outside `jit`, an id or offset that is out of range is an error too, and so are offsets that
+            decrease.
+        TypeError: if ids or offsets are not integers, if the table is not floating-point, or if their dtypes differ.
 
     Differs from torch: `max_norm` does not change the table itself. Call `embedding_renorm` before the step.
         With `include_last_offset`, ids after the last offset belong to no bag, whatever the mode. In torch, 'mean'
@@ -291,8 +294,8 @@ class _Rectangle:
 
 
 class _Ragged:
-    """`count` bags, concatenated in (N, …). `bag` holds the number of the bag of each id, and `count` for an id that is
-    in no bag.
+    """`count` bags, concatenated in (N, …). `bag` holds, for each id, the number of its bag, or `count` if the id is in
+    no bag.
     """
 
     def __init__(self, bag: jax.Array, count: int):

@@ -31,8 +31,9 @@ def max_unpool1d(
         kernel_size: kernel size of the max pooling.
         stride: stride of the max pooling; None means `kernel_size`.
         padding: padding of the max pooling.
-        output_size: S', or a shape that ends in it. None means `(S - 1) · stride - 2 · padding + kernel_size`. Since
-            several sizes pool to the same size, any size less than a stride away from this default is accepted.
+        output_size: S', or a shape that ends in S'. None means `(S - 1) · stride - 2 · padding + kernel_size`. Since
+            several sizes pool to the same size, any size that differs from this default by less than one stride is
+            accepted.
 
     Returns:
         (B, C, S') or (C, S'). If an index occurs twice, as with overlapping windows, the last entry with this index is
@@ -145,7 +146,7 @@ def _sizes(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _put(x: jax.Array, places: jax.Array, size: int) -> jax.Array:
-    """Return zeros (P, size) with the entries of x (P, N) at the indices `places` (P, N)."""
+    """Return an array (P, size) that holds the entries of x (P, N) at the indices `places` (P, N), and 0 elsewhere."""
     return _zeros(x, places, size).set(x, mode="drop", wrap_negative_indices=False, out_sharding=unchanged(x))
 
 
@@ -159,6 +160,6 @@ def _put_jvp(size: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Arr
 
 
 def _zeros(x: jax.Array, places: jax.Array, size: int) -> Any:
-    """Return zeros (P, size) that are indexed at `places` and sharded over the planes, as x is."""
+    """Create zeros (P, size), sharded over the planes as x is, and return them indexed at `places`."""
     planes = jnp.arange(x.shape[0], dtype=places.dtype)[:, None]
     return placed(jnp.zeros((x.shape[0], size), x.dtype), x, (0, None)).at[planes, places]

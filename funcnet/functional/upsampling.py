@@ -1,7 +1,7 @@
 """Resizing of images as in torch. Letters: `B batch, C channels, S spatial sizes; n -> m sizes of one dimension`.
 
-The dimensions are resized one after the other. The pixels that an output reads and their weights depend only on the
-shapes, so numpy computes them. The arrays are only sliced or gathered, so that a NaN does not spread.
+The dimensions are resized one after the other. The shapes alone determine which pixels an output reads and with which
+weights, so numpy computes both. The arrays are only sliced or gathered, so that a NaN does not spread.
 """
 
 import math

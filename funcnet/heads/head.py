@@ -49,7 +49,7 @@ Forward = Callable[[Any, Any, Any], Any]
 
 
 class ModelConfig(Protocol):
-    """The fields of a model's config that heads read, with Hugging Face's names."""
+    """The config fields that a head reads, under their Hugging Face names."""
 
     @property
     def num_labels(self) -> int: ...

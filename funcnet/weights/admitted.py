@@ -84,7 +84,7 @@ def _tensor_v3(
     storage: Any, offset: Any, size: Any, stride: Any, _grad: Any, _hooks: Any, dtype: Any, metadata: Any = None
 ) -> np.ndarray:
     if not isinstance(dtype, np.dtype):
-        raise ValueError(f"a tensor has the dtype {shown(dtype)}; expected a dtype of torch")
+        raise ValueError(f"a tensor has the dtype {shown(dtype)}; expected a torch dtype")
     return _flagged(_storage(storage), _storage(storage).tensor(offset, size, stride, dtype), metadata)
 
 

@@ -158,7 +158,7 @@ def loader(contender: str, dataset: Any, workers: int, batch: int) -> Any:
 
 
 def rate(contender: str, batches: Any, workers: int) -> float:
-    """Examples per second once the workers run: in a second pass; for Grain, which starts new ones, after some batches."""
+    """Examples per second of a second pass; for Grain, whose workers start anew, after some batches."""
     if contender != "Grain":
         for _ in batches:
             pass

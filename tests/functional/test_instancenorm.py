@@ -118,7 +118,7 @@ X, V = jnp.ones((2, 3, 4)), jnp.ones(3)
         (
             lambda: F.instance_norm(X[..., :1]),
             ValueError,
-            "F.instance_norm: one value per channel has no variance; expected more",
+            "F.instance_norm: a channel with only one value has no variance; expected more",
         ),
         (
             lambda: F.instance_norm(X[:0], weight=V),
