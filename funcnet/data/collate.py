@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections.abc
 import copy
+import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 __all__ = ["DtypeMismatch", "ShapeMismatch", "collate", "default_collate", "default_collate_fn_map", "default_convert"]
 
 CollateFns = Mapping[type | tuple[type, ...], Callable[..., Any]]
+SHAPE, DTYPE = operator.attrgetter("shape"), operator.attrgetter("dtype")
 UNFIT = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 
 
@@ -173,7 +175,17 @@ def _stack_arrays(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = N
     first = batch[0]
     if first.dtype.kind in "SUO":
         raise TypeError(UNFIT.format(first.dtype))
-    shape, dtype = first.shape, first.dtype
+    _check_alike(batch)
+    if not first.ndim or not first.size:
+        return np.stack(batch)
+    return np.concatenate(batch).reshape(len(batch), *first.shape)  # faster than np.stack
+
+
+def _check_alike(batch: Sequence[Any]) -> None:
+    """Check that arrays have the same shape and dtype."""
+    shape, dtype = batch[0].shape, batch[0].dtype
+    if len(set(map(SHAPE, batch))) == 1 and len(set(map(DTYPE, batch))) == 1:
+        return
     for entry, array in enumerate(batch):
         if array.shape != shape:
             raise ShapeMismatch(
@@ -183,14 +195,10 @@ def _stack_arrays(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = N
             )
         if array.dtype != dtype:
             raise DtypeMismatch(
-                f"default_collate: the arrays have different dtypes; expected {dtype} as at entry 0, got "
-                f"{array.dtype} at "
-                f"entry {entry}",
+                f"default_collate: the arrays have different dtypes; expected {dtype} as at entry 0, got {array.dtype} "
+                f"at entry {entry}",
                 entry,
             )
-    if not shape or not first.size:
-        return np.stack(batch)
-    return np.concatenate(batch).reshape(len(batch), *shape)  # faster than np.stack
 
 
 def _stack_numbers(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -> NDArray[Any]:
@@ -210,7 +218,8 @@ def _stack_scalars(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = 
 def _stack_others(batch: Sequence[Any]) -> Any:
     first = batch[0]
     if is_torch(first):
-        return _stack_arrays([from_torch(tensor) for tensor in batch])
+        _check_alike(batch)
+        return from_torch(sys.modules["torch"].stack(batch))
     return sys.modules["jax.numpy"].asarray(_stack_arrays([np.asarray(array) for array in batch]))
 
 
