@@ -188,7 +188,7 @@ def check_ranges(settings: Any, where: str, shown: Callable[[str], str] = flag) 
         value = values[name]
         for limits in (one for one in _metadata(hint) if isinstance(one, Range)):
             for number in value if isinstance(value, tuple) else (value,):
-                if number is not None and number not in limits:
+                if number is not None and (isinstance(number, bool) or number not in limits):
                     raise ValueError(f"{where}: {shown(name)} is out of range; expected {limits}, got {number}.")
 
 

@@ -144,7 +144,11 @@ def _nothing_matches(pattern: str, names: list[str], where: str) -> ValueError:
         known.update(dict.fromkeys(".".join(segments[:i]) for i in range(1, len(segments))))
     near = difflib.get_close_matches(pattern, [n for n in known if n], n=4, cutoff=0.3) or list(known)[:4]
     shown = ", ".join(repr(n) for n in near) or "none, because there are no names"
-    wild = " The only wildcards are '*' and '**'; pass several patterns." if set(pattern) & set("[]{}?") else ""
+    wild = (
+        " The only wildcards are '*' and '**'. For several names, use a tuple of patterns."
+        if set(pattern) & set("[]{}?")
+        else ""
+    )
     return ValueError(f"{where}: pattern {pattern!r} matches nothing. Nearest names: {shown}.{wild}")
 
 
@@ -177,9 +181,11 @@ def select(patterns: Patterns, names: Iterable[str], *, covers: bool = True, whe
 
 
 def assign(
-    values: Mapping[str, Any], names: Iterable[str], default: Any, *, covers: bool = True, where: str = "tree.assign"
+    values: Mapping[Any, Any], names: Iterable[str], default: Any, *, covers: bool = True, where: str = "tree.assign"
 ) -> dict[str, Any]:
     """Return {name: value} from {pattern: value}. The last matching pattern wins. Names without a match get `default`.
+
+    A key of `values` may also be a tuple of patterns.
 
     >>> assign({"**": 1, "head": 2}, ["fc.weight", "head.weight"], default=0)
     {'fc.weight': 1, 'head.weight': 2}

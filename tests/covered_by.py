@@ -85,6 +85,7 @@ COVERED_BY = {
     "train/settings.py": "train/test_run.py",
     "train/task.py": "train/test_run.py",
     "train/state.py": "train/test_step.py",
+    "train/fit_checks.py": "train/test_fit.py",
     "train/fit_task.py": "train/test_fit.py",
     "train/means.py": "train/test_loop.py",
     "train/precision.py": "train/test_step.py",

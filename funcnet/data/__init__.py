@@ -95,3 +95,7 @@ def __getattr__(name: str) -> NoReturn:
     """Raise an AttributeError. For the name of a class of torch, the message names an alternative."""
     text = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(f"{text}. Use {_TORCHS[name]}." if name in _TORCHS else text, name=name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -51,7 +51,8 @@ def scaled_dot_product_attention(
         scale: factor that multiplies the scores; None means `1 / √E`.
         enable_gqa: if True, `key` (*, H', S, E) and `value` (*, H', S, V) may have fewer heads than the query. Each
             head of `key` and `value` is then used for several consecutive heads of the query.
-        rng: random key for the dropout; required if 0 < dropout_p < 1.
+        rng: random key for the dropout; required if 0 < dropout_p < 1. In a module's forward, pass
+            `rng=self.make_rng()`, in evaluation too.
 
     Returns:
         An array of shape (*, L, V) in the query's dtype. The scores and weights are computed in at least float32. If
@@ -105,6 +106,8 @@ def scaled_dot_product_attention(
                 f"{where}: attn_mask has the wrong shape; expected at least two dimensions and a shape that broadcasts "
                 f"to {shape}, got {bias.shape}. The last two dimensions are queries and keys."
             )
+    if 0 < dropout_p < 1:
+        checks.key(where, rng)
     drop = functools.partial(dropout, p=dropout_p, rng=rng)
     return attend(query, key, value, bias, scale=scale, hidden_row=0.0, dropout=drop)[0]
 

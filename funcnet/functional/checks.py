@@ -115,8 +115,7 @@ def key(where: str, rng: jax.Array | None) -> jax.Array:
     if rng is None:
         raise ValueError(
             f"{where}: the function needs randomness; expected a key, got rng=None. Pass a new key in every call: "
-            "rng=key, or rng=self.make_rng() inside a module's forward. If the function is random only in training, "
-            "call self.make_rng() only if self.training is True."
+            "rng=key, or rng=self.make_rng() inside a module's forward, in training and in evaluation."
         )
     if isinstance(rng, MissingKey):
         raise ValueError(rng.message)

@@ -134,6 +134,8 @@ def multi_head_attention_forward(
     causal = is_causal and key_padding_mask is None and not need_weights
     bias = _merged(None if causal else attn_mask, key_padding_mask, q, present, k.shape[-2] - present)
     p = dropout_p if training else 0.0
+    if 0 < p < 1:
+        checks.key(_WHERE, rng)
     if need_weights:
         checks.one_dtype(_WHERE, query=q, masks=bias)
         drop = functools.partial(dropout, p=p, rng=rng)

@@ -30,6 +30,12 @@ __all__ = [
     "warmup_linear_decay",
 ]
 
+
+def __dir__() -> list[str]:
+    """Return the public names, without submodules and imports."""
+    return __all__
+
+
 _OPTAX = {
     "Adam": "optax.adam",
     "AdamW": "optax.adamw, or optim.bert_adamw",

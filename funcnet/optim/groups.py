@@ -1,6 +1,7 @@
 """Parameter groups with different hyperparameters, as in torch's optimizers."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import optax
 
@@ -9,16 +10,18 @@ from funcnet import tree
 __all__ = ["param_groups"]
 
 
-def param_groups(groups: Mapping[str, optax.GradientTransformation]) -> optax.GradientTransformation:
+def param_groups(groups: Mapping[Any, optax.GradientTransformation]) -> optax.GradientTransformation:
     """Return an optimizer that updates each group of parameters with its own transformation.
 
     Args:
-        groups: {name pattern: optax transformation}; see `funcnet.tree` for patterns. If several patterns match a
-            parameter, the last one is used. The pattern "**" matches all parameters.
+        groups: {name pattern: optax transformation}; see `funcnet.tree` for patterns. A key may also be a tuple of
+            patterns. If several patterns match a parameter, the last one is used. The pattern "**" matches all
+            parameters. A parameter with several names (tied weights) has only its first name.
 
     Returns:
         An `optax.GradientTransformation`. To clip the norm of all gradients together, put the clipping before this
-        transformation with `optax.chain`.
+        transformation with `optax.chain`. For a lower rate under a schedule, scale the schedule:
+        `optax.adamw(lambda step: 0.1 * schedule(step))`.
 
     Raises:
         ValueError: if a pattern matches no parameter, or if a parameter is matched by no pattern.
@@ -30,6 +33,7 @@ def param_groups(groups: Mapping[str, optax.GradientTransformation]) -> optax.Gr
         >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
         >>> updates["body"]["weight"].item(), updates["head"]["weight"].item()
         (-0.10000000149011612, -1.0)
+        >>> optimizer = param_groups({"body": optax.adam(0.1), ("head", "neck.**.bias"): optax.sgd(1.0)})
 
     Reference: https://docs.pytorch.org/docs/stable/optim.html#per-parameter-options
     """

@@ -78,3 +78,8 @@ __all__ = [
     "run_task",
     "train",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without submodules and imports."""
+    return __all__

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import optax
 
 from funcnet import nn, tree, weights
-from funcnet.data import DataLoader
 from funcnet.settings import check_ranges
 from funcnet.train.errors import RunError
+from funcnet.train.fit_checks import check_arguments, hidden_names, in_python, rows_per_step
 from funcnet.train.fit_task import FitSettings, FitTask, Plan
 from funcnet.train.metrics import read_metrics
 from funcnet.train.run import EMA, MODEL, run_task
-from funcnet.train.run_directory import RUN_FILE
+from funcnet.train.run_directory import RUN_FILE, configuration
 from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
 from funcnet.train.step import UpdateExtra
 from funcnet.train.task import Best
@@ -80,22 +80,26 @@ def fit(
             "loss" and other metrics as arrays of the same shape. The mean over all elements is minimised. In
             evaluation, `model.training` is False.
         data: training data: a dict of arrays with equal first dimensions, a dataset or a `DataLoader` of
-            `funcnet.data`, or a function `data(start_step)` that returns the batches from that step on.
+            `funcnet.data`, or a function `data(start_step)` that returns an iterable of the batches from that step on.
+            A batch must depend on its step only, so that a resumed run sees the same batches.
         optimizer: an optax transformation, which includes gradient clipping, if any. Use `optim.param_groups` for
             groups of parameters with different learning rates.
         out: run directory. The run writes `model.safetensors`, `metrics.jsonl`, `eval.json`, `report.png`,
             `checkpoints/`, TensorBoard events and, with `ema`, `ema/model.safetensors` into it.
-        steps: number of updates.
-        batch_size: number of rows per update, over all devices and micro-batches. If `data` is a `DataLoader`, the
-            batch size of the loader is used instead.
-        validation: data for the evaluation: a dict of arrays, a dataset or a `DataLoader`.
+        steps: number of updates. To train longer, call `fit` again with `resume=True` and more steps, even if the run
+            has finished. The `schedule` and the rate of the optimizer must cover these steps.
+        batch_size: number of rows per update, over all devices and micro-batches. If `data` is a `DataLoader` or a
+            function, the batch size of the loader or of the first batch is used instead.
+        validation: data for the evaluation: a dict of arrays, a dataset, a `DataLoader`, or a function without
+            arguments that returns an iterable of batches.
         weight: function `weight(batch)` that returns the weights of the elements, which broadcast to the losses. For
             example, `lambda batch: batch["labels"] >= 0` does not count padding.
-        schedule: learning rate schedule of the optimizer, for the log.
+        schedule: learning rate schedule of the optimizer (a function of the step), for the log.
         start: initial (params, state), such as those of a checkpoint. The default is `net.init(key)`. A net with lazy
             modules needs `net.init(key, example)` here.
-        ema: decay rate of a moving average of the weights, such as 0.999.
-        evaluate_ema: whether to evaluate the averaged weights.
+        ema: decay rate of a moving average of the weights, from 0 to below 1. The average covers about the last
+            `1 / (1 - ema)` steps, which should be far fewer than `steps`: 0.999 for 10,000 steps, 0.98 for 400.
+        evaluate_ema: whether to evaluate the averaged weights instead of the last ones.
         extra: a pytree of arrays with the user's own values. It is saved in the checkpoints. The loss is then called as
             `loss(model, batch, extra)`.
         update_extra: function `update_extra(train_state, metrics)` that returns the new `extra` after each update.
@@ -113,6 +117,7 @@ def fit(
         A `Fitted`.
 
     Raises:
+        TypeError: if an argument has the wrong type.
         ValueError: if an argument is wrong, or `loss` does not return one value per element.
         RunError: if the run directory cannot be used, or the loss is not finite.
         SystemExit: if SIGINT or SIGTERM stopped the run, which has saved a checkpoint. Call `fit` again with
@@ -137,6 +142,7 @@ def fit(
             f"train.fit: {folder} already contains a run; expected a new or empty folder, got one with {RUN_FILE}. "
             "Pass resume=True to continue the run, or another out."
         )
+    check_arguments(net, loss, data, optimizer, validation, schedule)
     if validation is None and (best is not None or evaluate_ema):
         raise ValueError("train.fit: there are no validation data; expected them with best and evaluate_ema, got None.")
     if evaluate_ema and ema is None:
@@ -144,20 +150,38 @@ def fit(
     settings = FitSettings(
         RunSettings(folder, resume and is_begun, seed),
         steps,
-        LoopSettings((isinstance(data, DataLoader) and data.batch_size) or batch_size, accumulate, log_every),
+        LoopSettings(batch_size, accumulate, log_every),
         CheckpointSettings(evaluate_every, save_every, keep),
         DeviceSettings(devices, mesh, parallel, precision),
         ema,
     )
     check_ranges(settings, "train.fit", str)
+    loop = dataclasses.replace(settings.loop, batch_size=rows_per_step(data, batch_size))
+    settings = dataclasses.replace(settings, loop=loop)
     plan = Plan(
         net, loss, data, optimizer, validation, weight, schedule, start, evaluate_ema, extra, update_extra, best
     )
-    code = run_task(lambda settings, context: FitTask(plan, settings, context), settings, where="train.fit")
+    try:
+        before = (configuration(folder) or {}).get("steps", steps) if is_begun else steps
+        free = ("log_every", "steps") if before <= steps else ("log_every",)
+        code = run_task(lambda *given: FitTask(plan, *given), settings, where="train.fit", free=free)
+    except ValueError as error:  # a RunError too
+        message = str(error)
+        if message.startswith("optim.param_groups: pattern"):
+            error.args = (message + hidden_names(net),)
+        elif message.startswith("train."):
+            error.args = (in_python(message),)
+        raise
     if code:
         raise SystemExit(code)
     into = jax.jit(net.init)(jax.random.key(seed)) if start is None else start
-    params, state = net.load_state_dict(weights.load(folder / MODEL), into=into)
+    try:
+        params, state = net.load_state_dict(weights.load(folder / MODEL), into=into)
+    except ValueError as error:
+        raise RunError(
+            f"train.fit: {folder} contains the run of another net; expected the parameters of this "
+            f"{type(net).__name__}, got others. Use another out. ({error})"
+        ) from error
     average = None
     if ema is not None:
         average, _ = net.load_state_dict(weights.load(folder / EMA / MODEL), into=into)

@@ -18,6 +18,7 @@ from funcnet.parallel import parallelize
 from funcnet.settings import Range
 from funcnet.train.batches import LoaderBatches
 from funcnet.train.best import goodness
+from funcnet.train.fit_checks import is_function
 from funcnet.train.loop import Cadence
 from funcnet.train.precision import FLOAT32, at_least_float32
 from funcnet.train.report import Panel
@@ -59,7 +60,7 @@ class FitSettings:
     loop: LoopSettings
     checkpoint: CheckpointSettings
     device: DeviceSettings
-    ema: Annotated[float, Range(0, 1)] | None = None
+    ema: Annotated[float, Range(0, 1, below=True)] | None = None
     """Decay rate of the moving average of the weights."""
 
 
@@ -105,6 +106,7 @@ class FitTask(Task):
         self._loader = make_loader(plan.data, loop.batch_size, settings.run.seed)
         self.cadence = Cadence(settings.steps, loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
         self.optimizer, self.schedule, self.best = plan.optimizer, plan.schedule, plan.best
+        self.evaluated = "averaged weights, held-out" if plan.evaluate_ema else "held-out"
         self.keep, self.ema, self.update_extra = checkpoint.keep, settings.ema, plan.update_extra
         self.trainable = trainable_names(plan.net)
         self.facts = [{"examples": len(self._loader.dataset)}] if isinstance(self._loader, DataLoader) else []
@@ -179,6 +181,9 @@ class FitTask(Task):
         step = make_eval_step(self.objective, self.counts, precision=self.context.precision)
         compiled = parallelize(step, layout)
         loader = make_loader(plan.validation, self.settings.loop.batch_size, 0, training=False)
+        epoch = plan.validation
+        if isinstance(loader, DataLoader):
+            epoch = loader.__iter__ if loader.is_iterable else loader.epoch
 
         def place(batch: Any) -> Any:  # the last batch may be smaller, and not divisible
             return layout.place(batch) if self.size(batch) % layout.batch_parts else layout.shard(batch)
@@ -186,7 +191,7 @@ class FitTask(Task):
         def on_validation(state: TrainState) -> dict[str, float]:
             params = state.ema.params if plan.evaluate_ema else state.params
             model = (params, state.state) if state.extra is None else (params, state.state, state.extra)
-            with Prefetcher(loader.epoch(), transfer=place) as batches:
+            with Prefetcher(epoch(), transfer=place) as batches:
                 return evaluate(compiled, model, batches, should_stop=lambda: stop.requested)
 
         return on_validation
@@ -205,13 +210,16 @@ class FitTask(Task):
         prefix = "eval_" if evaluated else ""
         names = [name for name in ended.rows[-1] if name not in LOGGED and not name.endswith("_per_second")]
         metrics = ["loss", *(name for name in names if not name.startswith("eval_"))]
-        panels: list[Any] = [Panel(name, "", {"training": name, "validation": f"eval_{name}"}) for name in metrics]
+        label = "validation of the averaged weights" if self.plan.evaluate_ema else "validation"
+        panels: list[Any] = [Panel(name, "", {"training": name, label: f"eval_{name}"}) for name in metrics]
         if self.schedule is not None:
             panels.append(Panel("learning rate", "", {"rate": "learning_rate"}, smooth=False, from_zero=True))
         panels.append(Panel("throughput", f"{self.unit}/s", {self.unit: f"{self.unit}_per_second"}, from_zero=True))
         rows = f"{self.settings.loop.batch_size} {self.unit}"
         subtitle = f"{self.settings.steps:,} steps of {rows}, {self.context.layout}, seed {ended.seed}"
         values = {"step": row["step"], **{name: row[f"{prefix}{name}"] for name in metrics}}
+        if self.plan.evaluate_ema:
+            values["weights"] = "averaged"
         return Conclusion(values, panels, self.name, subtitle)
 
 
@@ -230,7 +238,7 @@ def make_loader(data: Any, batch_size: int, seed: int, *, training: bool = True)
     """
     if isinstance(data, DataLoader):
         loader = data
-    elif training and callable(data) and not hasattr(data, "__getitem__"):
+    elif is_function(data):
         return data
     else:
         rows = ArrayDataset(data) if isinstance(data, Mapping) else data
@@ -262,6 +270,13 @@ def trainable_names(net: nn.Module) -> tree.Patterns:
     return "**" if len(trained) == len(leaves) else trained
 
 
+_ADVICE = {
+    True: 'Use reduction="none", as in F.cross_entropy(logits, labels, reduction="none").',
+    False: "The log shows the mean of the values. Compute a metric that is not a mean from the logged ones: for "
+    "example, the perplexity is the exponential of the loss in Fitted.rows.",
+}
+
+
 def _checked(value: Any) -> dict[str, Any]:
     """Return the values of a loss by name. Raise a ValueError unless there is a value per element."""
     arrays = dict(value) if isinstance(value, Mapping) else {"loss": value}
@@ -270,12 +285,12 @@ def _checked(value: Any) -> dict[str, Any]:
             f"train.fit: loss(model, batch) returned no 'loss'; expected it in the dict, got {sorted(arrays)}."
         )
     for name, array in arrays.items():
+        is_loss = name == "loss"
         if not hasattr(array, "shape") or array.shape == ():
             raise ValueError(
                 f"train.fit: {name!r} of loss(model, batch) is not an array of values; expected a value for each "
                 "element (row, token, …) of the batch, because fit computes the mean over all devices and "
-                f"micro-batches, got {'a scalar' if np.ndim(array) == 0 else type(array).__name__}. Use "
-                'reduction="none", as in F.cross_entropy(logits, labels, reduction="none").'
+                f"micro-batches, got {'a scalar' if np.ndim(array) == 0 else type(array).__name__}. {_ADVICE[is_loss]}"
             )
         if array.shape != arrays["loss"].shape:
             raise ValueError(

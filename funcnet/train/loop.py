@@ -88,6 +88,7 @@ class Outcome:
         step: the number of updates made, including those of earlier processes.
         seconds: time spent in training after the first step, excluding evaluation and saving.
         tokens: number of tokens (or images, …) processed in `seconds`, without padding.
+        all_tokens: number of tokens of all steps of this process, including the first one.
         data_wait_share: share of `seconds` that the loop spent waiting for data, 0 to 1.
     """
 
@@ -96,6 +97,7 @@ class Outcome:
     seconds: float
     tokens: int
     data_wait_share: float
+    all_tokens: int = 0
 
 
 def train(
@@ -207,7 +209,9 @@ def train(
         if checkpoints is not None:
             checkpoints.wait()
         clock = pending.clock
-        return Outcome(train_state, pending.done or done, clock.seconds, clock.tokens, pending.wait_share)
+        return Outcome(
+            train_state, pending.done or done, clock.seconds, clock.tokens, pending.wait_share, pending.tokens
+        )
 
 
 def _evaluated(
@@ -257,6 +261,7 @@ class _PendingMetrics:
         self.means = means
         self.clock = _Clock()
         self.done: int | None = None
+        self.tokens = 0
         self._pending: tuple[int, dict[str, Any], int] | None = None
         self._waited = 0.0
 
@@ -299,12 +304,15 @@ class _PendingMetrics:
         values = self.means.add(metrics)
         self._pending, self.done = None, number
         self.clock.add(tokens)
+        self.tokens += tokens
         self.after_step(number)
         for name in ("loss", "grad_norm"):
             if not math.isfinite(values.get(name, 0.0)):
+                advice = "Lower the learning rate or lengthen the warm-up. The last checkpoint is from an earlier step."
+                if number == 1:
+                    advice = "Look for ids out of range and for NaN in the data: nn.checked(net) names the first."
                 raise RunError(
-                    f"train.train: {name} at step {number}; expected a finite number, got {values[name]}. "
-                    "Lower the learning rate or lengthen the warm-up. The last checkpoint is from an earlier step."
+                    f"train.train: {name} at step {number}; expected a finite number, got {values[name]}. {advice}"
                 )
         return number
 

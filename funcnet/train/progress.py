@@ -20,6 +20,7 @@ class TrainingProgress:
         total_steps: number of steps in the run.
         step: the number of steps made so far.
         show: {label: name of the metric}, in the order of display. Metrics that a step does not have are omitted.
+        evaluated: prefix of the labels for the metrics of an evaluation.
         console: a rich console. The default prints to standard output.
 
     Example:
@@ -30,9 +31,15 @@ class TrainingProgress:
     """
 
     def __init__(
-        self, total_steps: int, *, step: int = 0, show: Mapping[str, str] | None = None, console: Console | None = None
+        self,
+        total_steps: int,
+        *,
+        step: int = 0,
+        show: Mapping[str, str] | None = None,
+        evaluated: str = "held-out",
+        console: Console | None = None,
     ):
-        self.total_steps = total_steps
+        self.total_steps, self.evaluated = total_steps, evaluated
         self.show = {"loss": "loss"} if show is None else dict(show)
         self.console = Console() if console is None else console
         self._bar: Progress | None = None
@@ -75,7 +82,7 @@ class TrainingProgress:
             step: the number of the step.
             values: the metrics of the step.
         """
-        evaluated = {f"held-out {label}": f"eval_{name}" for label, name in self.show.items()}
+        evaluated = {f"{self.evaluated} {label}": f"eval_{name}" for label, name in self.show.items()}
         held_out = self._text(values, evaluated)
         speeds = {f"{name.removesuffix('_per_second')}/s": name for name in values if name.endswith("_per_second")}
         text = self._text(values, self.show) + self._text(values, speeds)

@@ -9,7 +9,7 @@ killed.
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -28,7 +28,16 @@ from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
 from funcnet.train.objective_checks import check_returns_sums
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.report import draw_report
-from funcnet.train.run_directory import cancel_run, finish, is_finished, lock_run, open_run, record_facts
+from funcnet.train.run_directory import (
+    cancel_run,
+    configuration,
+    extend_run,
+    finish,
+    is_finished,
+    lock_run,
+    open_run,
+    record_facts,
+)
 from funcnet.train.seeds import summarise
 from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings, open_layout
 from funcnet.train.state import TrainState, create
@@ -63,7 +72,9 @@ class TrainingSettings(Protocol):
 Settings = TypeVar("Settings", bound=TrainingSettings)
 
 
-def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings, *, where: str) -> int:
+def run_task(
+    open_task: Callable[[Settings, Context], Task], settings: Settings, *, where: str, free: Sequence[str] = ()
+) -> int:
     """Run a task, or resume its run.
 
     Args:
@@ -71,6 +82,8 @@ def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings,
             it should raise `Stopped` after a signal.
         settings: the settings of the command, already checked.
         where: the name of the command, for error messages.
+        free: names of further settings that a resumed run may change. If `steps` is one of them and differs, a finished
+            run continues from its last checkpoint.
 
     Returns:
         The exit code: 0 when the run is finished; 130 or 143 when SIGINT or SIGTERM stopped it. A stopped run has
@@ -121,9 +134,11 @@ def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings,
         config = recorded(settings, leave_out=NOT_RECORDED)
         usual = {name: as_json(value) for name, value in defaults(type(settings)).items()}
         folder = open_run(
-            settings.run.out, config, resume=settings.run.resume, writes=WRITES, free=FREE, defaults=usual
+            settings.run.out, config, resume=settings.run.resume, writes=WRITES, free=(*FREE, *free), defaults=usual
         )
         stack.enter_context(lock_run(folder))
+        if "steps" in free and (configuration(folder) or config)["steps"] != config["steps"]:
+            extend_run(folder, config)
         if is_finished(folder) and (folder / MODEL).exists():
             print(f"The run in {folder} has finished; there is nothing left to do.")
             return 0
@@ -135,7 +150,7 @@ def run_task(open_task: Callable[[Settings, Context], Task], settings: Settings,
             if task.checks_objective and not settings.run.resume:
                 trials.check_objective(where)
         except Stopped:
-            print("Stopped before the first step. Continue with --resume.")
+            print("Stopped before the first step. Continue with --resume (in Python: resume=True).")
             return stop.exit_code
         except (ValueError, OSError):
             if not settings.run.resume:
@@ -273,7 +288,9 @@ class _Trials:
         with (
             JsonLines(out / "metrics.jsonl", step) as lines,
             TensorBoard(out / "tensorboard", step) as board,
-            TrainingProgress(self.task.cadence.total_steps, step=step, show=self.task.shown) as progress,
+            TrainingProgress(
+                self.task.cadence.total_steps, step=step, show=self.task.shown, evaluated=self.task.evaluated
+            ) as progress,
         ):
             yield [lines, board, progress]
 
@@ -302,7 +319,7 @@ class _Trials:
         draw_report(out / "report.png", rows, conclusion.panels, title=conclusion.title, subtitle=conclusion.subtitle)
         if outcome is not None:
             wait = f"{outcome.data_wait_share:.2%} of the time was spent waiting for data"
-            print(f"This process trained on {outcome.tokens:,} {self.task.unit}; {wait}.")
+            print(f"This process trained on {outcome.all_tokens:,} {self.task.unit}; {wait}.")
         write_digests(out, [MODEL])
         if conclusion.values:
             write_json(out / "eval.json", conclusion.values)  # written last: it marks the training as concluded
@@ -320,4 +337,5 @@ class _Trials:
 
     def _print_stopped(self, step: int) -> None:
         saved = " and saved" if step else ""
-        print(f"Stopped{saved} after step {step:,} of {self.task.cadence.total_steps:,}. Continue with --resume.")
+        steps = f"step {step:,} of {self.task.cadence.total_steps:,}"
+        print(f"Stopped{saved} after {steps}. Continue with --resume (in Python: resume=True).")

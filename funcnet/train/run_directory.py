@@ -21,6 +21,7 @@ __all__ = [
     "cancel_run",
     "configuration",
     "differences",
+    "extend_run",
     "finish",
     "is_finished",
     "lock_run",
@@ -200,6 +201,17 @@ def record_facts(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, s
     _compare("train.record_facts", folder, known, {name: value for name, value in facts.items() if name in known})
     if len(known) < len(facts):
         _write(folder, {**record, "facts": {**record["facts"], **facts}})
+
+
+def extend_run(folder: Path, config: Mapping[str, Any]) -> None:
+    """Record that a run gets more steps, also if it has finished. Its checkpoints and metrics are kept.
+
+    Args:
+        folder: the run directory, locked by `lock_run`.
+        config: the new configuration.
+    """
+    (folder / "eval.json").unlink(missing_ok=True)  # it would mark the training as concluded
+    _write(folder, {**_record(folder), "config": dict(config), "finished": False})
 
 
 def finish(folder: Path) -> None:

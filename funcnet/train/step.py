@@ -231,7 +231,8 @@ def _accumulated(
         more_grads, (more_sums, state) = gradient(chosen, state, micro_batch, jax.random.fold_in(rng, index))
         return (*jax.tree.map(jnp.add, (grads, sums), (more_grads, more_sums)), state), None
 
-    micro_batches = jax.tree.map(functools.partial(_split, accumulate=accumulate), dict(batch))
+    batch = dict(batch) if isinstance(batch, Mapping) else batch  # any mapping, which need not be a pytree
+    micro_batches = jax.tree.map(functools.partial(_split, accumulate=accumulate), batch)
     first = jax.tree.map(lambda x: x[0], micro_batches)
     grads, (sums, _) = jax.eval_shape(gradient, chosen, state, first, rng)
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (grads, sums))

@@ -117,6 +117,7 @@ class Task:
             objective for two small batches.
         unit: the unit that `size` counts, such as "tokens" or "images".
         shown: {label: name of the metric} for the progress bar.
+        evaluated: prefix of these labels for the metrics of an evaluation.
         facts: facts that a resumed run must find again, such as digests of the data. The mappings are checked one after
             the other.
         sources: {name of a fact: the file that it describes}.
@@ -138,6 +139,7 @@ class Task:
     checks_objective: bool = True
     unit: str = "examples"
     shown: Mapping[str, str] = {"loss": "loss"}
+    evaluated: str = "held-out"
     facts: Sequence[Mapping[str, Any]] = ()
     sources: Mapping[str, str] = {}
     best: Best | None = None

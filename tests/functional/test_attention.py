@@ -275,7 +275,11 @@ REFUSALS = [
         ValueError,
         lambda: F.scaled_dot_product_attention(Q, K, K, dropout_p=1.5),
     ),
-    ("expected a key, got rng=None", ValueError, lambda: F.scaled_dot_product_attention(Q, K, K, dropout_p=0.5)),
+    (
+        r"F.scaled_dot_product_attention: the function needs .* got rng=None\. .* in training and in evaluation\.$",
+        ValueError,
+        lambda: F.scaled_dot_product_attention(Q, K, K, dropout_p=0.5),
+    ),
     (
         "F.in_projection_packed: w has the wrong shape; expected \\(12, 4\\)",
         ValueError,

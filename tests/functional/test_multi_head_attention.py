@@ -138,6 +138,6 @@ def test_what_torch_refuses_is_refused_with_its_reason(changed, message):
 
 
 def test_dropout_without_a_key_is_refused():
-    with pytest.raises(ValueError, match="expected a key, got rng=None"):
+    with pytest.raises(ValueError, match=r"F.multi_head_attention_forward: .* expected a key, got rng=None"):
         call(F, arguments(dropout_p=0.5))
     assert call(F, arguments(dropout_p=0.5, training=False))[0].shape == (3, 2, 4)

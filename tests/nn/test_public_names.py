@@ -11,7 +11,7 @@ import torch
 
 import funcnet.parallel
 from funcnet import functional as F
-from funcnet import nn
+from funcnet import nn, optim, train
 from funcnet.functional import absent as absent_functions
 from funcnet.nn.core import absent as absent_modules
 
@@ -52,3 +52,8 @@ def test_other_names_are_refused_as_python_does():
             getattr(module, name)
         assert refused.value.obj is module and refused.value.name == name
     assert importlib.import_module("funcnet.nn") is nn
+
+
+def test_dir_shows_the_public_names_only():
+    for module in (optim, train):
+        assert dir(module) == sorted(module.__all__)

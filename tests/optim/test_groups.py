@@ -21,6 +21,12 @@ def test_the_last_pattern_that_matches_counts():
     assert float(updates["head"]["weight"][0]) == -3
 
 
+def test_a_key_can_be_a_tuple_of_patterns():
+    _, updates = moved({"**": optax.sgd(1.0), ("body.bias", "head"): optax.sgd(2.0)})
+    assert [float(updates["body"][name][0]) for name in ("bias", "weight")] == [-2, -1]
+    assert float(updates["head"]["weight"][0]) == -2
+
+
 def test_a_parameter_without_a_group_and_a_pattern_without_a_parameter_are_refused():
     with pytest.raises(ValueError, match=r"'head.weight' is in no group; .* Put the pattern '\*\*' first"):
         moved({"body": optax.sgd(1.0)})

@@ -1,5 +1,6 @@
 """`train.fit`: the page runs, resumption is bitwise, and torch's AdamW with groups, freezing and EMA gives the same."""
 
+import itertools
 import re
 import signal
 from pathlib import Path
@@ -13,11 +14,12 @@ import torch
 
 from funcnet import functional as F
 from funcnet import nn, optim, train, weights
+from funcnet.data import TensorDataset
 from funcnet.files import read_json
 from tests.train.test_run import stopped_after
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text("utf-8")
-MODEL, TRAINING = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+MODEL, TRAINING, CROPS, SAMPLING = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 CLOCK = ("examples_per_second", "data_wait_share")
 
 
@@ -63,6 +65,12 @@ def test_the_page_runs(page, tmp_path, monkeypatch, capsys):
     saved = weights.load("runs/gpt/ema/model.safetensors")
     np.testing.assert_array_equal(saved["head.weight"], fitted.ema["head"]["weight"])
     assert read_json(Path("runs/gpt/eval.json"))["loss"] == fitted.rows[-1]["eval_loss"]
+    exec(compile(CROPS, "training.md", "exec"), names)
+    first, later = ([batch["ids"] for batch in itertools.islice(names["crops"](step), 3)] for step in (0, 2))
+    assert first[0].shape == (16, 33) and (first[2] == later[0]).all() and (first[0] != first[1]).any()
+    exec(compile(SAMPLING, "training.md", "exec"), names)
+    assert names["sample"]._cache_size() == 1, "one program for all lengths"
+    assert capsys.readouterr().out.splitlines()[-1].startswith("it w")
     again = train.fit(
         net, names["loss"], {"ids": page["rows"][50:]}, names["optimizer"], out="runs/gpt", steps=60, batch_size=16,
         evaluate_every=20, save_every=20, ema=0.9, resume=True,
@@ -292,7 +300,10 @@ def linear(out, loss=None, **options):
             lambda losses: losses.mean(),
             r"'loss' of loss\(model, batch\) is not an array of values; .* got a scalar\. Use",
         ),
-        (lambda losses: {"loss": losses, "size": losses.sum()}, r"'size' of loss\(model, batch\) is not an array"),
+        (
+            lambda losses: {"loss": losses, "size": losses.sum()},
+            r"'size' of loss\(model, batch\) is not an array .* The log shows the mean .* perplexity is the",
+        ),
         (lambda losses: {"accuracy": losses}, r"returned no 'loss'; expected it in the dict, got \['accuracy'\]"),
         (lambda losses: {"loss": losses, "rows": losses[:, 0]}, r"'rows' .* expected \(\d, 1\), got \(\d,\)"),
         (lambda losses: None, r"is not an array of values"),
@@ -312,7 +323,8 @@ def test_wrong_arguments_are_refused(tmp_path):
     frozen = nn.Linear(2, 1).requires_grad_(False)
     for options, message in [
         ({"steps": 0}, r"train.fit: steps is out of range; expected at least 1, got 0\.$"),
-        ({"ema": 1.5}, r"train.fit: ema is out of range; expected 0 to 1, got 1.5"),
+        ({"ema": 1.0}, r"train.fit: ema is out of range; expected from 0 to below 1, got 1.0"),
+        ({"ema": True}, r"train.fit: ema is out of range; expected from 0 to below 1, got True"),
         ({"net": frozen}, r"Linear has no trainable parameter; expected at least one with requires_grad=True, got 2"),
         ({"evaluate_ema": True, "ema": 0.9}, "there are no validation data; expected them with best and evaluate_ema"),
         ({"evaluate_ema": True, "validation": {"x": np.ones(1)}}, "expected a decay rate as ema, got None"),
@@ -325,5 +337,96 @@ def test_wrong_arguments_are_refused(tmp_path):
     linear(tmp_path / "run")
     with pytest.raises(train.RunError, match=r"already contains a run; .* Pass resume=True to continue the run, or"):
         linear(tmp_path / "run")
-    with pytest.raises(train.RunError, match="steps was 2, now 3"):
-        linear(tmp_path / "run", steps=3, resume=True)
+    with pytest.raises(train.RunError, match=r"^train.fit: .* steps was 2, now 1\. .* or use another out\.$"):
+        linear(tmp_path / "run", steps=1, resume=True)
+    with pytest.raises(train.RunError, match=r"contains the run of another net; .* of this Sequential.*another out"):
+        linear(tmp_path / "run", net=nn.Sequential(nn.Linear(2, 1)), resume=True)
+
+
+def test_arguments_of_a_wrong_type_are_refused(tmp_path):
+    x = np.ones((8, 2), np.float32)
+    for options, message in [
+        ({"net": nn.Linear}, r"net has the wrong type; expected a module, such as .*, got <class"),
+        ({"optimizer": 1e-3}, r"optimizer has the wrong type; expected an optax transformation, .*, got 0\.001"),
+        ({"schedule": 1e-3}, r"schedule has the wrong type; expected a function of the step, .* needs no schedule"),
+        (
+            {"data": lambda: iter([])},
+            r"data is a function with other arguments; expected data\(start_step\)",
+        ),
+        (
+            {"validation": lambda start: []},
+            r"validation .* expected validation\(\), .*, got validation\(start\)",
+        ),
+    ]:
+        with pytest.raises(TypeError, match=f"^train.fit: {message}"):
+            linear(tmp_path / "run", **options)
+        assert not (tmp_path / "run").exists()
+    for pair in ((x, x), [x, x[:, 0]]):
+        with pytest.raises(TypeError, match=r"data is a (tuple|list) of arrays, .* or data.TensorDataset\(x, y\)"):
+            linear(tmp_path / "run", data=pair)
+    with pytest.raises(ValueError, match=r"data\(0\) returned no batch; .* got none"):
+        linear(tmp_path / "run", data=lambda start: [])
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wte, self.wpe, self.head = nn.Embedding(4, 2), nn.Embedding(3, 2), nn.Linear(2, 4, bias=False)
+        self.wte.weight = self.head.weight
+        self.wpe.requires_grad_(False)
+
+
+def test_a_group_for_a_tied_or_a_frozen_parameter_says_its_other_name(tmp_path):
+    groups = optim.param_groups({"**": optax.sgd(0.1), "head": optax.sgd(0.2)})
+    with pytest.raises(ValueError, match=r"matches nothing") as error:
+        linear(tmp_path, net=Tied(), optimizer=groups)
+    assert "'head.weight' is shared with 'wte.weight'; use that name." in str(error.value)
+    assert "'wpe.weight' is frozen; the optimizer does not get it." in str(error.value)
+
+
+def test_a_finished_run_can_be_trained_longer(tmp_path, capsys):
+    x, labels = np.random.default_rng(0).normal(size=(16, 4)).astype(np.float32), np.arange(16, dtype=np.int32) % 3
+
+    def run(folder, steps, **how):
+        return train.fit(
+            Ours(), lambda model, batch: F.cross_entropy(model(batch["x"]), batch["labels"], reduction="none"),
+            {"x": x, "labels": labels}, optax.sgd(0.1, momentum=0.9), out=tmp_path / folder, steps=steps,
+            batch_size=4, resume=True, ema=0.5, **how,
+        )  # fmt: skip
+
+    run("longer", 3)
+    capsys.readouterr()
+    longer, whole = run("longer", 7, log_every=2), run("whole", 7)
+    assert_same_bits((longer.params, longer.ema), (whole.params, whole.ema))
+    assert [row["step"] for row in longer.rows] == [1, 3, 4, 6, 7]
+    assert read_json(tmp_path / "longer" / "eval.json")["step"] == 7
+    printed = capsys.readouterr().out
+    assert "This process trained on 16 examples; " in printed and "This process trained on 28 examples; " in printed
+    assert_same_bits(run("longer", 7).params, whole.params)
+    assert "has finished; there is nothing left to do" in capsys.readouterr().out
+
+
+def test_batches_and_validation_from_functions_and_from_a_dataset_of_tuples(tmp_path, capsys):
+    def loss(model, batch):
+        x, y = batch
+        return F.mse_loss(model(x), y, reduction="none")
+
+    x, y = np.ones((8, 2), np.float32), np.zeros((8, 1), np.float32)
+    parts = lambda: iter([(x[:4], y[:4]), (x[4:], y[4:])])
+    run = linear(
+        tmp_path / "functions", loss, data=lambda start: parts(), validation=parts, batch_size=32, ema=0.5,
+        evaluate_ema=True, evaluate_every=1,
+    )  # fmt: skip
+    assert "averaged weights, held-out loss" in capsys.readouterr().out
+    result = read_json(tmp_path / "functions" / "eval.json")
+    assert result["weights"] == "averaged" and result["loss"] == run.rows[-1]["eval_loss"]
+    assert read_json(tmp_path / "functions" / "run.json")["config"]["batch_size"] == 4
+    dataset = TensorDataset(x, y)
+    again = linear(tmp_path / "dataset", loss, data=dataset, validation=dataset, accumulate=2)
+    np.testing.assert_allclose(again.params["weight"], run.params["weight"], rtol=1e-6)
+
+
+def test_a_loss_that_is_nan_at_once_points_to_the_data(tmp_path):
+    data = {"x": np.full((8, 2), np.nan, np.float32), "y": np.zeros((8, 1), np.float32)}
+    with pytest.raises(train.RunError, match=r"^train.fit: loss at step 1; .* got nan\. Look for ids .*nn.checked"):
+        linear(tmp_path, data=data)

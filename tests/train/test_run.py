@@ -66,7 +66,7 @@ def test_stopped_and_resumed_a_run_ends_with_the_same_bits(tmp_path, capsys, par
     with stopped_after(5):
         assert run(tmp_path / "cut", devices=8, parallel=parallel) == 143
     assert not (tmp_path / "cut" / "model.safetensors").exists()
-    assert "Continue with --resume." in capsys.readouterr().out
+    assert "Continue with --resume (in Python: resume=True)." in capsys.readouterr().out
     assert run(tmp_path / "cut", devices=8, parallel=parallel, resume=True) == 0
     assert model(tmp_path / "cut") == model(tmp_path / "whole")
     assert losses(tmp_path / "cut") == losses(tmp_path / "whole")

@@ -161,8 +161,10 @@ class Frame:
                 f"{self.where()}: {what} inside a transformation that its own forward started (lax.scan, vmap, jit, "
                 "jax.checkpoint, …). The value would leak out of the transformation, or be the same at every step. "
                 "Use nn.Repeat for a stack of layers, and nn.remat(layer) in place of jax.checkpoint. Do not call jit "
-                "inside forward. In other cases, use the child's pure apply: `p, s = self.subtree('child')`, then "
-                "`self.child.apply(p, s, x, rng=key)` with a key for each step."
+                "inside forward. In a loop of your own, draw all keys before it: `keys = "
+                "jax.random.split(self.make_rng(), n)`, and use `keys[i]` in step i. To call a child that draws keys "
+                "or assigns buffers, use its pure apply: `p, s = self.subtree('child')`, then `self.child.apply(p, s, "
+                "x, rng=keys[i])`."
             )
 
 

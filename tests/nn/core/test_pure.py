@@ -289,6 +289,7 @@ def test_a_child_called_in_the_users_own_scan_is_refused_and_its_pure_apply_work
     with pytest.raises(ValueError, match=r"child \(\w+\): (.*) inside a transformation .* nn.Repeat .*apply") as error:
         net.apply(params, state, x, training=True, rng=RNG)
     assert what.split(" to ")[0] in str(error.value)
+    assert "draw all keys before it: `keys = jax.random.split(self.make_rng(), n)`" in str(error.value)
     net.apply(params, state, x)  # in eval it neither draws nor assigns
     net = OwnScan(child, pure=True)
     _, after = net.apply(params, state, x, training=True, rng=RNG)
