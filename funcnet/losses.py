@@ -157,7 +157,8 @@ def question_answering(
     end_positions: jax.Array,
     mask: jax.Array | None = None,
 ) -> tuple[LossSum, LossSum]:
-    """Return the cross-entropy of the answer's start and of its end. Each term has half of its sum, and its own number.
+    """Return the cross-entropy of the answer's start and of its end. The sum of each of the two terms is halved, but
+    its number is not.
 
     The total loss is the sum of the two means.
 

@@ -75,9 +75,9 @@ def interpolate(
         TypeError: if the input has the wrong dtype, or a size is not an integer.
 
     Differs from torch: 'bilinear' and 'bicubic' do not accept uint8; convert the input, and round the result. 'nearest'
-    follows the formula for every image. In small two-dimensional images whose size stays or doubles, torch ignores the
-    fraction of scale_factor. For 'nearest-exact', it does so in images of any size. With antialias, torch (2.13, CPU)
-    repeats the first row if the result is one pixel wide.
+    follows the formula for every image. In small two-dimensional images whose size stays the same or doubles, torch
+    drops the fractional part of scale_factor. With 'nearest-exact', torch drops it in images of any size. With
+    antialias, torch (2.13, CPU) repeats the first row if the result is one pixel wide.
 
     Example:
         >>> interpolate(jnp.array([[[1.0, 2.0, 3.0]]]), scale_factor=2, mode="linear")

@@ -1,7 +1,7 @@
 """Code shared by the max poolings: positions of windows, the first maximum of each window, and reads by index.
 
-Letters: `S spatial sizes, K kernel sizes`. A *tap* is an entry of a window, numbered from its first entry. A *plane* is
-the spatial dimensions of one channel.
+Letters: `S spatial sizes, K kernel sizes`. A *tap* is an entry of a window. Taps are numbered from the window's first
+entry. A *plane* is the spatial dimensions of one channel.
 
 An index is a position in the flattened plane, `h · W + w` in two dimensions, as in torch. If several entries are the
 maximum, the first one in row-major order is chosen. NaN counts as larger than all numbers. The last NaN is chosen, and
@@ -77,7 +77,7 @@ class Bins(NamedTuple):
 
 
 class Starts(NamedTuple):
-    """Windows of one size at arbitrary positions along one axis, different in every plane.
+    """Windows of equal size along one axis. Their positions may differ between planes.
 
     `first` holds the positions and broadcasts over the other spatial dimensions: (B, C, 1, size) along the width.
     """

@@ -107,7 +107,9 @@ class Bucketed:
         return [(size, length) for length in self.lengths for size in self.sizes(length)]
 
     def compile(self, model: tuple[Any, Any], progress: Callable[[int, int], None] = lambda done, of: None) -> None:
-        """Compile for every shape now, so that later calls do not. `progress(done, of)` is called after each shape."""
+        """Compile for every shape now, so that later calls do not have to. `progress(done, of)` is called after each
+        shape.
+        """
         shapes = self.shapes()
         for done, (size, length) in enumerate(shapes, 1):
             jax.block_until_ready(self._dispatch(model, [], size, length))

@@ -194,7 +194,7 @@ class TrainedHead(Head):
     @property
     @abstractmethod
     def figures(self) -> tuple[str, ...]:
-        """Names of the metrics of `scores` that may choose the best model."""
+        """Names of the metrics in `scores` by which the best model can be chosen."""
 
     @abstractmethod
     def read(self, path: Path, *, labelled: bool) -> list[Any]:

@@ -35,7 +35,7 @@ __all__ = ["Tokens", "first_tokens", "split_words"]
 
 
 class Words(NamedTuple):
-    """The words of a sentence, and for each token of its row the index of its word, or None for special tokens."""
+    """The words of a sentence, and the index of the word of each token in the row (None for special tokens)."""
 
     words: Sequence[str]
     word_ids: Sequence[int | None]

@@ -52,7 +52,8 @@ class Window(NamedTuple):
         ids: (T,), token ids of `[CLS] question [SEP] part [SEP]`.
         prefix: number of tokens before the part. Later tokens have token type 1.
         begin: index of the part's first token in the context.
-        offsets: (n, 2), for each token the index of its first character in the context, and the index after its last.
+        offsets: (n, 2), for each token the index of its first character in the context, and the index after its last
+            character.
         leads: (n,) bool, True if this is the window with the most context around the token. Answers begin only at such
             tokens, so that each answer is scored in the window with the most context around it.
     """

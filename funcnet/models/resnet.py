@@ -212,8 +212,8 @@ def _stage(
 
 
 def _initialise(net: ResNet, zero_init_residual: bool) -> None:
-    """Initialise the weights as torchvision does: Kaiming normal by the fan out for convolutions, torch's defaults for
-    the rest.
+    """Initialise the weights as torchvision does: Kaiming normal with the fan-out for convolutions, and torch's
+    defaults for all other layers.
     """
     for module in net.modules():
         if isinstance(module, nn.Conv2d):

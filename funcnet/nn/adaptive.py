@@ -45,8 +45,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         With `method="log_prob"`, (B, D) -> the log-probabilities of all classes (B, C).
         With `method="predict"`, (B, D) -> the most probable class of each row (B,).
 
-    Differs from torch: every cluster is computed for every row, because shapes cannot depend on the targets. The cost
-        is that of a full softmax through narrower layers. Under `jit`, a class id that is out of range gives NaN.
+    Differs from torch: every cluster is computed for every row, because shapes cannot depend on the targets. It
+        therefore costs as much as a full softmax with narrower layers. Under `jit`, a class id that is out of range
+        gives NaN.
 
     Example:
         >>> import jax, jax.numpy as jnp

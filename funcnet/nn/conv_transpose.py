@@ -90,7 +90,7 @@ class ConvTranspose1d(ConvTranspose):
             corresponding group of inputs.
         bias: if True, add a learnable bias to each output channel.
         dilation: distance between the elements of the kernel.
-        padding_mode: must be 'zeros'; only kept for torch's order of arguments.
+        padding_mode: must be 'zeros'. It exists only to keep torch's order of arguments.
         dtype: dtype of the params; float32 by default.
 
     Params: weight (in_channels, out_channels / groups, k) and bias (out_channels,), both drawn from U(±1/√fan_in) with

@@ -1,6 +1,6 @@
 """Reads files of SQuAD 1.1 and 2.0, which have questions about contexts, and computes the official metrics.
 
-An answer is a span of its context, so the context must have the text of the answer at the offset of the answer. If it
+An answer is a span of its context, so the text of the answer must be in the context at the answer's offset. If it
 does not, the error message names the question.
 """
 

@@ -23,7 +23,7 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
 
     The mask is (B, K), or (B, Q, K) for a separate mask per query: 1 or True means attend, 0 or False means hide. An
     additive mask, in which 0 means attend, would have the opposite effect. Therefore numbers other than 0 and 1 raise
-    an error. Under `jit`, where the values of the mask are unknown, the bias there is NaN.
+    an error. Under `jit`, where the values of the mask are unknown, the bias is NaN at such entries.
     """
     if attention_mask is None:
         return None

@@ -201,7 +201,7 @@ class BertConfig:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "BertConfig":
-        """Return a config with one of the published sizes, with any field changed.
+        """Return a config of one of the published sizes, in which any field can be changed.
 
         Args:
             name: "tiny", "mini", "small", "medium", "base" or "large".

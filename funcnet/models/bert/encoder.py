@@ -57,7 +57,7 @@ class Trail(NamedTuple):
     attentions: jax.Array | None
 
     def after(self, hidden_states: jax.Array, weights: jax.Array) -> "Trail":
-        """Return the trail with the row of one more layer."""
+        """Return the trail with one more row, that of the next layer."""
         write = lambda rows, row: None if rows is None else rows.at[self.layer].set(row)
         return Trail(self.layer + 1, write(self.hidden_states, hidden_states), write(self.attentions, weights))
 

@@ -58,7 +58,7 @@ class Call:
         training: a bool, or {module name: bool}.
         rng: a key, or None.
         hooks: the result of `Hooks.bound`, or None.
-        prefix: name, in the outermost net, of the module that this call runs.
+        prefix: name that the module of this call has in the outermost net.
         names: {id(description): name} for the modules of the outermost net. A shared module has its first name.
         capture: names of the modules whose outputs are recorded.
         taps: {(name, number of the call): array that is added to the output}. Gradients are taken with respect to taps.

@@ -93,7 +93,9 @@ class Description(Node):
         reserve(self, name, None)
 
     def _slot(self, name: str) -> tuple[type | None, bool]:
-        """Return (the kind of part that `name` has or is reserved for, whether that part is persistent)."""
+        """Return the kind of the part `name`, or the kind that the name is reserved for, and whether that part is
+        persistent.
+        """
         old = vars(self).get(name)
         for kind in (Parameter, Buffer, Description):
             if isinstance(old, kind):

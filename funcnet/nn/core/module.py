@@ -107,7 +107,8 @@ class Module(Description):
         return start(self, rng, shapes, {})
 
     def reinit(self, rng: jax.Array, values: Tree, patterns: tree.Patterns) -> Tree:
-        """Return params (or state) in which some leaves have new initial values, such as a head for fine-tuning.
+        """Return params (or state) with new initial values for some leaves, for example those of a head for
+        fine-tuning.
 
         Args:
             rng: a key. Every leaf gets the value that `init(rng)` gives it.

@@ -76,9 +76,9 @@ def set_mode(module: Any, mode: bool) -> Any:
 def honour_modes(bound: Any, call: Any) -> None:
     """Set the modes of a bound copy and of all modules in it as its overrides of `train` and `eval` do.
 
-    With a bool, the outermost `train` or `eval` is called. With {name: bool}, a module that both `train()` and `eval()`
-    leave in the same mode keeps it, and the others get the mode of the dict. Parameters that an override freezes with
-    requires_grad=False get no gradient in this call.
+    With a bool, the outermost `train` or `eval` is called. With {name: bool}, a module keeps its mode if `train()` and
+    `eval()` both leave it in that mode. The other modules get the mode of the dict. Parameters that an override freezes
+    with requires_grad=False get no gradient in this call.
     """
     modules = list(bound.modules())
     places = [(*place, place.value) for place in walk(bound, Parameter, once=False)]

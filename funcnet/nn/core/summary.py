@@ -115,7 +115,9 @@ def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], trainin
 
 
 class _Watch:
-    """Numbers the calls in their named scopes, and acts as the hooks of the run to record the output of each call."""
+    """Gives each call a number in its named scope. It also acts as the hooks of the run, and records the output of each
+    call.
+    """
 
     def __init__(self) -> None:
         self.outputs: dict[str, str] = {}
