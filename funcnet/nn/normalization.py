@@ -138,8 +138,8 @@ class RMSNorm(Module):
     Args:
         normalized_shape: sizes of the last dimensions, which are averaged over. An int averages over the last dimension
             only.
-        eps: constant added to the mean square. With eps=None, the constant is the machine epsilon of the dtype of the
-            computation, which is float32 for bfloat16 inputs.
+        eps: constant added to the mean square. With eps=None, eps is the machine epsilon of the dtype in which the
+            layer computes; for bfloat16 inputs, this is float32.
         elementwise_affine: if True, the layer has a learnable weight.
         dtype: dtype of the parameters, float32 by default.
 

@@ -29,7 +29,7 @@ class Repeat(Numbered):
     Args:
         layer: the description to repeat. Every layer is a deep copy of this description.
         n: number of layers.
-        scan: if False, run the layers in a Python loop, which is the fastest per step, and store their leaves under
+        scan: if False, run the layers in a Python loop, which gives the fastest steps, and store their leaves under
             "0", "1", …. If True, stack the leaves under "*" and run the layers with `lax.scan`, so that compile time
             does not grow with n.
 

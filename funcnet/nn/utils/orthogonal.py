@@ -147,8 +147,8 @@ def _of_skew(X: jax.Array, name: str) -> jax.Array:
 def _exponential(A: jax.Array) -> jax.Array:
     """Compute exp(A) by scaling, Padé's approximant of order 13, and squaring.
 
-    There is one order for all norms and at most 2¹⁶-fold scaling. `jax.scipy.linalg.expm` chooses among five orders. It
-    takes twice as long to compile, and two to six times as long to run forward and backward.
+    The same order is used for all norms, and the matrix is scaled down by at most 2¹⁶. `jax.scipy.linalg.expm` chooses
+    among five orders. It takes twice as long to compile, and two to six times as long to run forward and backward.
     """
     eye = jnp.eye(A.shape[-1], dtype=A.dtype)
     norm = jax.lax.stop_gradient(jnp.max(jnp.sum(jnp.abs(A), -2), -1))

@@ -181,7 +181,7 @@ def described_dtype(dtype: Any, original: Any) -> Any:
 
 
 def require_same(what: str, quality: str, expected: Any, got: Any) -> None:
-    """Raise ValueError unless a parametrization keeps this quality, the shape or dtype."""
+    """Raise ValueError if a parametrization changes this property (the shape or the dtype)."""
     if quality == "dtype":
         expected, got = jax.dtypes.canonicalize_dtype(expected), jax.dtypes.canonicalize_dtype(got)
     if expected != got:
