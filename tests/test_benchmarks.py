@@ -12,7 +12,7 @@ TOY = {
     "compare.py": ["--size", "32"],
     "compile_time.py": ["--rounds", "1"],
     "data_build.py": ["--megabytes", "1", "--processes", "1", "--passes", "1"],
-    "data_loading.py": ["--size", "3000", "--rounds", "1"],
+    "data_loading.py": ["--scale", "0.01", "--turns", "1", "--out", "table.md", "--picture", "picture.png"],
     "data_wait.py": ["--steps", "12", "--images", "20"],
     "dispatch.py": ["--calls", "3"],
     "features.py": ["--sentences", "64", "--blocks", "2"],

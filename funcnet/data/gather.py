@@ -75,7 +75,7 @@ class Arrays:
         return self.array[index]
 
     def __getitems__(self, indices: list[int]) -> Any:
-        return self.array[check_bounds(indices, len(self.array))]
+        return _rows(self.array, check_bounds(indices, len(self.array)))
 
 
 class ArrowTable:
@@ -101,7 +101,7 @@ class ArrowTable:
         if self._columns is None:
             self._columns = {name: _column(self.table.column(name)) for name in self.table.column_names}
         return {
-            name: column[rows] if isinstance(column, np.ndarray | Joined) else _values(column, rows)
+            name: _rows(column, rows) if isinstance(column, np.ndarray | Joined) else _values(column, rows)
             for name, column in self._columns.items()
         }
 
@@ -153,6 +153,13 @@ def check_bounds(indices: list[int], length: int) -> NDArray[np.int64]:
     return rows.astype(np.int64, copy=False)
 
 
+def _rows(array: Any, rows: NDArray[np.int64]) -> Any:
+    """Return rows of an array. `take` is twice as fast as indexing, but it copies an array that is not contiguous."""
+    if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.flags.aligned:
+        return array.take(rows, 0)
+    return array[rows]
+
+
 def _column(column: Any) -> Any:
     """Return a column of numbers without nulls as an array, without copying it, and other columns as they are."""
     import pyarrow as pa
@@ -169,6 +176,8 @@ def _column(column: Any) -> Any:
         if any(values.null_count for values in flat):
             return column
         arrays = [values.to_numpy(zero_copy_only=True).reshape(-1, width) for values in flat]
+    if len(arrays) == 1:
+        return arrays[0]
     return Joined(arrays) if arrays else np.zeros((0,) if width is None else (0, width), kind.to_pandas_dtype())
 
 
