@@ -249,7 +249,7 @@ def _new_names(
 
 
 def _warn_of_nan(params: Tree, where: str) -> None:
-    """Warn of weights that make every output NaN: a training run that diverged leaves such a file."""
+    """Warn if the weights in a file make every output NaN, as after a training run that diverged."""
     flat = tree.flatten(params)
     wrong = [name for name, array in flat.items() if not np.isfinite(np.asarray(array, np.float32)).all()]
     if wrong:

@@ -146,7 +146,7 @@ class EmbeddingBag(Module):
         scale_grad_by_freq: if True, divide each row's gradient by the number of times the row was looked up in this
             call. The mode 'max' does not support scale_grad_by_freq.
         mode: how the rows of each bag are reduced: 'sum', 'mean' or 'max'.
-        sparse: accepted for compatibility with torch, except with 'max'. Gradients are always dense.
+        sparse: accepted for compatibility with torch, but not if `mode` is 'max'. Gradients are always dense.
         include_last_offset: if True, the last entry of `offsets` is the end of the last bag.
         padding_idx: index of a row that starts as zeros and that every bag ignores. A negative index counts from the
             end.

@@ -70,7 +70,7 @@ def _trees(net: Any, arrays: dict[int, Any]) -> Result:
 
 
 def put_in(net: Any, name: str, params: Tree, state: Tree, change: Callable[[Any, str], None]) -> Result:
-    """Return (net, params, state) after `change(module, attribute)` on a copy, with new leaves initialised."""
+    """Apply `change(module, attribute)` to a copy, initialise its new leaves, and return (net, params, state)."""
     changed, arrays = _copied(binding.bind(net, params, state))
     path, _, attribute = name.rpartition(".")
     change(changed.get_submodule(path), attribute)
