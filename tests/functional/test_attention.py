@@ -267,12 +267,12 @@ REFUSALS = [
     refused("the dtypes differ; .* key bfloat16", TypeError, k=K.astype(jnp.bfloat16)),
     refused("query must hold floating-point numbers", TypeError, q=Q.astype(int)),
     refused(
-        "with enable_gqa, the query.s number of heads must be a multiple of the number of heads of key .* got query \\(2, 2, 3, 4\\)",
+        "with enable_gqa, .* of heads of key; .* got query \\(2, 2, 3, 4\\)",
         k=A((2, 3, 5, 4)),
         enable_gqa=True,
     ),
     refused(
-        "with enable_gqa, the query.s number of heads must be a multiple of the number of heads of key",
+        "with enable_gqa, .* of heads of key",
         q=Q[0, 0],
         k=K[0, 0],
         enable_gqa=True,
