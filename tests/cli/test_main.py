@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 
+import numpy as np
 import pytest
 
 from funcnet.heads.text import Classify
@@ -38,12 +39,15 @@ def arguments(tmp_path_factory):
     directory.save(tuned, directory.FineTuned(head, load_tokenizer(model), *directory.start(model, head), 32))
     lines = folder / "lines.txt"
     lines.write_text("a film that lasts\n" * 200_000)
+    large = folder / "large.txt"  # 30 MB, of which an interrupt sees only the beginning
+    numbers = np.random.default_rng(0).integers(0, 5000, (100_000, 4, 15)).astype(str)
+    large.write_text("\n\n".join(" ".join(f"Of {' '.join(row)}." for row in document) for document in numbers))
     out = lambda name: str(folder / f"{name}-{random.getrandbits(32):08x}")
     return {
         "features": lambda: ["features", model, lines, "--out", out("vectors") + ".npy"],
         "predict": lambda: ["predict", tuned, lines, "--out", out("answers") + ".jsonl"],
         "pretrain": lambda: ["pretrain", "--corpus", corpus, "--out", out("run"), *command.SMALL, "--steps", "100000"],
-        "build": lambda: ["data", "build", "--corpus", corpus, "--out", out("data"), "--passes", "99"],
+        "build": lambda: ["data", "build", "--corpus", large, "--out", out("data"), "--passes", "99"],
     }, folder
 
 
