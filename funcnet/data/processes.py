@@ -7,6 +7,7 @@ means that the parent has died, and the worker ends at once.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import multiprocessing.connection
 import multiprocessing.process
@@ -20,7 +21,7 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -75,7 +76,10 @@ class ProcessWorkers:
                     "use threads (multiprocessing_context=None)."
                 ) from error
             raise
-        self._receivers = [Receiver(pipe, _Release(self._messages, n)) for n, pipe in enumerate(self._pipes)]
+        self._receivers = [
+            Receiver(pipe, functools.partial(_release, self._messages, number))
+            for number, pipe in enumerate(self._pipes)
+        ]
         threading.Thread(
             target=_send_messages, args=(self._messages, self._pipes), name="funcnet-data-send", daemon=True
         ).start()
@@ -148,14 +152,9 @@ class ProcessWorkers:
         )
 
 
-class _Release:
-    """Tells a worker that a slot of its shared memory is free."""
-
-    def __init__(self, messages: queue.SimpleQueue[Any], worker: int):
-        self._messages, self._worker = messages, worker
-
-    def __call__(self, slot: int) -> None:
-        self._messages.put((self._worker, ("free", 0, slot)))  # SimpleQueue.put may run inside the garbage collector
+def _release(messages: queue.SimpleQueue[Any], worker: int, slot: int) -> Callable[[Any], None]:
+    """Return a callback that tells a worker that a slot of its shared memory is free. See `Receiver`."""
+    return functools.partial(messages.put, (worker, ("free", 0, slot)))  # written in C
 
 
 class _Parcel:

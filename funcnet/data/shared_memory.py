@@ -114,14 +114,15 @@ class Receiver:
 
     Args:
         pipe: connection to the sender.
-        release: function that tells the sender that a slot is free. It may be called in any thread, also while the
-            garbage collector runs.
+        release: function of the number of a slot that returns the callback which tells the sender that the slot is
+            free. The callback must not be written in Python: it runs when an array is garbage-collected, and Python
+            discards an exception that is raised there, such as a KeyboardInterrupt.
     """
 
-    def __init__(self, pipe: Connection, release: Callable[[int], None]):
+    def __init__(self, pipe: Connection, release: Callable[[int], Callable[[Any], Any]]):
         self._pipe, self._release = pipe, release
         self._slots: dict[int, mmap.mmap] = {}
-        self._occupied: set[int] = set()
+        self._occupied: dict[int, weakref.ref[np.ndarray]] = {}
 
     def receive(self) -> Any:
         """Receive an object. Its arrays are writable.
@@ -155,18 +156,13 @@ class Receiver:
         for size in header.sizes:
             views.append(whole[start : start + size])
             start += _aligned(size)
+        self._occupied = {slot: array for slot, array in self._occupied.items() if array() is not None}
         if len(self._occupied) >= KEPT:
             copies = [bytearray(view) for view in views]
-            self._release(header.slot)
+            self._release(header.slot)(None)
             return copies
-        self._occupied.add(header.slot)
-        weakref.finalize(whole, _free, header.slot, self._occupied, self._release).atexit = False
+        self._occupied[header.slot] = weakref.ref(whole, self._release(header.slot))
         return views
-
-
-def _free(slot: int, occupied: set[int], release: Callable[[int], None]) -> None:
-    occupied.discard(slot)
-    release(slot)
 
 
 def _aligned(size: int) -> int:

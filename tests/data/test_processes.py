@@ -133,6 +133,17 @@ def test_ctrl_c_ends_everything_without_noise(tmp_path):
     assert until(lambda: not any(os.path.exists(f"/proc/{child}") for child in children), 5)
 
 
+def test_no_interrupt_is_lost_while_a_batch_is_freed():
+    """Python discards a KeyboardInterrupt that comes in a function which the garbage collector called."""
+    passage = iter(spawned(Numbers(24), batch_size=4, num_workers=1))
+    called = []
+    batch = next(passage)
+    sys.setprofile(lambda frame, event, argument: called.append(frame.f_code.co_name) if event == "call" else None)
+    del batch
+    sys.setprofile(None)
+    assert called == []
+
+
 def test_a_script_without_a_guard_is_told_what_to_do(tmp_path):
     process = script(
         tmp_path, 'list(DataLoader(Numbers(4), num_workers=1, multiprocessing_context="spawn", timeout=60))\n'
