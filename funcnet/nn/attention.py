@@ -13,6 +13,7 @@ from funcnet.functional.multi_head_attention import map_arrays
 from funcnet.nn import init
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.core.sharding import rules
 from funcnet.nn.linear import Linear
 
 __all__ = ["MultiheadAttention"]
@@ -62,6 +63,14 @@ class MultiheadAttention(Module):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html
     """
 
+    sharding_rules = rules(
+        {
+            **dict.fromkeys(["in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"], ("tensor", "fsdp")),
+            "in_proj_bias": ("tensor",),
+            "out_proj.weight": ("fsdp", "tensor"),
+            "out_proj.bias": (),
+        }
+    )
     out_proj: Any
 
     def __init__(
@@ -99,6 +108,9 @@ class MultiheadAttention(Module):
         for name in ("bias_k", "bias_v"):
             self.register_parameter(name, Parameter((1, 1, embed_dim), dtype=dtype) if add_bias_kv else None)
         self._reset_parameters()
+
+    def sharding_sizes(self) -> dict[str, tuple[str, int]]:
+        return {"attention heads": ("tensor", self.num_heads)}
 
     def _reset_parameters(self) -> None:
         for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):

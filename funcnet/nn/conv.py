@@ -14,11 +14,13 @@ from funcnet.functional.checks import Ints
 from funcnet.nn import init
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.core.sharding import rules
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "Convolution"]
 
 
 class Convolution(Module):
+    sharding_rules = rules({"weight": (("tensor", "fsdp"),), "bias": ("tensor",)})
     rank: ClassVar[int]  # number of spatial dimensions
     output_padding: tuple[int, ...] = ()  # used by transposed convolutions
     weight: Any

@@ -10,6 +10,7 @@ from funcnet.nn import init
 from funcnet.nn.core import lazy
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.core.sharding import rules
 
 __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
@@ -55,6 +56,7 @@ class Linear(Module):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html
     """
 
+    sharding_rules = rules({"weight": ("tensor", "fsdp"), "bias": ("tensor",)})
     weight: Any
     bias: Any
 

@@ -9,6 +9,7 @@ from funcnet.nn import init
 from funcnet.nn.core.checked import IndexRange
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.core.sharding import rules
 
 __all__ = ["Embedding", "EmbeddingBag"]
 
@@ -45,6 +46,7 @@ class Embedding(Module):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html
     """
 
+    sharding_rules = rules({"weight": (("tensor", "fsdp"),)})
     weight: Any
 
     def __init__(
@@ -169,6 +171,7 @@ class EmbeddingBag(Module):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
     """
 
+    sharding_rules = rules({"weight": (("tensor", "fsdp"),)})
     weight: Any
 
     def __init__(

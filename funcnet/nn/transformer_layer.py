@@ -15,6 +15,7 @@ import jax
 from funcnet import functional as F
 from funcnet.nn.attention import MultiheadAttention
 from funcnet.nn.core.module import Module
+from funcnet.nn.core.sharding import rules
 from funcnet.nn.dropout import Dropout
 from funcnet.nn.linear import Linear
 from funcnet.nn.normalization import LayerNorm
@@ -28,6 +29,7 @@ Mask = jax.Array | None
 class _Layer(Module):
     """Base class of both layers, with residual blocks and LayerNorm before each block or after the residual sum."""
 
+    sharding_rules = rules({"linear2.weight": ("fsdp", "tensor"), "linear2.bias": ()})
     norm_first: bool
     activation: Any
     linear1: Any

@@ -1,23 +1,41 @@
 """Use several devices: lay out arrays on a mesh, and run a step on the mesh with `jit`, `shard_map` or `pmap`."""
 
-from funcnet.parallel.checks import check_batch_size, check_replicated
+from funcnet.parallel.checks import check_batch_size, check_length, check_replicated
 from funcnet.parallel.layout import Kind, Layout, make_layout
-from funcnet.parallel.mesh import AXIS, make_mesh, parse_mesh, select_devices, use_virtual_cpu_devices
+from funcnet.parallel.mesh import (
+    AXIS,
+    CONTEXT,
+    FSDP,
+    TENSOR,
+    make_mesh,
+    parse_mesh,
+    select_devices,
+    use_virtual_cpu_devices,
+)
+from funcnet.parallel.report import sharding_report
+from funcnet.parallel.rules import parse_rules, sharding_rules
 from funcnet.parallel.step import average_over, fold_in_device, parallelize, sum_over
 
 __all__ = [
     "AXIS",
+    "CONTEXT",
+    "FSDP",
+    "TENSOR",
     "Kind",
     "Layout",
     "average_over",
     "check_batch_size",
+    "check_length",
     "check_replicated",
     "fold_in_device",
     "make_layout",
     "make_mesh",
     "parallelize",
     "parse_mesh",
+    "parse_rules",
     "select_devices",
+    "sharding_report",
+    "sharding_rules",
     "sum_over",
     "use_virtual_cpu_devices",
 ]

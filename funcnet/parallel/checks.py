@@ -7,7 +7,7 @@ import numpy as np
 
 from funcnet.parallel.mesh import AXIS
 
-__all__ = ["check_batch_size", "check_replicated"]
+__all__ = ["check_batch_size", "check_length", "check_replicated"]
 
 
 def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str = "parallel.check_batch_size") -> None:
@@ -36,6 +36,28 @@ def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str
         f"{where}: the batch does not divide evenly over {over}; expected a multiple of {multiple}, got {rows}. "
         f"Use a batch size of {' or '.join(map(str, near))}, or another number of devices."
     )
+
+
+def check_length(length: int, parts: int, *, where: str) -> None:
+    """Check that sequences divide evenly over the mesh axis `context`.
+
+    Args:
+        length: length of the sequences.
+        parts: size of the axis.
+        where: prefix for error messages.
+
+    Raises:
+        ValueError: if `length` is not a multiple of `parts`.
+
+    Example:
+        >>> check_length(512, parts=4, where="pretrain")
+    """
+    if length % parts:
+        near = [m for m in (length // parts * parts, (length // parts + 1) * parts) if m > 0]
+        raise ValueError(
+            f"{where}: the mesh axis context={parts} does not divide the length of the sequences; expected a multiple "
+            f"of {parts}, got {length}. Use a length of {' or '.join(map(str, near))}, or another size of the axis."
+        )
 
 
 def check_replicated(tree: Any, *, where: str = "parallel.check_replicated") -> None:

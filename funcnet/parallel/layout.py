@@ -3,7 +3,8 @@
 A *mesh* is an array of devices with named axes. *Rules* map name patterns to `PartitionSpec`s, which assign mesh axes
 to the dimensions of a parameter or buffer. A leaf without a rule is replicated, which means that every device has a
 complete copy. Only the mesh and the rules determine the shardings of parameters, buffers, optimizer state and batches.
-A data-parallel run has no rules, and shards its batches along the axis `data`.
+A data-parallel run has no rules, and shards its batches along the axis `data`. `Layout.for_net` adds the rules of a
+net for a mesh with the axes `fsdp`, `tensor` and `context`.
 
 `kind` selects how a step runs on the mesh. See `funcnet.parallel.step`.
 """
@@ -17,9 +18,12 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from funcnet import nn
 from funcnet import tree as names_of
-from funcnet.parallel.checks import check_batch_size
-from funcnet.parallel.mesh import AXIS, make_mesh, parse_mesh
+from funcnet.parallel.anchors import Anchored
+from funcnet.parallel.checks import check_batch_size, check_length
+from funcnet.parallel.mesh import AXIS, CONTEXT, FSDP, TENSOR, make_mesh, parse_mesh
+from funcnet.parallel.rules import sharding_rules
 
 __all__ = ["Kind", "Layout", "make_layout"]
 
@@ -35,6 +39,7 @@ class Layout:
         mesh: mesh of the devices.
         rules: {name pattern: PartitionSpec} for parameters and buffers.
         batch_axes: mesh axes along which the rows of a batch are sharded.
+        sequences: names of the batch's leaves (B, T, …) whose dimension 1 is sharded along the axis `context`.
 
     Example:
         >>> layout = make_layout("data=4,model=2", rules={"fc.weight": PartitionSpec("model", None)})
@@ -48,6 +53,7 @@ class Layout:
     mesh: Mesh
     rules: Mapping[str, PartitionSpec] = dataclasses.field(default_factory=dict)
     batch_axes: tuple[str, ...] = (AXIS,)
+    sequences: tuple[str, ...] = ()
 
     @property
     def axis_name(self) -> str | tuple[str, ...] | None:
@@ -68,8 +74,51 @@ class Layout:
 
     @property
     def by_rows(self) -> NamedSharding:
-        """The sharding of a batch."""
+        """The sharding of a batch, except for its sequences."""
         return NamedSharding(self.mesh, PartitionSpec(self.batch_axes))
+
+    @property
+    def is_data_parallel(self) -> bool:
+        """Whether every device stores all parameters and complete sequences."""
+        return not self.rules and self.mesh.shape.get(CONTEXT, 1) == 1
+
+    def for_net(
+        self, net: nn.Module, sequences: tuple[str, ...] = (), *, start: tuple[Any, Any] | None = None
+    ) -> "Layout":
+        """Return the layout for a net: with the rules of its modules, which the rules of this layout override.
+
+        Args:
+            net: the description.
+            sequences: names of the batch's leaves (B, T, …) that contain sequences.
+            start: initial (params, state) of a net with lazy modules.
+
+        Raises:
+            ValueError: if a rule does not fit the net (see `shardings`), an axis does not divide the number of heads or
+                words, or nothing is sharded along an axis of the mesh.
+        """
+        axes = {axis for axis, size in self.mesh.shape.items() if size > 1}
+        if axes <= {AXIS} and not self.rules:
+            return self
+        params, state = jax.eval_shape(net.init, jax.random.key(0)) if start is None else start
+        own = {name for pattern in self.rules for name in _matched(pattern, names_of.flatten(params))}
+        found = sharding_rules(net, params, dict(self.mesh.shape))
+        rules = {name: spec for name, spec in found.items() if name not in own} | dict(self.rules)
+        layout = dataclasses.replace(self, rules=rules, sequences=sequences)
+        layout.shardings((params, state))
+        used = {axis for spec in rules.values() for axis in _axes(*spec)} | {*self.batch_axes}
+        for axis in sorted(axes - (used | {CONTEXT} if sequences else used)):
+            raise ValueError(
+                f"parallel: nothing is sharded along the mesh axis {axis!r}; expected only axes that the parameters or "
+                f"the batches of {type(net).__name__} use, got {axis}={self.mesh.shape[axis]}. Use data and fsdp, or "
+                "add sharding rules."
+            )
+        return layout
+
+    def anchored(self, net: nn.Module) -> Any:
+        """Return a net for the objective of a step, with the outputs of its modules sharded by rows; see `Anchored`.
+        The net itself is returned if the layout shards only rows.
+        """
+        return net if self.is_data_parallel else Anchored(net, self.mesh, self.batch_axes)
 
     def __str__(self) -> str:
         axes = ", ".join(f"{axis}={size}" for axis, size in self.mesh.shape.items())
@@ -127,14 +176,21 @@ class Layout:
             A pytree of arrays (B, …) on the devices. Under pmap, the shape is (N, B/N, …) for N devices.
 
         Raises:
-            ValueError: if B is not a multiple of `batch_parts`.
+            ValueError: if B is not a multiple of `batch_parts`, or the axis `context` does not divide T.
         """
         for leaf in jax.tree.leaves(batch):
             rows = np.shape(leaf)[0] if np.ndim(leaf) else 0
             check_batch_size(rows, self.batch_parts, where="parallel.Layout.shard")
         if self.kind == "pmap":
             batch = jax.tree.map(lambda x: np.reshape(x, (self.batch_parts, -1, *np.shape(x)[1:])), batch)
-        return jax.device_put(batch, self.by_rows)
+        return jax.device_put(batch, jax.tree_util.tree_map_with_path(self._batch_sharding, batch))
+
+    def _batch_sharding(self, path: tuple[Any, ...], leaf: Any) -> NamedSharding:
+        parts = self.mesh.shape.get(CONTEXT, 1)
+        if parts == 1 or _name(path) not in self.sequences:
+            return self.by_rows
+        check_length(np.shape(leaf)[1], parts, where="parallel.Layout.shard")
+        return NamedSharding(self.mesh, PartitionSpec(self.batch_axes, CONTEXT))
 
     def gather(self, tree: Any) -> Any:
         """Copy a tree to the host.
@@ -181,7 +237,8 @@ class Layout:
             if size % parts:
                 raise ValueError(
                     f"parallel.Layout: rules: {pattern!r} splits {name!r} of shape {shape} into {parts} parts along "
-                    f"{entry!r}; expected a dimension that is divisible by {parts}, got {size}."
+                    f"{entry!r}; expected a dimension that is divisible by {parts}, got {size}. Use a divisor of "
+                    f"{size}, or leave this dimension unsharded."
                 )
 
 
@@ -190,17 +247,18 @@ def make_layout(
     *,
     kind: Kind = "jit",
     rules: Mapping[str, PartitionSpec] | None = None,
-    batch_axes: tuple[str, ...] = (AXIS,),
+    batch_axes: tuple[str, ...] | None = None,
 ) -> Layout:
     """Make the layout of a run.
 
     Args:
         mesh: sizes of the mesh axes, such as `{"data": 8}`, or "data=4,model=2" as on the command line. A size of -1
-            stands for all remaining devices. None puts all devices on the axis `data`.
+            stands for all remaining devices. None puts all devices on the axis `data`. A net uses the axes `data`,
+            `fsdp`, `tensor` and `context` by its own rules; see `Layout.for_net`.
         kind: transformation that runs steps. "pmap" and "shard_map" do not accept rules, because their steps see
             complete parameters.
         rules: {name pattern: PartitionSpec} for parameters and buffers. See `funcnet.tree` for patterns.
-        batch_axes: mesh axes along which batches are sharded.
+        batch_axes: mesh axes along which batches are sharded. None means `data` and `fsdp`, if the mesh has them.
 
     Returns:
         A `Layout`.
@@ -221,13 +279,17 @@ def make_layout(
     if kind not in get_args(Kind):
         raise ValueError(f"parallel.make_layout: unknown kind; expected {' or '.join(get_args(Kind))}, got {kind!r}.")
     sizes = parse_mesh(mesh) if isinstance(mesh, str) else mesh
-    layout = Layout(kind, make_mesh(sizes), dict(rules or {}), batch_axes)
+    made = make_mesh(sizes)
+    if batch_axes is None:
+        batch_axes = tuple(axis for axis in (AXIS, FSDP) if axis in made.shape)
+    layout = Layout(kind, made, dict(rules or {}), batch_axes)
     used = {axis for spec in layout.rules.values() for axis in _axes(*spec)}
     for axis, size in layout.mesh.shape.items():
-        if axis not in used | set(batch_axes) and size > 1:
+        if axis not in used | {*batch_axes, TENSOR, CONTEXT} and size > 1:
             raise ValueError(
                 f"parallel.make_layout: no array is sharded along the axis {axis!r}; expected only axes that a rule or "
-                f"the batch ({', '.join(batch_axes)}) uses, got the mesh {dict(layout.mesh.shape)}."
+                f"the batch ({', '.join(batch_axes)}) uses, or tensor and context, got the mesh "
+                f"{dict(layout.mesh.shape)}."
             )
     for axis in batch_axes:
         if axis not in layout.mesh.axis_names:
@@ -241,6 +303,10 @@ def make_layout(
             f"got {layout}. Use kind='jit'."
         )
     return layout
+
+
+def _matched(pattern: str, names: Mapping[str, Any]) -> list[str]:
+    return names_of.select(pattern, names, where="parallel.Layout: rules")
 
 
 def _axes(*entries: str | tuple[str, ...] | None) -> list[str]:

@@ -9,9 +9,12 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
-__all__ = ["AXIS", "make_mesh", "parse_mesh", "select_devices", "use_virtual_cpu_devices"]
+__all__ = ["AXIS", "CONTEXT", "FSDP", "TENSOR", "make_mesh", "parse_mesh", "select_devices", "use_virtual_cpu_devices"]
 
 AXIS = "data"  # the axis along which batches are sharded; the `axis_name` of collectives
+FSDP = "fsdp"  # batches, parameters and optimizer state are sharded along it; parameters are gathered when a layer runs
+TENSOR = "tensor"  # layers are sharded along it: their heads, hidden units and words
+CONTEXT = "context"  # sequences are sharded along it
 
 
 def use_virtual_cpu_devices(count: int) -> None:

@@ -1,7 +1,7 @@
 """Train a model of your own in one call. `fit` builds a `Task` from its arguments, and `run_task` runs it."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,6 +68,7 @@ def fit(
     keep: int = 2,
     devices: int | None = None,
     mesh: str | None = None,
+    shard: Sequence[str] = (),
     parallel: Literal["jit", "shard_map", "pmap"] = "jit",
     precision: Literal["float32", "bfloat16"] = "float32",
 ) -> Fitted:
@@ -111,7 +112,7 @@ def fit(
         evaluate_every: number of steps between two evaluations. 0 evaluates only at the end.
         save_every: number of steps between two checkpoints. 0 saves one only at the end.
         keep: number of checkpoints to keep.
-        devices, mesh, parallel, precision: see `DeviceSettings`.
+        devices, mesh, shard, parallel, precision: see `DeviceSettings`.
 
     Returns:
         A `Fitted`.
@@ -152,7 +153,7 @@ def fit(
         steps,
         LoopSettings(batch_size, accumulate, log_every),
         CheckpointSettings(evaluate_every, save_every, keep),
-        DeviceSettings(devices, mesh, parallel, precision),
+        DeviceSettings(devices, mesh, tuple(shard), parallel, precision),
         ema,
     )
     check_ranges(settings, "train.fit", str)

@@ -96,6 +96,7 @@ class FitTask(Task):
         axis_name, net = context.layout.axis_name, plan.net
         if axis_name is not None:
             net = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(net), axis_name)
+        self.layout = context.layout.for_net(net, start=plan.start)
         self._losses, self._hooks = _Losses(net, plan.loss), None
         if context.precision != FLOAT32:
             self._hooks = nn.Hooks()
@@ -149,7 +150,7 @@ class FitTask(Task):
     def _values(self, params: Any, state: Any, batch: Any, extra: Any, *, training: bool, rng: Any) -> tuple[Any, Any]:
         """Return ({name: array of the values of all elements}, new buffers)."""
         own = () if extra is None else (extra,)
-        values, state = self._losses.apply(
+        values, state = self.layout.anchored(self._losses).apply(
             {"net": params}, {"net": state}, batch, *own, training=training, rng=rng, hooks=self._hooks
         )
         return values, state["net"]
@@ -177,7 +178,7 @@ class FitTask(Task):
         plan, stop = self.plan, self.context.stop
         if plan.validation is None:
             return None
-        layout = dataclasses.replace(self.context.layout, kind="jit")  # one program sees the rows of all devices
+        layout = dataclasses.replace(self.layout, kind="jit")  # one program sees the rows of all devices
         step = make_eval_step(self.objective, self.counts, precision=self.context.precision)
         compiled = parallelize(step, layout)
         loader = make_loader(plan.validation, self.settings.loop.batch_size, 0, training=False)
@@ -216,7 +217,7 @@ class FitTask(Task):
             panels.append(Panel("learning rate", "", {"rate": "learning_rate"}, smooth=False, from_zero=True))
         panels.append(Panel("throughput", f"{self.unit}/s", {self.unit: f"{self.unit}_per_second"}, from_zero=True))
         rows = f"{self.settings.loop.batch_size} {self.unit}"
-        subtitle = f"{self.settings.steps:,} steps of {rows}, {self.context.layout}, seed {ended.seed}"
+        subtitle = f"{self.settings.steps:,} steps of {rows}, {self.layout}, seed {ended.seed}"
         values = {"step": row["step"], **{name: row[f"{prefix}{name}"] for name in metrics}}
         if self.plan.evaluate_ema:
             values["weights"] = "averaged"

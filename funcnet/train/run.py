@@ -17,7 +17,7 @@ import jax
 
 from funcnet import tree
 from funcnet.files import write_digests, write_json
-from funcnet.parallel import check_batch_size, parallelize
+from funcnet.parallel import check_batch_size, parallelize, sharding_report
 from funcnet.settings import as_json, defaults, recorded
 from funcnet.train import compilation_cache
 from funcnet.train.best import BestModel
@@ -49,7 +49,7 @@ __all__ = ["EMA", "MODEL", "NOT_RECORDED", "TrainingSettings", "run_task"]
 MODEL = "model.safetensors"
 EMA = "ema"  # folder of the averaged model
 WRITES = (MODEL, EMA, "metrics.jsonl", "checkpoints", "eval.json", "config.json", "tokenizer.json")
-FREE = ("save_every", "keep", "devices", "mesh", "parallel")  # settings that a resumed run may change
+FREE = ("save_every", "keep", "devices", "mesh", "shard", "parallel")  # settings that a resumed run may change
 NOT_RECORDED = ("out", "resume")  # settings that are not part of the run record
 
 
@@ -170,7 +170,7 @@ class _Trials:
 
     def __init__(self, task: Task, settings: TrainingSettings, config: Mapping[str, Any], context: Context):
         self.task, self.settings, self.config, self.context = task, settings, config, context
-        self.layout, self.stop = context.layout, context.stop
+        self.layout, self.stop = getattr(task, "layout", context.layout), context.stop
         self.evaluate = task.evaluator()
         self._step: Callable[..., Any] | None = None
         self._seeds = list(task.seeds) or [settings.run.seed]
@@ -334,6 +334,8 @@ class _Trials:
         frozen = f" and {sum(sizes.values()) - trained:,} frozen" if trained < sum(sizes.values()) else ""
         steps = self.task.cadence.total_steps
         print(f"{self.task.name}: {trained:,} parameters{frozen}, {steps:,} steps, {self.layout}.")
+        if not self.layout.is_data_parallel:
+            print(sharding_report(first.params, self.layout.shardings(first.params)))
 
     def _print_stopped(self, step: int) -> None:
         saved = " and saved" if step else ""

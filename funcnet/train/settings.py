@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import jax
 
-from funcnet.parallel import AXIS, Layout, make_layout, parse_mesh, use_virtual_cpu_devices
+from funcnet.parallel import AXIS, Layout, make_layout, parse_mesh, parse_rules, use_virtual_cpu_devices
 from funcnet.settings import Range
 from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 
@@ -24,7 +24,7 @@ class RunSettings:
     """Directory for the files of the run."""
     resume: bool = False
     """Continue the run in --out. Settings that you omit keep their values. You can change only --save-every, --keep,
-    --devices, --mesh and --parallel. On other devices, the results differ by rounding errors."""
+    --devices, --mesh, --shard and --parallel. On other devices, the results differ by rounding errors."""
     seed: Annotated[int, Range(0, 2**62)] = 0
     """Seed of all random numbers."""
 
@@ -49,7 +49,12 @@ class DeviceSettings:
     """Number of devices. --devices N is short for --mesh data=N. If N is more than 1 on a CPU, the devices are virtual.
     The default is all GPUs or TPUs, or one CPU."""
     mesh: str | None = None
-    """Sizes of the axes of the device mesh, such as data=8. A size of -1 uses all remaining devices."""
+    """Sizes of the axes of the device mesh, such as data=2,fsdp=4. The axes are data (each device trains on a part of
+    the batch), fsdp (it also stores only a part of the parameters), tensor (it computes a part of each layer) and
+    context (it has a part of each sequence). A size of -1 uses all remaining devices."""
+    shard: tuple[str, ...] = ()
+    """Sharding rules that override those of the model, such as "**.dense.weight=fsdp,-": a pattern for the names of
+    parameters, and a mesh axis or - for each dimension."""
     parallel: Literal["jit", "shard_map", "pmap"] = "jit"
     """JAX transformation that distributes a step over the devices."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -74,7 +79,7 @@ class CheckpointSettings:
 
 
 def open_layout(settings: DeviceSettings, where: str) -> Layout:
-    """Return the layout of a data-parallel run.
+    """Return the layout of a run, without the rules of its net.
 
     Args:
         settings: the device settings of a command.
@@ -84,7 +89,8 @@ def open_layout(settings: DeviceSettings, where: str) -> Layout:
         The layout; see `make_layout`.
 
     Raises:
-        ValueError: if --devices and --mesh are both given, or the mesh does not fit the devices.
+        ValueError: if --devices and --mesh are both given, the mesh does not fit the devices, or a rule in --shard is
+            not valid.
 
     Example:
         >>> open_layout(DeviceSettings(devices=4, parallel="shard_map"), "pretrain").batch_parts
@@ -102,4 +108,4 @@ def open_layout(settings: DeviceSettings, where: str) -> Layout:
         use_virtual_cpu_devices(min(math.prod(sizes.values()), MOST_DEVICES))
     if sizes is None and jax.default_backend() == "cpu":
         sizes = {AXIS: 1}
-    return make_layout(sizes, kind=settings.parallel)
+    return make_layout(sizes, kind=settings.parallel, rules=parse_rules(settings.shard))

@@ -32,7 +32,8 @@ class Context:
     """The part of a run that its task can use.
 
     Attributes:
-        layout: layout of the arrays, with its methods `place` and `shard`. `parallelize` needs it too.
+        layout: layout of the arrays, with its methods `place` and `shard`. `parallelize` needs it too. It does not yet
+            have the rules of a net; see `Task.layout`.
         precision: precision policy of the step.
         stop: the interruption of the run. Slow code should check `stop.requested`, which is True after a signal.
     """
@@ -106,6 +107,8 @@ class Task:
     Attributes:
         name: name of the model, for the line that a run prints at its start.
         cadence: the number of steps, and when to log, evaluate and save.
+        layout: the layout for the task's net, `context.layout.for_net(net)`. A task that does not set it gets that of
+            the context.
         optimizer: an optax transformation, which includes gradient clipping, if any.
         schedule: the learning rate of the optimizer, for the metrics.
         trainable: patterns for the names of the trainable parameters.
@@ -130,6 +133,7 @@ class Task:
 
     name: str
     cadence: Cadence
+    layout: Layout
     optimizer: optax.GradientTransformation
     schedule: optax.Schedule | None = None
     trainable: tree.Patterns = "**"

@@ -11,6 +11,7 @@ from funcnet import nn
 from funcnet.functional import checks
 from funcnet.functional.attention_core import attend
 from funcnet.models.bert.configuration import BertConfig
+from funcnet.nn.core.sharding import rules
 
 __all__ = ["BertAttention", "BertSelfOutput", "attention_bias"]
 
@@ -81,6 +82,9 @@ class BertSelfAttention(nn.Module):
         )
         return attended.reshape(hidden_states.shape), weights
 
+    def sharding_sizes(self) -> dict[str, tuple[str, int]]:
+        return {"attention heads": ("tensor", self.heads)}
+
     def relative(self, query: jax.Array, key: jax.Array) -> jax.Array:
         """Return the relative scores (B, H, T, T) for query and key (B, T, H, E), scaled like the other scores."""
         place, scale = jnp.arange(query.shape[1]), query.shape[-1] ** -0.5
@@ -93,6 +97,8 @@ class BertSelfAttention(nn.Module):
 
 class BertSelfOutput(nn.Module):
     """LayerNorm(input + dropout(dense(x))). Call: (B, T, `width`), (B, T, D) -> (B, T, D). `width` is D by default."""
+
+    sharding_rules = rules({"dense.weight": ("fsdp", "tensor"), "dense.bias": ()})
 
     def __init__(self, config: BertConfig, width: int | None = None):
         super().__init__()

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from funcnet import nn
 from funcnet.models.bert.configuration import BertConfig
+from funcnet.nn.core.sharding import rules
 
 __all__ = ["BertEmbeddings"]
 
@@ -17,6 +18,8 @@ class BertEmbeddings(nn.Module):
     (0, 1, …) -> (B, T, D).
     """
 
+    sharding_rules = rules({"position_embeddings.weight": (), "token_type_embeddings.weight": ()})
+
     def __init__(self, config: BertConfig):
         super().__init__()
         self.word_embeddings = nn.Embedding(
@@ -28,6 +31,9 @@ class BertEmbeddings(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.longest = config.max_position_embeddings
         self.absolute = config.position_embedding_type == "absolute"
+
+    def sharding_sizes(self) -> dict[str, tuple[str, int]]:
+        return {"rows of the word table": ("tensor", self.word_embeddings.num_embeddings)}
 
     def forward(
         self,

@@ -14,6 +14,7 @@ from funcnet.functional.sharding import placed
 from funcnet.models.bert.activation import activate, activation, shown
 from funcnet.models.bert.attention import BertAttention, BertSelfOutput
 from funcnet.models.bert.configuration import BertConfig
+from funcnet.nn.core.sharding import rules
 
 __all__ = ["BertEncoder", "BertLayer", "BertPooler"]
 
@@ -131,6 +132,8 @@ class BertPooler(nn.Module):
     Call: hidden_states (B, T, D) -> (B, D). With the positions (B, P) of the first tokens of packed sequences
     -> (B, P, D).
     """
+
+    sharding_rules = rules({"dense.weight": ("fsdp",), "dense.bias": ()})
 
     def __init__(self, config: BertConfig):
         super().__init__()

@@ -9,12 +9,15 @@ import jax.numpy as jnp
 from funcnet import nn
 from funcnet.models.bert.activation import activate, activation, shown
 from funcnet.models.bert.configuration import BertConfig
+from funcnet.nn.core.sharding import rules
 
 __all__ = ["BertOnlyMLMHead", "BertOnlyNSPHead", "BertPreTrainingHeads"]
 
 
 class BertPredictionHeadTransform(nn.Module):
     """LayerNorm(transform_act_fn(dense(x))). Call: (…, D) -> (…, D)."""
+
+    sharding_rules = rules({"dense.weight": ("fsdp",), "dense.bias": ()})
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -35,6 +38,8 @@ class BertLMPredictionHead(nn.Module):
     The model ties the weight of the decoder to the word table. The bias of the decoder is also the `bias` of this
     module: one leaf with two names, both of which are in Hugging Face's files.
     """
+
+    sharding_rules = rules({"bias": ("tensor",)})
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -66,6 +71,8 @@ class BertOnlyMLMHead(nn.Module):
 class BertOnlyNSPHead(nn.Module):
     """The head for next-sentence prediction. Call: pooled_output (B, D) or (B, P, D) -> (B, 2) or (B, P, 2)."""
 
+    sharding_rules = rules({"seq_relationship.**": ()})
+
     def __init__(self, config: BertConfig):
         super().__init__()
         self.seq_relationship = nn.Linear(config.hidden_size, 2)
@@ -78,6 +85,8 @@ class BertPreTrainingHeads(nn.Module):
     """Both heads of pretraining. Call: sequence_output (B, S, D), pooled_output (B, D) or (B, P, D) -> (B, S, V), (B,
     2) or (B, P, 2).
     """
+
+    sharding_rules = rules({"seq_relationship.**": ()})
 
     def __init__(self, config: BertConfig):
         super().__init__()

@@ -25,6 +25,7 @@ from funcnet.nn.core.description import Description
 from funcnet.nn.core.hooks import RemovableHandle
 from funcnet.nn.core.inputs import EvalMode, OutputAndState, arrays
 from funcnet.nn.core.parts import description_of, frame_of, leaves, values, walk
+from funcnet.nn.core.sharding import Sharded
 from funcnet.nn.core.snapshot import compared_by_description
 from funcnet.nn.core.start import restart, start
 from funcnet.nn.core.state_dict import Match
@@ -34,7 +35,7 @@ Tree = dict[str, Any]
 __all__ = ["Module"]
 
 
-class Module(Description):
+class Module(Description, Sharded):
     """A description of a computation with parameters and buffers, as in torch, that runs as a pure function.
 
     Subclass it as in torch: assign layers, `nn.Parameter`s and buffers in `__init__`, and compute in `forward`.

@@ -62,7 +62,8 @@ class FinetuningTask(Task):
             update.layer_decay,
             weight_decay=update.weight_decay,
         )
-        self.objective = self.data.head.objective(self.net)  # type: ignore[method-assign]
+        self.layout = context.layout.for_net(self.net)
+        self.objective = self.data.head.objective(self.layout.anchored(self.net))  # type: ignore[method-assign]
         self.counts = self.data.head.counts  # type: ignore[method-assign]
         metric = evaluation.metric or self.data.head.metric
         self.best = Best(metric, largest=metric not in LOSSES, patience=evaluation.patience)
@@ -98,15 +99,16 @@ class FinetuningTask(Task):
 
     def _compiled(self) -> Bucketed:
         """Return the model as a function of rows, on all devices."""
-        forward, context = self.data.head.forward(self.net, self.data.tokenizer), self.context
-        size, parts = self.settings.loop.batch_size, context.layout.batch_parts
+        layout, context = self.layout, self.context
+        forward = self.data.head.forward(layout.anchored(self.net), self.data.tokenizer)
+        size, parts = self.settings.loop.batch_size, layout.batch_parts
         return Bucketed(
             lambda params, state, batch: forward(context.precision.cast(params), state, batch),
             longest=self.data.lengths[-1],
             pad_id=special_ids(self.data.tokenizer)["[PAD]"],
             lengths=self.data.lengths,
             sizes=[-(-size // parts) * parts],
-            shard=dataclasses.replace(context.layout, kind="jit").shard,  # one program reads the rows of all devices
+            shard=dataclasses.replace(layout, kind="jit").shard,  # one program reads the rows of all devices
         )
 
     def evaluator(self) -> Callable[[TrainState], dict[str, float]] | None:
@@ -136,7 +138,7 @@ class FinetuningTask(Task):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # already shown when the original model was opened
             kept = directory.load(ended.folder)
-        model = self.context.layout.place((kept.params, kept.state))
+        model = self.layout.place((kept.params, kept.state))
         values: dict[str, Any] = {"seed": ended.seed, "steps": ended.rows[-1]["step"]}
         classes: tuple[list[str], list[str]] | None = None
         for prefix, examples in {"": self.data.validation, "test_": self.data.test}.items():

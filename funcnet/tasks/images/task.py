@@ -60,6 +60,7 @@ class ImageTask(Task):
         self.net = self._network() if net is None else net
         if context.layout.axis_name is not None and not settings.local_statistics:
             self.net = nn.SyncBatchNorm.convert_sync_batchnorm(self.net, context.layout.axis_name)
+        self.layout = context.layout.for_net(self.net)
         self.buffers = "averaged" if settings.local_statistics else "synced"
         steps, checkpoint = settings.steps, settings.checkpoint
         self.cadence = Cadence(steps, settings.loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
@@ -89,7 +90,9 @@ class ImageTask(Task):
     def objective(self, params: Any, state: Any, batch: Any, *, training: bool, rng: Any) -> tuple[Any, Any]:
         """Return the sums of the cross-entropies and of the correct predictions, and the new buffers."""
         images = self.context.precision.cast(batch["image"])
-        logits, state = self.net.apply(params, state, images, training=training, rng=rng)  # (B, K)
+        logits, state = self.layout.anchored(self.net).apply(
+            params, state, images, training=training, rng=rng
+        )  # (B, K)
         labels = batch["label"]
         losses = F.cross_entropy(logits, labels, ignore_index=-1, reduction="sum")
         return {"image": {"loss": losses, "accuracy": (logits.argmax(1) == labels).sum()}}, state
@@ -101,7 +104,7 @@ class ImageTask(Task):
         return len(batch["label"])
 
     def evaluator(self) -> Callable[[TrainState], dict[str, float]]:
-        layout, stop = self.context.layout, self.context.stop
+        layout, stop = self.layout, self.context.stop
         step = parallelize(make_eval_step(self.objective, self.counts, precision=self.context.precision), layout)
 
         def on_test_images(state: TrainState) -> dict[str, float]:
@@ -129,7 +132,7 @@ class ImageTask(Task):
         settings = self.settings
         subtitle = (
             f"{settings.steps:,} steps of {settings.loop.batch_size} images, learning rate {settings.learning_rate:g}, "
-            f"{self.context.layout}, seed {ended.seed}; test accuracy {values['accuracy']:.4f}"
+            f"{self.layout}, seed {ended.seed}; test accuracy {values['accuracy']:.4f}"
         )
         where = "scikit-learn's digits" if settings.data is None else settings.data.name
         return Conclusion(values, panels, f"{self.name} on {where}", subtitle)

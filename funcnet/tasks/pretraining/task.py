@@ -23,6 +23,8 @@ from funcnet.train import Cadence, Conclusion, Context, Ended, Task, TrainState,
 
 __all__ = ["PretrainingTask", "add_shows_mask", "pretrain"]
 
+SEQUENCES = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "sequence_ids")  # leaves (B, T)
+
 
 def pretrain(settings: PretrainingSettings) -> int:
     """Run `funcnet pretrain`, or resume its run.
@@ -65,12 +67,13 @@ class PretrainingTask(Task):
                 scan_layers=model.scan_layers,
             )
         )
+        self.layout = context.layout.for_net(self.net, SEQUENCES)
         self.unigram = jnp.asarray(self.data.unigram())
         self.name = f"BERT-{model.model}"
         self.cadence = Cadence(steps, settings.loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
         self.keep = checkpoint.keep
         self.optimizer, self.schedule = make_optimizer(settings)
-        self.objective, self.counts = losses.make_objective(self.net), losses.counts  # type: ignore[method-assign]
+        self.objective, self.counts = losses.make_objective(self.layout.anchored(self.net)), losses.counts  # type: ignore[method-assign]
         self.facts = [self.phases.phases[0].data.fingerprint]
         self.sources = _sources(settings)
 
@@ -92,8 +95,8 @@ class PretrainingTask(Task):
     def evaluator(self) -> Callable[[TrainState], dict[str, float]] | None:
         if self.data.evaluation is None:
             return None
-        layout, stop = self.context.layout, self.context.stop
-        evaluation = losses.make_evaluation(self.net, self.unigram)
+        layout, stop = self.layout, self.context.stop
+        evaluation = losses.make_evaluation(layout.anchored(self.net), self.unigram)
         step = make_eval_step(evaluation, losses.evaluation_counts, precision=self.context.precision)
         compiled = parallelize(step, layout)
 
@@ -108,7 +111,7 @@ class PretrainingTask(Task):
     def _held_out(self, data: PretrainingData) -> Iterator[dict[str, np.ndarray]]:
         """Yield the held-out batches, with `shows_mask`. A batch has about 4,096 tokens per device."""
         assert data.evaluation is not None
-        rows = self.context.layout.batch_parts * max(1, 4096 // data.evaluation.seq_len)
+        rows = self.layout.batch_parts * max(1, 4096 // data.evaluation.seq_len)
         for batch in evaluation_batches(data.evaluation, rows):
             yield add_shows_mask(batch, data.evaluation)
 
@@ -123,12 +126,12 @@ class PretrainingTask(Task):
         values = self._evaluation_summary(ended.rows) if self.data.evaluation is not None else {}
         notes: list[str] = []
         if ended.state is not None:
-            params, state = self.context.layout.gather((ended.state.params, ended.state.state))
+            params, state = self.layout.gather((ended.state.params, ended.state.state))
             notes = example_guesses(self.net, params, state, self.data)
         rows = [f"{phase.batch_size} x {phase.data.train.seq_len}" for phase in self.phases.phases]
         subtitle = (
             f"{settings.optimizer.steps:,} steps of {', then '.join(rows)} tokens, learning rate "
-            f"{settings.optimizer.learning_rate:g}, {self.context.layout}, seed {settings.run.seed}"
+            f"{settings.optimizer.learning_rate:g}, {self.layout}, seed {settings.run.seed}"
         )
         title = f"{self.name}: masked words and next sentence"
         return Conclusion(values, pretraining_panels(values), title, subtitle, notes)

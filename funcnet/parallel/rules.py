@@ -1,0 +1,143 @@
+"""The sharding rules of a net, collected from its modules; and rules in the form of the command line."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jax.sharding import PartitionSpec
+
+from funcnet import nn
+from funcnet import tree as names_of
+from funcnet.parallel.mesh import FSDP
+
+__all__ = ["parse_rules", "sharding_rules"]
+
+SMALLEST = 1024  # entries; a smaller parameter without a rule is replicated
+
+
+def sharding_rules(net: nn.Module, params: names_of.Tree, sizes: Mapping[str, int]) -> dict[str, PartitionSpec]:
+    """Return the sharding of every parameter of a net that the mesh shards.
+
+    Each module class states the rules for the parameters beneath it in `sharding_rules`; an outer module overrides an
+    inner one. Layers of `nn` shard their output features along `tensor` and their input features along `fsdp`. Models
+    override them, so that a pair of layers needs one exchange (Megatron's column and row split). A parameter without
+    a rule is sharded along `fsdp` only. A dimension that an axis does not divide is not sharded along it.
+
+    Args:
+        net: the description.
+        params: parameters of the net, or their `jax.ShapeDtypeStruct`s.
+        sizes: {mesh axis: size}.
+
+    Returns:
+        {name of a parameter: PartitionSpec}, without the replicated parameters.
+
+    Raises:
+        ValueError: if the axis `tensor` does not divide a size that must not be split unevenly (see
+            `Module.sharding_sizes`), such as the number of heads. The message says which sizes would.
+
+    Example:
+        >>> import jax
+        >>> net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+        >>> params, _ = net.init(jax.random.key(0))
+        >>> rules = sharding_rules(net, params, {"data": 2, "tensor": 2})
+        >>> tuple(rules["0.weight"]), "2.weight" in rules  # 3 is odd
+        (('tensor', None), False)
+
+    Reference: Shoeybi et al. 2019, Megatron-LM, arXiv:1909.08053, section 3; Zhao et al. 2023, PyTorch FSDP,
+        arXiv:2304.11277
+    """
+    check_sizes(net, sizes)
+    shapes = {name: tuple(leaf.shape) for name, leaf in names_of.flatten(params).items()}
+    found: dict[str, PartitionSpec] = {}
+    modules = sorted(net.named_modules(), key=lambda item: len(item[0].split(".")) if item[0] else 0, reverse=True)
+    for prefix, module in modules:
+        inner = {
+            name.removeprefix(f"{prefix}."): name for name in shapes if not prefix or name.startswith(f"{prefix}.")
+        }
+        for pattern, spec in module.sharding_rules.items():
+            for name in _matching(pattern, inner):
+                found[inner[name]] = spec
+    fitted = {}
+    for name, shape in shapes.items():
+        stacks = name.split(".").count(names_of.STACKED)  # the layers of `nn.Repeat(scan=True)` are the first dimension
+        wanted = found.get(name) or (_fully_sharded(shape[stacks:], sizes) if name not in found else ())
+        spec = PartitionSpec(*(None,) * stacks, *_fitting(wanted, shape[stacks:], sizes))
+        if any(spec):
+            fitted[name] = spec
+    return fitted
+
+
+def check_sizes(net: nn.Module, sizes: Mapping[str, int]) -> None:
+    """Raise a ValueError if a mesh axis does not divide a size of a module that it must divide."""
+    for name, module in net.named_modules():
+        for what, (axis, size) in module.sharding_sizes().items():
+            parts = sizes.get(axis, 1)
+            if size % parts:
+                divisors = ", ".join(str(n) for n in range(1, min(size, 256) + 1) if size % n == 0)
+                raise ValueError(
+                    f"parallel: {axis}={parts} does not divide the {size} {what} of {name or type(module).__name__!r}; "
+                    f"expected a divisor of {size} ({divisors}), got {parts}."
+                )
+
+
+def parse_rules(texts: Iterable[str]) -> dict[str, PartitionSpec]:
+    """Parse sharding rules in the form of the command line.
+
+    Args:
+        texts: rules such as "**.dense.weight=tensor,-". A comma separates the dimensions, "-" means that a dimension is
+            not sharded, and "+" joins several axes.
+
+    Returns:
+        {name pattern: PartitionSpec}.
+
+    Raises:
+        ValueError: if a text is not of this form, or a pattern occurs twice.
+
+    Example:
+        >>> tuple(parse_rules(["fc.weight=data+fsdp,-"])["fc.weight"])
+        (('data', 'fsdp'), None)
+    """
+    rules: dict[str, PartitionSpec] = {}
+    for text in texts:
+        pattern, equals, entries = (part.strip() for part in text.partition("="))
+        axes = [tuple(axis.strip() for axis in entry.split("+")) for entry in entries.split(",")]
+        valid = all(axis.isidentifier() or group == ("-",) for group in axes for axis in group)
+        if not pattern or not equals or not valid or pattern in rules:
+            raise ValueError(
+                f"parallel.parse_rules: {text!r} is not a sharding rule; expected PATTERN=AXES, with an axis or - for "
+                "each dimension, such as **.dense.weight=tensor,- (each pattern once)."
+            )
+        rules[pattern] = PartitionSpec(*(None if group == ("-",) else _entry(group) for group in axes))
+    return rules
+
+
+def _matching(pattern: str, names: Iterable[str]) -> list[str]:
+    names = list(names)
+    try:
+        return names_of.select(pattern, names)
+    except ValueError:  # the module has no such parameter, or shares it with a module that owns it
+        return []
+
+
+def _fully_sharded(shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[Any, ...]:
+    """Return the axes of a parameter without a rule: `fsdp` for the first dimension that it divides."""
+    parts = sizes.get(FSDP, 1)
+    if math.prod(shape) < SMALLEST:
+        return ()
+    first = next((i for i, size in enumerate(shape) if size % parts == 0), None)
+    return () if first is None else (*(None,) * first, FSDP)
+
+
+def _fitting(spec: Iterable[Any], shape: tuple[int, ...], sizes: Mapping[str, int]) -> list[Any]:
+    """Return the entries of a spec, without axes that the mesh lacks or that do not divide the dimension."""
+    entries = []
+    for entry, size in zip(spec, shape, strict=False):
+        axes = [axis for axis in ((entry,) if isinstance(entry, str) else entry or ()) if sizes.get(axis, 1) > 1]
+        while size % math.prod(sizes[axis] for axis in axes):
+            axes.pop()
+        entries.append(_entry(tuple(axes)))
+    return entries
+
+
+def _entry(axes: tuple[str, ...]) -> str | tuple[str, ...] | None:
+    return axes if len(axes) > 1 else axes[0] if axes else None
