@@ -68,7 +68,9 @@ def keys_for_names(key: jax.Array, names: Sequence[str]) -> jax.Array:
     return jax.vmap(jax.random.fold_in, (None, 0))(key, hashes)
 
 
-def dropout_mask(key: jax.Array, shape: Sequence[int], rate: float) -> jax.Array:
+def dropout_mask(
+    key: jax.Array, shape: Sequence[int], rate: float, *, part: Sequence[jax.Array | None] | None = None
+) -> jax.Array:
     """Return independent booleans, each True (keep) with probability `1 - rate` (to a precision of 2**-32).
 
     Entry p of the flattened mask is `hash(key, p) >= rate * 2**32`. The hash takes a dozen integer operations, and XLA
@@ -79,6 +81,8 @@ def dropout_mask(key: jax.Array, shape: Sequence[int], rate: float) -> jax.Array
         key: one typed key (`jax.random.key`), of any implementation.
         shape: shape of the mask.
         rate: probability of False, a Python float in [0, 1].
+        part: for each dimension, the indices (n,) of the entries to return, or None for all of them. They have the same
+            values as in the whole mask.
 
     Returns:
         A boolean array. If it is sharded under `jit`, each device computes its own shard without communication.
@@ -101,10 +105,11 @@ def dropout_mask(key: jax.Array, shape: Sequence[int], rate: float) -> jax.Array
     if not 0.0 <= rate <= 1.0:
         raise ValueError(f"random.dropout_mask: rate is out of range; expected 0 <= rate <= 1, got {rate}.")
     shape = tuple(shape)
+    indices = tuple(part) if part is not None else (None,) * len(shape)
     if rate in (0.0, 1.0):
-        return jnp.full(shape, rate == 0.0)
+        return jnp.full(tuple(n if i is None else len(i) for n, i in zip(shape, indices, strict=True)), rate == 0.0)
     threshold = min(round(rate * 2.0**32), 2**32 - 1)
-    return _hash(_two_words(key), shape) >= np.uint32(threshold)
+    return _hash(_two_words(key), shape, indices) >= np.uint32(threshold)
 
 
 def _two_words(key: jax.Array) -> jax.Array:
@@ -113,27 +118,33 @@ def _two_words(key: jax.Array) -> jax.Array:
     return data if data.shape == (2,) else jax.random.bits(key, (2,), jnp.uint32)
 
 
-def _hash(words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def _hash(words: jax.Array, shape: tuple[int, ...], indices: tuple[jax.Array | None, ...]) -> jax.Array:
     """Return 32 bits per entry, from the key's two words and the entry's position in the flattened array."""
-    low, high = _position(shape)
+    low, high = _position(shape, indices)
     inner = words[1] if high is None else words[1] + _mix(high)
     return _mix(_mix(low ^ words[0]) + inner)
 
 
-def _position(shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array | None]:
-    """Return the flat position as two words. The upper word is None if the lower one suffices.
+def _position(whole: tuple[int, ...], indices: tuple[jax.Array | None, ...]) -> tuple[jax.Array, jax.Array | None]:
+    """Return the flat position in an array of shape `whole` as two words, for the entries with these indices. The upper
+    word is None if the lower one suffices.
 
     The position is a sum of one iota per dimension, because XLA's partitioner can split this form along any dimension,
     unlike a reshaped iota. A product that contains a symbolic size of `jax.export` is assumed to fit into one word.
     """
+    shape = tuple(n if index is None else len(index) for n, index in zip(whole, indices, strict=True))
     words = [jnp.full(shape, np.uint32(0x9E3779B9)), jnp.zeros(shape, jnp.uint32)]  # not 0, because `_mix` maps 0 to 0
     which, stride = 0, 1
     for dimension in reversed(range(len(shape))):
-        if isinstance(more := stride * shape[dimension], int) and more > 2**32:
+        if isinstance(more := stride * whole[dimension], int) and more > 2**32:
             which, stride = 1, 1
         factor = np.uint32(stride) if isinstance(stride, int) else jnp.asarray(stride).astype(jnp.uint32)
-        words[which] += lax.broadcasted_iota(jnp.uint32, shape, dimension) * factor
-        stride *= shape[dimension]
+        if (index := indices[dimension]) is None:
+            place = lax.broadcasted_iota(jnp.uint32, shape, dimension)
+        else:
+            place = index.astype(jnp.uint32).reshape(-1, *(1,) * (len(shape) - dimension - 1))
+        words[which] += place * factor
+        stride *= whole[dimension]
     return words[0], words[1] if which else None
 
 

@@ -3,9 +3,13 @@
 Each test walks the table of `tests/layers`, torch beside it.
 """
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+import torch
 from jax import export
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -66,7 +70,11 @@ def step_of(net, training):
 
 
 def same_as_torch(row, training, inputs, cotangents, found):
-    """What a step found lies within the row's tolerance of torch's outputs, gradients and buffers."""
+    """What a step found lies within the row's tolerance of torch's outputs, gradients and buffers.
+
+    Where the terms of a gradient cancel, its entries are small beside their rounding: a gradient may be four
+    times as far from torch in float64 as torch in float32 is.
+    """
     outputs, new_state, param_grads, input_grads = found
     expected, expected_inputs, expected_params, expected_buffers, _ = torch_run(row, training, inputs, cotangents)
     for i, (ours, theirs) in enumerate(zip(outputs, expected, strict=True)):
@@ -74,8 +82,10 @@ def same_as_torch(row, training, inputs, cotangents, found):
     tolerance = max(row.tolerance[0], ADDED)
     for ours, theirs in zip(input_grads, expected_inputs, strict=True):
         near(ours, theirs, tolerance, "gradient of an input")
+    single = torch_run(dataclasses.replace(row, oracle=torch.float32), training, inputs, cotangents)[2]
     for name, theirs in expected_params.items():
-        near(tree.flatten(param_grads)[name], theirs, tolerance, f"gradient of {name}")
+        own = np.abs(single[name] - theirs).max(initial=0) / max(np.abs(theirs).max(initial=0), 1e-30)
+        near(tree.flatten(param_grads)[name], theirs, max(tolerance, 4 * own), f"gradient of {name}")
     for name, theirs in expected_buffers.items():
         near(tree.flatten(new_state)[name], theirs, tolerance, f"buffer {name}")
 

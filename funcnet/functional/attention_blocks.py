@@ -1,0 +1,373 @@
+"""Attention in blocks, which never stores all scores: for long sequences, and for sequences split over devices.
+
+The softmax is computed block by block of keys. Each block updates, for each query, the maximum of its scores so far,
+the sum of exponentials and the weighted sum of values, both relative to this maximum. The result is exact. The backward
+pass computes the scores of each block again from the maximum and the sum.
+
+With `axis_name`, each device has a part of the queries. In a *ring*, it also has a part of the keys. Keys and values
+then go from device to device, and each device attends to the part that it holds. In the backward pass, the gradients of
+the keys go around with them.
+
+Letters: `L queries, S keys (of this device), n devices, E width of a head, V width of a value`.
+
+Reference: Milakov and Gimelshein 2018, arXiv:1805.02867 (the softmax); Dao et al. 2022, arXiv:2205.14135 (the backward
+pass); Liu et al. 2023, arXiv:2310.01889 (the ring)
+"""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+
+from funcnet import random
+from funcnet.functional.varying import vary_like
+
+__all__ = ["Masks", "Plan", "attend_in_blocks"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How attention is computed in blocks.
+
+    Attributes:
+        scale: factor of the scores.
+        queries: number of queries in a block. It divides L.
+        keys: number of keys in a block. It divides S.
+        is_causal: whether a query attends only to keys at its own and earlier positions.
+        dtype: dtype of scores and sums.
+        rate: dropout rate of the weights, below 1.
+        whole: shape (*, L, S) of all scores, over all devices; dropout depends on the position in it.
+        is_padded: whether there are keys after the last one of `whole`, which are hidden.
+        axis_name: mesh axis along which the queries are split, or None on one device.
+        is_ring: whether the keys are split along this axis too. Otherwise, each device has all keys.
+        is_zigzag: whether device i has the pieces i and 2n - 1 - i of the sequence (of 2n pieces), and not its i-th
+            part.
+    """
+
+    scale: float
+    queries: int
+    keys: int
+    is_causal: bool
+    dtype: Any
+    rate: float
+    whole: tuple[int, ...]
+    is_padded: bool = False
+    axis_name: Any = None
+    is_ring: bool = False
+    is_zigzag: bool = False
+
+    @property
+    def devices(self) -> int:
+        """The number of devices in the ring."""
+        return lax.axis_size(self.axis_name) if self.is_ring else 1
+
+    def positions(self, device: Any, length: int) -> jax.Array:
+        """Return the positions (length,) in the whole sequence of what a device has."""
+        place = jnp.arange(length)
+        if not self.is_zigzag:
+            return device * length + place
+        half = length // 2
+        return jnp.where(place < half, device * half, (2 * self.devices - 1 - device) * half - half) + place
+
+
+class Masks(NamedTuple):
+    """The masks of attention in blocks. Booleans are True at hidden positions; other masks are added to the scores.
+
+    Attributes:
+        rows: (*, L or 1, all keys), the rows of this device's queries, or None.
+        keys: (*, 1, S), for this device's keys, or None. It goes around with them.
+        query_segments, key_segments: integers (*, L) and (*, S). A query attends to the keys of its segment.
+    """
+
+    rows: jax.Array | None = None
+    keys: jax.Array | None = None
+    query_segments: jax.Array | None = None
+    key_segments: jax.Array | None = None
+
+
+class _Keys(NamedTuple):
+    """What goes around the ring."""
+
+    key: jax.Array
+    value: jax.Array
+    mask: jax.Array | None
+    segments: jax.Array | None
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def attend_in_blocks(
+    plan: Plan, query: jax.Array, key: jax.Array, value: jax.Array, masks: Masks, rng: jax.Array | None
+) -> jax.Array:
+    """Return the attention (*, L, V) of query (*, L, E) to key (*, S, E) and value (*, S, V). Their leading dimensions
+    are equal. See `scaled_dot_product_attention`. A query without keys gets 0.
+
+    Only reverse-mode differentiation works.
+    """
+    return _forward(plan, query, key, value, masks, rng)[0]
+
+
+def _forward(plan: Plan, query: Any, key: Any, value: Any, masks: Masks, rng: Any) -> tuple[jax.Array, jax.Array]:
+    """Return (output, log of the sum of exponentials (*, L, 1))."""
+    device = _device(plan)
+    places = plan.positions(device, query.shape[-2]).reshape(-1, plan.queries)
+    queries = _Keys(_blocks(query * plan.scale, plan.queries), None, *_query_side(plan, masks, query.shape[-2]))  # type: ignore[arg-type]
+    lead = (len(places), *query.shape[:-2], plan.queries)
+    start = (
+        jnp.zeros((*lead, value.shape[-1]), plan.dtype),
+        jnp.full((*lead, 1), jnp.finfo(plan.dtype).min, plan.dtype),
+        jnp.zeros((*lead, 1), plan.dtype),
+    )
+    start = jax.tree.map(lambda leaf: vary_like(leaf, query, key, value, *masks), start)
+
+    def on_keys(sums: Any, block: Any) -> tuple[Any, None]:
+        keys, at = block
+
+        def on_queries(_: None, one: Any) -> tuple[None, Any]:
+            sums, queries, rows = one
+            return None, _skipping(plan, rows, at, lambda s: _add(plan, s, queries, keys, rows, at, rng), sums)
+
+        return lax.scan(on_queries, None, (sums, queries, places))[1], None
+
+    def at_device(source: Any, keys: _Keys, sums: Any) -> Any:
+        at = plan.positions(source, key.shape[-2]).reshape(-1, plan.keys)
+        return lax.scan(on_keys, sums, (_key_blocks(plan, keys), at))[0]
+
+    going = _Keys(key, value, masks.keys, masks.key_segments)
+    total, largest, divisor = _around(plan, going, start, at_device)
+    divisor = jnp.maximum(divisor, 1)  # it is at least 1, unless all keys are hidden
+    out = (_joined(total / divisor)).astype(value.dtype)
+    return out, _joined(largest + jnp.log(divisor))
+
+
+def _add(plan: Plan, sums: Any, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array, rng: Any) -> Any:
+    """Add a block of keys to the sums of a block of queries."""
+    total, largest, divisor = sums
+    scores = _scores(plan, queries, keys, rows, at)
+    now = jnp.maximum(largest, scores.max(-1, keepdims=True))
+    weights, before = jnp.exp(scores - now), jnp.exp(largest - now)
+    divisor = divisor * before + weights.sum(-1, keepdims=True)
+    dropped = weights if rng is None else weights * _kept(plan, rng, rows, at)
+    product = jnp.matmul(dropped.astype(keys.value.dtype), keys.value, preferred_element_type=plan.dtype)
+    return total * before + product, now, divisor
+
+
+def _scores(plan: Plan, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array) -> jax.Array:
+    """Return the scores of a block of queries at positions `rows`, for a block of keys at positions `at`."""
+    scores = jnp.matmul(queries.key, keys.key.swapaxes(-1, -2), preferred_element_type=plan.dtype)
+    if queries.mask is not None:
+        scores = _masked(scores, _columns(queries.mask, at))
+    if keys.mask is not None:
+        scores = _masked(scores, keys.mask)
+    hidden = []
+    if queries.segments is not None and keys.segments is not None:
+        hidden.append(queries.segments[..., :, None] != keys.segments[..., None, :])
+    if plan.is_causal:
+        hidden.append(rows[:, None] < at)
+    if plan.is_padded:
+        hidden.append(at >= plan.whole[-1])
+    for one in hidden:
+        scores = jnp.where(one, -jnp.inf, scores)
+    return scores
+
+
+def _masked(scores: jax.Array, mask: jax.Array) -> jax.Array:
+    return jnp.where(mask, -jnp.inf, scores) if mask.dtype == bool else scores + mask.astype(scores.dtype)
+
+
+def _columns(mask: jax.Array, at: jax.Array) -> jax.Array:
+    return mask if mask.shape[-1] == 1 else jnp.take(mask, at, axis=-1, mode="clip")
+
+
+def _kept(plan: Plan, rng: jax.Array, rows: jax.Array, at: jax.Array) -> jax.Array:
+    """Return the dropout mask of a block, multiplied by 1 / (1 - rate)."""
+    part = (*(None,) * (len(plan.whole) - 2), rows, at)
+    return random.dropout_mask(rng, plan.whole, plan.rate, part=part).astype(plan.dtype) / (1 - plan.rate)
+
+
+# ------------------------------------------------------------------------------------------------------ backward pass
+
+
+def _start(plan: Plan, query: Any, key: Any, value: Any, masks: Masks, rng: Any) -> tuple[jax.Array, Any]:
+    given = (query, key, value, masks, rng)
+    arrays = jax.tree.map(lambda one: one.value, given, is_leaf=lambda one: hasattr(one, "perturbed"))
+    learned = tuple(getattr(one, "perturbed", False) for one in (masks.rows, masks.keys))
+    out, logs = _forward(plan, *arrays)
+    return out, (arrays, out, logs, learned)
+
+
+def _backward(plan: Plan, kept: Any, change: Any) -> tuple[Any, ...]:
+    (query, key, value, masks, rng), out, logs, learned = kept
+    if isinstance(change, SymbolicZero):
+        return None, None, None, None, None
+    places = plan.positions(_device(plan), query.shape[-2]).reshape(-1, plan.queries)
+    queries = _Keys(_blocks(query * plan.scale, plan.queries), None, *_query_side(plan, masks, query.shape[-2]))  # type: ignore[arg-type]
+    mean = (change.astype(plan.dtype) * out.astype(plan.dtype)).sum(-1, keepdims=True)
+    given = tuple(_blocks(one, plan.queries) for one in (change, mean, logs))
+    like = lambda array: vary_like(jnp.zeros(array.shape, plan.dtype), query, key, value, *masks)
+    of_queries = (like(queries.key), like(queries.mask) if learned[0] else None)
+    of_keys = (like(key), like(value), like(masks.keys) if learned[1] else None)
+
+    def on_keys(of_queries: Any, block: Any) -> tuple[Any, Any]:
+        keys, at, before = block
+
+        def on_queries(of_keys: Any, one: Any) -> tuple[Any, Any]:
+            of_queries, queries, rows, given = one
+            both = (of_queries, of_keys)
+            both = _skipping(
+                plan, rows, at, lambda both: _add_gradients(plan, both, queries, keys, rows, at, given, rng), both
+            )
+            return both[1], both[0]
+
+        of_keys, of_queries = lax.scan(on_queries, before, (of_queries, queries, places, given))
+        return of_queries, of_keys
+
+    def at_device(source: Any, going: Any, of_queries: Any) -> Any:
+        keys, of_keys = going
+        at = plan.positions(source, key.shape[-2]).reshape(-1, plan.keys)
+        before = _blocks_of_keys(plan, of_keys)
+        of_queries, of_keys = lax.scan(on_keys, of_queries, (_key_blocks(plan, keys), at, before))
+        return of_queries, (keys, _joined_keys(of_keys))
+
+    going = (_Keys(key, value, masks.keys, masks.key_segments), of_keys)
+    of_queries, (_, of_keys) = _around_and_home(plan, going, of_queries, at_device)
+    d_query = (_joined(of_queries[0]) * plan.scale).astype(query.dtype)
+    d_key, d_value = of_keys[0].astype(key.dtype), of_keys[1].astype(value.dtype)
+    d_rows = None if not learned[0] else _like_mask(_joined_rows(of_queries[1], masks.rows), masks.rows)
+    d_keys = None if not learned[1] else of_keys[2].astype(masks.keys.dtype)
+    return d_query, d_key, d_value, Masks(d_rows, d_keys, None, None), None
+
+
+attend_in_blocks.defvjp(_start, _backward, symbolic_zeros=True)
+
+
+def _add_gradients(
+    plan: Plan, both: Any, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array, given: Any, rng: Any
+) -> Any:
+    """Add the gradients of a block of queries and a block of keys."""
+    (d_query, d_rows), (d_key, d_value, d_mask) = both
+    change, mean, logs = given
+    weights = jnp.exp(_scores(plan, queries, keys, rows, at) - logs)
+    of_weights = jnp.matmul(change, keys.value.swapaxes(-1, -2), preferred_element_type=plan.dtype)
+    dropped = weights
+    if rng is not None:
+        kept = _kept(plan, rng, rows, at)
+        dropped, of_weights = weights * kept, of_weights * kept
+    of_scores = weights * (of_weights - mean)
+    dot = functools.partial(jnp.matmul, preferred_element_type=plan.dtype)
+    narrow = of_scores.astype(keys.key.dtype)
+    d_query = d_query + dot(narrow, keys.key)
+    d_key = d_key + dot(narrow.swapaxes(-1, -2), queries.key)
+    d_value = d_value + dot(dropped.astype(change.dtype).swapaxes(-1, -2), change)
+    if d_mask is not None:
+        d_mask = d_mask + _summed_to(of_scores, keys.mask.shape)  # type: ignore[union-attr]
+    if d_rows is not None:
+        block = _summed_to(of_scores, (*d_rows.shape[:-1], 1 if d_rows.shape[-1] == 1 else len(at)))
+        d_rows = d_rows + block if d_rows.shape[-1] == 1 else d_rows.at[..., at].add(block, mode="drop")
+    return (d_query, d_rows), (d_key, d_value, d_mask)
+
+
+# -------------------------------------------------------------------------------------------------- blocks and the ring
+
+
+def _skipping(plan: Plan, rows: jax.Array, at: jax.Array, add: Any, sums: Any) -> Any:
+    """Return `add(sums)`, or `sums` if no query of a causal block attends to any of its keys."""
+    return lax.cond(rows.max() >= at.min(), add, lambda sums: sums, sums) if plan.is_causal else add(sums)
+
+
+def _around(plan: Plan, going: Any, sums: Any, at_device: Any) -> Any:
+    """Return the sums after the keys of all devices. The next part is on its way while one is used."""
+    count, device = plan.devices, _device(plan) if plan.is_ring else 0
+
+    def step(carry: Any, number: jax.Array) -> tuple[Any, None]:
+        going, sums = carry
+        return (_next(plan, going), at_device((device - number) % count, going, sums)), None
+
+    if count > 1:
+        (going, sums), _ = lax.scan(step, (going, sums), jnp.arange(count - 1))
+    return at_device((device - count + 1) % count, going, sums)
+
+
+def _around_and_home(plan: Plan, going: Any, sums: Any, at_device: Any) -> Any:
+    """Return (sums, what went around and is back at its device), where each device adds to what goes around."""
+    count, device = plan.devices, _device(plan) if plan.is_ring else 0
+
+    def step(carry: Any, number: jax.Array) -> tuple[Any, None]:
+        going, sums = carry
+        sums, going = at_device((device - number) % count, going, sums)
+        return (_next(plan, going), sums), None
+
+    (going, sums), _ = lax.scan(step, (going, sums), jnp.arange(count))
+    return sums, going
+
+
+def _next(plan: Plan, going: Any) -> Any:
+    count = plan.devices
+    if count == 1:
+        return going
+    return lax.ppermute(going, plan.axis_name, [(i, (i + 1) % count) for i in range(count)])
+
+
+def _device(plan: Plan) -> Any:
+    return 0 if plan.axis_name is None else lax.axis_index(plan.axis_name)
+
+
+def _blocks(array: jax.Array, size: int) -> jax.Array:
+    """Return (blocks, *, size, width) from (*, length, width)."""
+    *lead, length, width = array.shape
+    return jnp.moveaxis(array.reshape(*lead, length // size, size, width), -3, 0)
+
+
+def _joined(blocks: jax.Array) -> jax.Array:
+    """Return (*, length, width) from (blocks, *, size, width)."""
+    array = jnp.moveaxis(blocks, 0, -3)
+    return array.reshape(*array.shape[:-3], -1, array.shape[-1])
+
+
+def _query_side(plan: Plan, masks: Masks, length: int) -> tuple[jax.Array | None, jax.Array | None]:
+    """Return (rows, segments) in blocks of queries."""
+    count = length // plan.queries
+    rows, segments = masks.rows, masks.query_segments
+    if rows is not None:
+        one_row = rows.shape[-2] == 1
+        rows = jnp.broadcast_to(rows, (count, *rows.shape)) if one_row else _blocks(rows, plan.queries)
+    if segments is not None:
+        segments = _blocks(segments[..., None], plan.queries)[..., 0]
+    return rows, segments
+
+
+def _key_blocks(plan: Plan, keys: _Keys) -> _Keys:
+    last = lambda array: jnp.moveaxis(array.reshape(*array.shape[:-1], -1, plan.keys), -2, 0)
+    mask, segments = (None if one is None else last(one) for one in (keys.mask, keys.segments))
+    return _Keys(_blocks(keys.key, plan.keys), _blocks(keys.value, plan.keys), mask, segments)
+
+
+def _blocks_of_keys(plan: Plan, gradients: Any) -> Any:
+    keys = _key_blocks(plan, _Keys(gradients[0], gradients[1], gradients[2], None))
+    return keys.key, keys.value, keys.mask
+
+
+def _joined_keys(gradients: Any) -> Any:
+    mask = gradients[2]
+    if mask is not None:
+        mask = jnp.moveaxis(mask, 0, -2)
+        mask = mask.reshape(*mask.shape[:-2], -1)
+    return _joined(gradients[0]), _joined(gradients[1]), mask
+
+
+def _joined_rows(blocks: jax.Array, rows: jax.Array) -> jax.Array:
+    return blocks.sum(0) if rows.shape[-2] == 1 else _joined(blocks)
+
+
+def _like_mask(gradient: jax.Array, mask: jax.Array) -> jax.Array:
+    return gradient.astype(mask.dtype)
+
+
+def _summed_to(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Return the sums over the dimensions along which an array of `shape` is broadcast."""
+    array = array.sum(tuple(range(array.ndim - len(shape))))
+    repeated = tuple(i for i, (n, m) in enumerate(zip(array.shape, shape, strict=True)) if m == 1 != n)
+    return array.sum(repeated, keepdims=True)
