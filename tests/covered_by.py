@@ -25,6 +25,7 @@ COVERED_BY = {
     "data/worker.py": "data/test_threads.py data/test_processes.py",
     "data/joined.py": "tasks/pretraining_data/test_build.py tasks/pretraining_data/test_packing.py",
     "functional/absent.py": "functional/test_signatures.py",
+    "functional/attention_blocks.py": "functional/test_context_parallel.py",
     "functional/channelshuffle.py": "functional/test_shuffle.py",
     "functional/checks.py": "functional/test_signatures.py",
     "functional/conv_transpose.py": "functional/test_conv.py",

@@ -8,12 +8,14 @@ also converted to an array that is added to the scores, with -inf at the hidden 
 """
 
 import functools
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 
 from funcnet.functional import checks
 from funcnet.functional.attention_core import attend
+from funcnet.functional.context_parallel import Drop, How, attend_in_parts, segments_of
 from funcnet.functional.dropout import dropout
 from funcnet.functional.linear import linear
 
@@ -37,6 +39,10 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     rng: jax.Array | None = None,
+    segment_ids: jax.Array | tuple[jax.Array, jax.Array] | None = None,
+    axis_name: Any = None,
+    context_parallel: Literal["ring", "gather"] = "ring",
+    block_size: int | None = None,
 ) -> jax.Array:
     """Compute `softmax(q kᵀ · scale + mask) v`, an average of the values, weighted by how well each key matches.
 
@@ -53,6 +59,15 @@ def scaled_dot_product_attention(
             head of `key` and `value` is then used for several consecutive heads of the query.
         rng: random key for the dropout; required if 0 < dropout_p < 1. In a module's forward, pass
             `rng=self.make_rng()`, in evaluation too.
+        segment_ids: integers (B, L), or a pair of (B, L) and (B, S), where B is the first of the leading dimensions. A
+            query attends only to keys with its own number, as the sequences of a packed row require.
+        axis_name: mesh axis along which the sequence is split, inside `jax.shard_map`. Each device has its L queries
+            and S keys, in order, and `attn_mask` is either (*, L, all keys), or (*, 1, S) for this device's keys. The
+            same `rng` on all devices gives the dropout of one device.
+        context_parallel: with `axis_name`, "ring" sends keys and values from device to device, and "gather" gathers all
+            of them on every device.
+        block_size: number of queries and keys whose scores are computed at a time. The memory then grows with L + S
+            instead of L · S, and the backward pass computes the scores again. None means all of this device's.
 
     Returns:
         An array of shape (*, L, V) in the query's dtype. The scores and weights are computed in at least float32. If
@@ -60,12 +75,12 @@ def scaled_dot_product_attention(
 
     Raises:
         ValueError: if the shapes do not match, a mask is given together with `is_causal`, `dropout_p` is outside
-            [0, 1], or `rng` is missing.
+            [0, 1], `rng` is missing, or `axis_name` is not an axis.
         TypeError: if the inputs are not floating-point, their dtypes differ, or the dtype of the mask is not bool,
             float32 or the query's dtype.
 
     Differs from torch: a mask together with `is_causal` is always an error, whereas torch on CPU accepts it for some
-        shapes; NaN scores give NaN results.
+        shapes; NaN scores give NaN results. With `axis_name` or `block_size`, only reverse-mode differentiation works.
 
     Example:
         >>> query, key, value = jnp.ones((1, 2)), jnp.ones((3, 2)), jnp.arange(6.0).reshape(3, 2)
@@ -92,6 +107,15 @@ def scaled_dot_product_attention(
             f"{where}: is_causal=True cannot be combined with attn_mask; expected attn_mask=None, got a mask of shape "
             f"{jnp.shape(attn_mask)}. Include the causal mask in attn_mask, or leave attn_mask out."
         )
+    segments, how = segments_of(where, segment_ids, query, key), How(axis_name, context_parallel, block_size)
+    if 0 < dropout_p < 1:
+        checks.key(where, rng)
+    if axis_name is not None or block_size is not None:
+        hidden = None if attn_mask is None else jnp.asarray(attn_mask)
+        hidden = hidden if hidden is None or hidden.dtype != bool else ~hidden
+        scale = query.shape[-1] ** -0.5 if scale is None else scale
+        dropped = Drop(checks.probability(where, "dropout_p", dropout_p), rng)
+        return attend_in_parts(where, query, key, value, hidden, segments, how, scale, is_causal, dropped)
     bias = None
     if is_causal:
         bias = _minus_infinity(~jnp.tril(jnp.ones(shape[-2:], bool)), query.dtype)
@@ -106,10 +130,11 @@ def scaled_dot_product_attention(
                 f"{where}: attn_mask has the wrong shape; expected at least two dimensions and a shape that broadcasts "
                 f"to {shape}, got {bias.shape}. The last two dimensions are queries and keys."
             )
-    if 0 < dropout_p < 1:
-        checks.key(where, rng)
+    own = None
+    if segments is not None:
+        own = _minus_infinity(segments[0][..., None] != segments[1][..., None, :], query.dtype)
     drop = functools.partial(dropout, p=dropout_p, rng=rng)
-    return attend(query, key, value, bias, scale=scale, hidden_row=0.0, dropout=drop)[0]
+    return attend(query, key, value, bias, own, scale=scale, hidden_row=0.0, dropout=drop)[0]
 
 
 def added_mask(where: str, name: str, mask: jax.Array, dtype: jnp.dtype) -> jax.Array:

@@ -21,16 +21,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.custom_derivatives import SymbolicZero
 
 from funcnet import random
 from funcnet.functional.varying import vary_like
 
-__all__ = ["Masks", "Plan", "attend_in_blocks"]
+__all__ = ["BlockPlan", "Masks", "attend_in_blocks"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class BlockPlan:
     """How attention is computed in blocks.
 
     Attributes:
@@ -100,7 +99,7 @@ class _Keys(NamedTuple):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def attend_in_blocks(
-    plan: Plan, query: jax.Array, key: jax.Array, value: jax.Array, masks: Masks, rng: jax.Array | None
+    plan: BlockPlan, query: jax.Array, key: jax.Array, value: jax.Array, masks: Masks, rng: jax.Array | None
 ) -> jax.Array:
     """Return the attention (*, L, V) of query (*, L, E) to key (*, S, E) and value (*, S, V). Their leading dimensions
     are equal. See `scaled_dot_product_attention`. A query without keys gets 0.
@@ -110,7 +109,7 @@ def attend_in_blocks(
     return _forward(plan, query, key, value, masks, rng)[0]
 
 
-def _forward(plan: Plan, query: Any, key: Any, value: Any, masks: Masks, rng: Any) -> tuple[jax.Array, jax.Array]:
+def _forward(plan: BlockPlan, query: Any, key: Any, value: Any, masks: Masks, rng: Any) -> tuple[jax.Array, jax.Array]:
     """Return (output, log of the sum of exponentials (*, L, 1))."""
     device = _device(plan)
     places = plan.positions(device, query.shape[-2]).reshape(-1, plan.queries)
@@ -143,7 +142,7 @@ def _forward(plan: Plan, query: Any, key: Any, value: Any, masks: Masks, rng: An
     return out, _joined(largest + jnp.log(divisor))
 
 
-def _add(plan: Plan, sums: Any, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array, rng: Any) -> Any:
+def _add(plan: BlockPlan, sums: Any, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array, rng: Any) -> Any:
     """Add a block of keys to the sums of a block of queries."""
     total, largest, divisor = sums
     scores = _scores(plan, queries, keys, rows, at)
@@ -155,7 +154,7 @@ def _add(plan: Plan, sums: Any, queries: _Keys, keys: _Keys, rows: jax.Array, at
     return total * before + product, now, divisor
 
 
-def _scores(plan: Plan, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array) -> jax.Array:
+def _scores(plan: BlockPlan, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array) -> jax.Array:
     """Return the scores of a block of queries at positions `rows`, for a block of keys at positions `at`."""
     scores = jnp.matmul(queries.key, keys.key.swapaxes(-1, -2), preferred_element_type=plan.dtype)
     if queries.mask is not None:
@@ -182,7 +181,7 @@ def _columns(mask: jax.Array, at: jax.Array) -> jax.Array:
     return mask if mask.shape[-1] == 1 else jnp.take(mask, at, axis=-1, mode="clip")
 
 
-def _kept(plan: Plan, rng: jax.Array, rows: jax.Array, at: jax.Array) -> jax.Array:
+def _kept(plan: BlockPlan, rng: jax.Array, rows: jax.Array, at: jax.Array) -> jax.Array:
     """Return the dropout mask of a block, multiplied by 1 / (1 - rate)."""
     part = (*(None,) * (len(plan.whole) - 2), rows, at)
     return random.dropout_mask(rng, plan.whole, plan.rate, part=part).astype(plan.dtype) / (1 - plan.rate)
@@ -191,18 +190,14 @@ def _kept(plan: Plan, rng: jax.Array, rows: jax.Array, at: jax.Array) -> jax.Arr
 # ------------------------------------------------------------------------------------------------------ backward pass
 
 
-def _start(plan: Plan, query: Any, key: Any, value: Any, masks: Masks, rng: Any) -> tuple[jax.Array, Any]:
-    given = (query, key, value, masks, rng)
-    arrays = jax.tree.map(lambda one: one.value, given, is_leaf=lambda one: hasattr(one, "perturbed"))
-    learned = tuple(getattr(one, "perturbed", False) for one in (masks.rows, masks.keys))
+def _start(plan: BlockPlan, *arrays: Any) -> tuple[jax.Array, Any]:
     out, logs = _forward(plan, *arrays)
-    return out, (arrays, out, logs, learned)
+    return out, (arrays, out, logs)
 
 
-def _backward(plan: Plan, kept: Any, change: Any) -> tuple[Any, ...]:
-    (query, key, value, masks, rng), out, logs, learned = kept
-    if isinstance(change, SymbolicZero):
-        return None, None, None, None, None
+def _backward(plan: BlockPlan, kept: Any, change: Any) -> tuple[Any, ...]:
+    (query, key, value, masks, rng), out, logs = kept
+    learned = tuple(mask is not None and mask.dtype != bool for mask in (masks.rows, masks.keys))
     places = plan.positions(_device(plan), query.shape[-2]).reshape(-1, plan.queries)
     queries = _Keys(_blocks(query * plan.scale, plan.queries), None, *_query_side(plan, masks, query.shape[-2]))  # type: ignore[arg-type]
     mean = (change.astype(plan.dtype) * out.astype(plan.dtype)).sum(-1, keepdims=True)
@@ -241,11 +236,11 @@ def _backward(plan: Plan, kept: Any, change: Any) -> tuple[Any, ...]:
     return d_query, d_key, d_value, Masks(d_rows, d_keys, None, None), None
 
 
-attend_in_blocks.defvjp(_start, _backward, symbolic_zeros=True)
+attend_in_blocks.defvjp(_start, _backward)
 
 
 def _add_gradients(
-    plan: Plan, both: Any, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array, given: Any, rng: Any
+    plan: BlockPlan, both: Any, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array, given: Any, rng: Any
 ) -> Any:
     """Add the gradients of a block of queries and a block of keys."""
     (d_query, d_rows), (d_key, d_value, d_mask) = both
@@ -273,12 +268,12 @@ def _add_gradients(
 # -------------------------------------------------------------------------------------------------- blocks and the ring
 
 
-def _skipping(plan: Plan, rows: jax.Array, at: jax.Array, add: Any, sums: Any) -> Any:
+def _skipping(plan: BlockPlan, rows: jax.Array, at: jax.Array, add: Any, sums: Any) -> Any:
     """Return `add(sums)`, or `sums` if no query of a causal block attends to any of its keys."""
     return lax.cond(rows.max() >= at.min(), add, lambda sums: sums, sums) if plan.is_causal else add(sums)
 
 
-def _around(plan: Plan, going: Any, sums: Any, at_device: Any) -> Any:
+def _around(plan: BlockPlan, going: Any, sums: Any, at_device: Any) -> Any:
     """Return the sums after the keys of all devices. The next part is on its way while one is used."""
     count, device = plan.devices, _device(plan) if plan.is_ring else 0
 
@@ -291,7 +286,7 @@ def _around(plan: Plan, going: Any, sums: Any, at_device: Any) -> Any:
     return at_device((device - count + 1) % count, going, sums)
 
 
-def _around_and_home(plan: Plan, going: Any, sums: Any, at_device: Any) -> Any:
+def _around_and_home(plan: BlockPlan, going: Any, sums: Any, at_device: Any) -> Any:
     """Return (sums, what went around and is back at its device), where each device adds to what goes around."""
     count, device = plan.devices, _device(plan) if plan.is_ring else 0
 
@@ -304,14 +299,14 @@ def _around_and_home(plan: Plan, going: Any, sums: Any, at_device: Any) -> Any:
     return sums, going
 
 
-def _next(plan: Plan, going: Any) -> Any:
+def _next(plan: BlockPlan, going: Any) -> Any:
     count = plan.devices
     if count == 1:
         return going
     return lax.ppermute(going, plan.axis_name, [(i, (i + 1) % count) for i in range(count)])
 
 
-def _device(plan: Plan) -> Any:
+def _device(plan: BlockPlan) -> Any:
     return 0 if plan.axis_name is None else lax.axis_index(plan.axis_name)
 
 
@@ -327,7 +322,7 @@ def _joined(blocks: jax.Array) -> jax.Array:
     return array.reshape(*array.shape[:-3], -1, array.shape[-1])
 
 
-def _query_side(plan: Plan, masks: Masks, length: int) -> tuple[jax.Array | None, jax.Array | None]:
+def _query_side(plan: BlockPlan, masks: Masks, length: int) -> tuple[jax.Array | None, jax.Array | None]:
     """Return (rows, segments) in blocks of queries."""
     count = length // plan.queries
     rows, segments = masks.rows, masks.query_segments
@@ -339,13 +334,13 @@ def _query_side(plan: Plan, masks: Masks, length: int) -> tuple[jax.Array | None
     return rows, segments
 
 
-def _key_blocks(plan: Plan, keys: _Keys) -> _Keys:
+def _key_blocks(plan: BlockPlan, keys: _Keys) -> _Keys:
     last = lambda array: jnp.moveaxis(array.reshape(*array.shape[:-1], -1, plan.keys), -2, 0)
     mask, segments = (None if one is None else last(one) for one in (keys.mask, keys.segments))
     return _Keys(_blocks(keys.key, plan.keys), _blocks(keys.value, plan.keys), mask, segments)
 
 
-def _blocks_of_keys(plan: Plan, gradients: Any) -> Any:
+def _blocks_of_keys(plan: BlockPlan, gradients: Any) -> Any:
     keys = _key_blocks(plan, _Keys(gradients[0], gradients[1], gradients[2], None))
     return keys.key, keys.value, keys.mask
 

@@ -28,6 +28,7 @@ __all__ = [
     "numbers",
     "one_dtype",
     "padding_pairs",
+    "probability",
     "real",
     "reduction_name",
     "shape_of",
@@ -120,6 +121,13 @@ def key(where: str, rng: jax.Array | None) -> jax.Array:
     if isinstance(rng, MissingKey):
         raise ValueError(rng.message)
     return rng
+
+
+def probability(where: str, name: str, p: float) -> float:
+    """Return a probability, or raise a ValueError if it is outside [0, 1]."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"{where}: {name} is not a probability; expected a number from 0 to 1, got {p}.")
+    return p
 
 
 def one_dtype(where: str, **arrays: jax.Array | None) -> None:

@@ -204,8 +204,7 @@ def _drop(
     floor: float = 0.0,
 ) -> jax.Array:
     """Replace random entries by `floor`. The mask covers the first `leading` dimensions; None means all dimensions."""
-    if not 0 <= p <= 1:
-        raise ValueError(f"{where}: p is not a probability; expected a number from 0 to 1, got {p}.")
+    checks.probability(where, "p", p)
     if isinstance(training, str | jax.Array) and not isinstance(training, jax.core.Tracer):
         raise TypeError(
             f"{where}: training has the wrong type; expected True or False, got {training!r:.40}. Pass the key by "

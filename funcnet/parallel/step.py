@@ -25,6 +25,7 @@ from jax import lax
 from jax.sharding import PartitionSpec
 
 from funcnet.parallel.layout import Layout
+from funcnet.parallel.mesh import CONTEXT
 
 __all__ = ["average_over", "fold_in_device", "parallelize", "sum_over"]
 
@@ -74,8 +75,16 @@ def parallelize(
         everywhere, by_rows = PartitionSpec(), PartitionSpec(layout.batch_axes)
         specs = (everywhere, by_rows, everywhere)
         run = jax.shard_map(run, mesh=layout.mesh, in_specs=specs, out_specs=everywhere, check_vma=False)
+    elif layout.mesh.shape.get(CONTEXT, 1) > 1:
+        run = functools.partial(_on_mesh, layout, run)
     out = layout.whole if state is None else (jax.tree.map(lambda leaf: leaf.sharding, state), layout.whole)
     return jax.jit(run, out_shardings=out, donate_argnums=donated)
+
+
+def _on_mesh(layout: Layout, step: Step, *arguments: Any) -> Any:
+    """Run a step. Layers that see parts of a sequence ask for the surrounding mesh."""
+    with jax.sharding.use_abstract_mesh(layout.mesh.abstract_mesh):
+        return step(*arguments)
 
 
 def sum_over(tree: Any, axis_name: AxisName) -> Any:

@@ -1,5 +1,6 @@
 """All ways to divide 8 devices between data, fsdp, tensor and context: the numbers of one device, dropout on."""
 
+import dataclasses
 import itertools
 import math
 
@@ -48,8 +49,9 @@ def trained(layout, net, objective, counts, optimizer, batches):
     return np.array(found), *layout.gather((place.params, place.state))
 
 
-def bert_trained(sizes, text):
+def bert_trained(sizes, text, **options):
     net, batches = text
+    net = bert.BertForPreTraining(dataclasses.replace(net.config, **options))
     layout = parallel.make_layout(dict(zip(AXES, sizes, strict=True))).for_net(net, SEQUENCES)
     optimizer = optim.bert_adamw(optim.warmup_linear_decay(1e-3, 5, 50))
     return trained(layout, net, losses.make_objective(layout.anchored(net)), losses.counts, optimizer, batches)
@@ -65,7 +67,9 @@ def test_there_are_20_factorizations():
 
 
 def marked(sizes):
-    return pytest.param(sizes, marks=[] if sizes in QUICK else pytest.mark.slow, id="x".join(map(str, sizes)))
+    return pytest.param(
+        sizes, marks=[] if sizes in QUICK else [pytest.mark.slow, pytest.mark.sampled], id="x".join(map(str, sizes))
+    )
 
 
 @pytest.mark.parametrize("sizes", [marked(sizes) for sizes in SIZES])
@@ -75,6 +79,25 @@ def test_bert_trains_as_on_one_device(sizes, text, on_one_device):
     assert expected[-1] < expected[0] - 0.3
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), params, expected_params)
+
+
+@pytest.mark.slow
+@pytest.mark.sampled
+@pytest.mark.parametrize(
+    ("sizes", "options"),
+    [
+        ((1, 1, 1, 1), {"attention_block_size": 5}),
+        ((2, 1, 1, 4), {"context_parallel": "gather"}),
+        ((2, 1, 1, 4), {"context_parallel": "gather", "attention_block_size": 8}),
+        ((1, 2, 1, 4), {"scan_layers": True}),
+    ],
+    ids=["blocks", "gathered by the compiler", "gathered, in blocks", "ring in a scan"],
+)
+def test_every_form_of_attention_trains_as_on_one_device(sizes, options, text, on_one_device):
+    expected = on_one_device if "scan_layers" not in options else bert_trained((1, 1, 1, 1), text, **options)
+    found, params, _ = bert_trained(sizes, text, **options)
+    np.testing.assert_allclose(found, expected[0], rtol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), params, expected[1])
 
 
 class Conv(nn.Module):

@@ -3,15 +3,21 @@
 Letters: `B batch, T sequence, Q queries (= T), K keys (= T), H heads, E width of a head, D = H·E width`.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 
+from funcnet import functional as F
 from funcnet import nn
 from funcnet.functional import checks
 from funcnet.functional.attention_core import attend
 from funcnet.models.bert.configuration import BertConfig
 from funcnet.nn.core.sharding import rules
+
+CONTEXT = "context"  # the mesh axis along which sequences are split
 
 __all__ = ["BertAttention", "BertSelfOutput", "attention_bias"]
 
@@ -48,6 +54,11 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
     return jnp.where((shown == 0) | (shown == 1), bias, jnp.nan)
 
 
+def context_size() -> int:
+    """Return the size of the axis `context` of the surrounding mesh, or 1 if there is none."""
+    return int(jax.sharding.get_abstract_mesh().shape.get(CONTEXT, 1))
+
+
 class BertSelfAttention(nn.Module):
     """Multi-head self-attention: queries, keys and values are projections of the same vectors.
 
@@ -55,7 +66,8 @@ class BertSelfAttention(nn.Module):
     where P is `max_position_embeddings`. "relative_key" adds query·d to the scores. "relative_key_query" adds query·d +
     key·d.
 
-    Call: hidden_states (B, T, D), bias from `attention_bias` -> (output (B, T, D), attention weights (B, H, T, T)).
+    Call: hidden_states (B, T, D), bias from `attention_bias` -> (output (B, T, D), attention weights (B, H, T, T)). The
+    weights are None if the config has `attention_block_size`, or the surrounding mesh splits the sequence.
 
     Reference: Shaw et al. 2018, arXiv:1803.02155; Huang et al. 2020, arXiv:2009.13658, methods 1 to 4
     """
@@ -67,15 +79,18 @@ class BertSelfAttention(nn.Module):
         self.key = nn.Linear(config.hidden_size, config.hidden_size)
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
+        self.block_size, self.context_parallel = config.attention_block_size, config.context_parallel
         self.kind, self.longest = config.position_embedding_type, config.max_position_embeddings
         if self.kind != "absolute":
             self.distance_embedding = nn.Embedding(2 * self.longest - 1, config.hidden_size // self.heads)
 
-    def forward(self, hidden_states: jax.Array, bias: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+    def forward(self, hidden_states: jax.Array, bias: jax.Array | None = None) -> tuple[jax.Array, jax.Array | None]:
         split = (*hidden_states.shape[:-1], self.heads, hidden_states.shape[-1] // self.heads)
         query = self.query(hidden_states).reshape(split)  # (B, T, H, E)
         key = self.key(hidden_states).reshape(split)
         value = self.value(hidden_states).reshape(split)
+        if self.block_size is not None or (context_size() > 1 and self.context_parallel == "ring"):
+            return self.in_parts(query, key, value, bias).reshape(hidden_states.shape), None
         relative = None if self.kind == "absolute" else self.relative(query, key)
         attended, weights = attend(
             query, key, value, relative, bias, dropout=self.dropout, dtype=query.dtype, heads_last=True
@@ -84,6 +99,33 @@ class BertSelfAttention(nn.Module):
 
     def sharding_sizes(self) -> dict[str, tuple[str, int]]:
         return {"attention heads": ("tensor", self.heads)}
+
+    def in_parts(self, query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array | None) -> jax.Array:
+        """Return the output (B, T, H, E) without storing all scores, also if a mesh splits the sequence."""
+        if self.kind != "absolute":
+            raise ValueError(
+                "BertSelfAttention: relative positions need all scores; expected position_embedding_type='absolute' "
+                f"with attention_block_size or a mesh with the axis {CONTEXT!r}, got {self.kind!r}."
+            )
+        rate = self.dropout.p if self.dropout.training else 0.0
+        axis_name = CONTEXT if context_size() > 1 else None
+
+        def run(query: jax.Array, key: jax.Array, value: jax.Array, bias: Any, rng: Any) -> jax.Array:
+            query, key, value = (one.swapaxes(1, 2) for one in (query, key, value))
+            parts: dict[str, Any] = {"context_parallel": self.context_parallel, "block_size": self.block_size}
+            parts["axis_name"] = axis_name
+            return F.scaled_dot_product_attention(query, key, value, bias, rate, rng=rng, **parts).swapaxes(1, 2)
+
+        rng = self.dropout.make_rng() if rate > 0 else None
+        if axis_name is None:
+            return run(query, key, value, bias, rng)
+        part, whole = PartitionSpec(None, CONTEXT), PartitionSpec()
+        of_keys, of_rows = PartitionSpec(None, None, None, CONTEXT), PartitionSpec(None, None, CONTEXT)
+        of_bias = whole if bias is None else of_keys if bias.shape[2] == 1 else of_rows
+        specs = (part, part, part, of_bias, whole)
+        return jax.shard_map(run, in_specs=specs, out_specs=part, axis_names={CONTEXT}, check_vma=False)(
+            query, key, value, bias, rng
+        )
 
     def relative(self, query: jax.Array, key: jax.Array) -> jax.Array:
         """Return the relative scores (B, H, T, T) for query and key (B, T, H, E), scaled like the other scores."""
@@ -121,6 +163,6 @@ class BertAttention(nn.Module):
         self.self = BertSelfAttention(config)
         self.output = BertSelfOutput(config)
 
-    def forward(self, hidden_states: jax.Array, bias: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+    def forward(self, hidden_states: jax.Array, bias: jax.Array | None = None) -> tuple[jax.Array, jax.Array | None]:
         attended, weights = self.self(hidden_states, bias)
         return self.output(attended, hidden_states), weights

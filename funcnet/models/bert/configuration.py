@@ -107,6 +107,11 @@ class BertConfig:
             not have this field.
         scan_layers: if True, run the layers in `lax.scan`. The compile time then does not grow with their number, but a
             step is slower (see `nn.Repeat`). Hugging Face does not have this field.
+        attention_block_size: number of queries and keys whose scores the attention computes at a time, which saves
+            memory for long sequences. None stores all scores. Hugging Face does not have this field.
+        context_parallel: how the attention works on a mesh that splits the sequence along its axis `context`: "ring"
+            sends keys and values from device to device, "gather" gathers all of them. Hugging Face does not have this
+            field.
 
     Raises:
         ValueError: if sizes contradict each other, or an option is not supported.
@@ -139,6 +144,8 @@ class BertConfig:
     problem_type: str | None = None
     vocab_padding: int = 0
     scan_layers: bool = False
+    attention_block_size: int | None = None
+    context_parallel: str = "ring"
 
     def __post_init__(self) -> None:
         _check_kinds(self)
@@ -148,6 +155,15 @@ class BertConfig:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"BertConfig: {name} is too small; expected at least 1, got {getattr(self, name)}.")
+        if self.attention_block_size is not None and self.attention_block_size < 1:
+            raise ValueError(
+                f"BertConfig: attention_block_size is too small; expected at least 1, or None, got "
+                f"{self.attention_block_size}."
+            )
+        if self.context_parallel not in ("ring", "gather"):
+            raise ValueError(
+                f"BertConfig: unknown context_parallel; expected 'ring' or 'gather', got {self.context_parallel!r}."
+            )
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 "BertConfig: hidden_size is not divisible by num_attention_heads; expected a multiple of "
@@ -290,7 +306,8 @@ class BertConfig:
         """
         head = {"architectures": [architecture]} if architecture else {}
         fields = dataclasses.asdict(self)
-        del fields["num_labels"], fields["vocab_padding"]  # the names imply the number; no file holds the padding
+        for name in ("num_labels", "vocab_padding", "attention_block_size", "context_parallel"):
+            del fields[name]  # the names of labels imply their number; the others concern one run
         return {**head, "model_type": "bert", **fields, "label2id": self.label2id}
 
     @classmethod

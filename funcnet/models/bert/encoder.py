@@ -57,9 +57,14 @@ class Trail(NamedTuple):
     hidden_states: jax.Array | None
     attentions: jax.Array | None
 
-    def after(self, hidden_states: jax.Array, weights: jax.Array) -> "Trail":
+    def after(self, hidden_states: jax.Array, weights: jax.Array | None) -> "Trail":
         """Return the trail with one more row, that of the next layer."""
-        write = lambda rows, row: None if rows is None else rows.at[self.layer].set(row)
+        if self.attentions is not None and weights is None:
+            raise ValueError(
+                "BertModel: output_attentions=True needs all weights of the attention; expected a config without "
+                "attention_block_size and a mesh without the axis 'context', got one of them."
+            )
+        write = lambda rows, row: None if rows is None or row is None else rows.at[self.layer].set(row)
         return Trail(self.layer + 1, write(self.hidden_states, hidden_states), write(self.attentions, weights))
 
 

@@ -44,6 +44,12 @@ class ModelSettings:
     rate. The default is "quick" with "adamw", and "bert" with "lamb"."""
     scan_layers: bool = False
     """Run the layers in a lax.scan, which compiles faster and runs slower."""
+    attention_block_size: Annotated[int, Range(1), tyro.conf.arg(metavar="N")] | None = None
+    """Number of tokens whose attention scores are computed at a time. This saves memory for long rows. By default, all
+    scores of a row are stored."""
+    context_parallel: Literal["ring", "gather"] = "ring"
+    """How attention works if --mesh has the axis context. "ring" sends keys and values from device to device, which
+    needs the least memory. "gather" gathers all of them on each device, which is faster for short rows."""
 
 
 @dataclasses.dataclass(frozen=True)

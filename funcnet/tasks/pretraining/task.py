@@ -65,6 +65,8 @@ class PretrainingTask(Task):
                 hidden_dropout_prob=model.dropout,
                 attention_probs_dropout_prob=model.dropout,
                 scan_layers=model.scan_layers,
+                attention_block_size=model.attention_block_size,
+                context_parallel=model.context_parallel,
             )
         )
         self.layout = context.layout.for_net(self.net, SEQUENCES)

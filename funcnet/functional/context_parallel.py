@@ -1,0 +1,196 @@
+"""Attention whose sequences are split over the devices of a mesh axis, and attention in blocks on one device.
+
+Each device has its part of the sequence, in order. In a causal ring, the first devices would wait for the last ones,
+which have more keys to attend to. The halves of the parts are therefore exchanged first, so that each device has an
+early and a late piece (*zigzag*), and the output is exchanged back.
+
+Letters: `B batch, L queries, S keys (of this device), n devices`.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from funcnet.functional import checks
+from funcnet.functional.attention_blocks import BlockPlan, Masks, attend_in_blocks
+
+__all__ = ["Drop", "How", "attend_in_parts", "segments_of"]
+
+
+class How(NamedTuple):
+    """The arguments of `scaled_dot_product_attention` that control how attention is computed."""
+
+    axis_name: Any = None
+    context_parallel: str = "ring"
+    block_size: int | None = None
+
+    def devices(self, where: str) -> int:
+        """Check the arguments, and return the number of devices."""
+        if self.context_parallel not in ("ring", "gather"):
+            raise ValueError(
+                f"{where}: unknown context_parallel; expected 'ring' or 'gather', got {self.context_parallel!r}."
+            )
+        if self.block_size is not None and (not isinstance(self.block_size, int) or self.block_size < 1):
+            raise ValueError(f"{where}: block_size; expected a positive int or None, got {self.block_size!r}.")
+        if self.axis_name is None:
+            return 1
+        try:
+            return int(lax.axis_size(self.axis_name))
+        except NameError:
+            raise ValueError(
+                f"{where}: axis_name={self.axis_name!r} is not an axis here; expected an axis of the surrounding "
+                "jax.shard_map, jax.pmap or jax.vmap, got none of that name. Call the function inside one of them, or "
+                "pass axis_name=None."
+            ) from None
+
+
+class Drop(NamedTuple):
+    """Dropout of the weights: its rate, and the key that all devices share."""
+
+    rate: float
+    rng: jax.Array | None
+
+
+def segments_of(where: str, segment_ids: Any, query: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array] | None:
+    """Return the segments (B, 1, …, L) of the queries and (B, 1, …, S) of the keys, or None if there are none."""
+    if segment_ids is None:
+        return None
+    pair = segment_ids if isinstance(segment_ids, tuple | list) else (segment_ids, segment_ids)
+    found = []
+    for ids, array, name in zip(pair, (query, key), ("queries", "keys"), strict=True):
+        ids = jnp.asarray(ids)
+        wanted = ((array.shape[-2],), (1, array.shape[-2]), (array.shape[0], array.shape[-2]))
+        if ids.shape not in (wanted if array.ndim > 2 else wanted[:1]) or not jnp.issubdtype(ids.dtype, jnp.integer):
+            raise ValueError(
+                f"{where}: segment_ids do not fit the {name}; expected integers of shape (B, length) or (length,) for "
+                f"{array.shape}, got {ids.dtype} {ids.shape}. Pass a pair if queries and keys have different segments."
+            )
+        lead = ids.shape[:-1]
+        found.append(ids.reshape(*lead, *(1,) * (array.ndim - 2 - len(lead)), ids.shape[-1]))
+    return found[0], found[1]
+
+
+def attend_in_parts(
+    where: str,
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array | None,
+    segments: tuple[jax.Array, jax.Array] | None,
+    how: How,
+    scale: float,
+    is_causal: bool,
+    drop: Drop,
+) -> jax.Array:
+    """Return the attention (*, L, V) of this device's queries to the keys of all devices, without storing all scores.
+
+    `mask` is the argument of `scaled_dot_product_attention`, with booleans that are True at hidden positions.
+    """
+    count = how.devices(where)
+    lead = jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    query, key, value = (jnp.broadcast_to(one, (*lead, *one.shape[-2:])) for one in (query, key, value))
+    length, keys = query.shape[-2], key.shape[-2]
+    masks = Masks(*_rows_or_keys(where, mask, length, keys, count), *(segments or (None, None)))
+    is_ring = count > 1 and how.context_parallel == "ring"
+    if count > 1 and not is_ring:
+        key, value = (lax.all_gather(one, how.axis_name, axis=one.ndim - 2, tiled=True) for one in (key, value))
+        masks = _gathered(masks, how.axis_name)
+    is_zigzag = is_ring and is_causal and length == keys and length % 2 == 0
+    plan = BlockPlan(
+        scale,
+        queries=_block(length // 2 if is_zigzag else length, how.block_size, is_padded=count == 1),
+        keys=_block(key.shape[-2] // 2 if is_zigzag else key.shape[-2], how.block_size, is_padded=count == 1),
+        is_causal=is_causal,
+        dtype=checks.wide_dtype(query),
+        rate=0.0 if drop.rate == 1 else drop.rate,
+        whole=(*lead, length * count, keys * count),
+        is_padded=count == 1 and how.block_size is not None and key.shape[-2] % min(how.block_size, key.shape[-2]) > 0,
+        axis_name=how.axis_name if count > 1 else None,
+        is_ring=is_ring,
+        is_zigzag=is_zigzag,
+    )
+    rng = drop.rng if plan.rate > 0 else None
+    if drop.rate == 1:
+        value = value * 0
+    if count == 1:
+        query, key, value, masks = _padded(plan, query, key, value, masks)
+    if not is_zigzag:
+        return attend_in_blocks(plan, query, key, value, masks, rng)[..., :length, :]
+    go = lambda one, axis: None if one is None else _to_zigzag(one, how.axis_name, count, axis)
+    rows = masks.rows if masks.rows is None or masks.rows.shape[-2] == 1 else go(masks.rows, -2)
+    masks = Masks(rows, go(masks.keys, -1), go(masks.query_segments, -1), go(masks.key_segments, -1))
+    out = attend_in_blocks(plan, go(query, -2), go(key, -2), go(value, -2), masks, rng)
+    return _from_zigzag(out, how.axis_name, count)
+
+
+def _rows_or_keys(
+    where: str, mask: jax.Array | None, length: int, keys: int, count: int
+) -> tuple[jax.Array | None, jax.Array | None]:
+    """Return (mask of this device's queries for all keys, mask of this device's keys). One of them is None."""
+    if mask is None:
+        return None, None
+    queries, columns = mask.shape[-2:]
+    if queries in (1, length) and columns in (1, keys * count):
+        return mask, None
+    if queries == 1 and columns == keys:
+        return None, mask
+    raise ValueError(
+        f"{where}: attn_mask does not fit the parts of the sequence; expected (…, {length} or 1, {keys * count}), the "
+        f"rows of this device's queries for all keys, or (…, 1, {keys}) for this device's keys, got {mask.shape}."
+    )
+
+
+def _gathered(masks: Masks, axis_name: Any) -> Masks:
+    whole = lambda one: None if one is None else lax.all_gather(one, axis_name, axis=one.ndim - 1, tiled=True)
+    rows = masks.rows if masks.keys is None else whole(masks.keys)
+    return Masks(rows, None, masks.query_segments, whole(masks.key_segments))
+
+
+def _block(length: int, most: int | None, is_padded: bool) -> int:
+    """Return the length of a block. It divides `length`, unless the length is padded."""
+    if most is None or most >= length:
+        return max(length, 1)
+    return most if is_padded else max(size for size in range(1, most + 1) if length % size == 0)
+
+
+def _padded(plan: BlockPlan, query: jax.Array, key: jax.Array, value: jax.Array, masks: Masks) -> Any:
+    """Return the arrays with zeros after their ends, so that the blocks divide them."""
+
+    def pad(array: jax.Array | None, block: int, axis: int) -> Any:
+        if array is None or array.shape[axis] == 1 or not (missing := -array.shape[axis] % block):
+            return array
+        widths = [(0, 0)] * array.ndim
+        widths[axis] = (0, missing)
+        return jnp.pad(array, widths)
+
+    masks = Masks(
+        pad(masks.rows, plan.queries, -2), None, pad(masks.query_segments, plan.queries, -1), masks.key_segments
+    )
+    masks = masks._replace(key_segments=pad(masks.key_segments, plan.keys, -1))
+    return pad(query, plan.queries, -2), pad(key, plan.keys, -2), pad(value, plan.keys, -2), masks
+
+
+def _routes(count: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return where each device sends its first and its second half. Piece p goes to device p, or 2n - 1 - p."""
+    home = lambda piece: piece if piece < count else 2 * count - 1 - piece
+    return [(i, home(2 * i)) for i in range(count)], [(i, home(2 * i + 1)) for i in range(count)]
+
+
+def _to_zigzag(array: jax.Array, axis_name: Any, count: int, axis: int) -> jax.Array:
+    """Return the pieces i and 2n - 1 - i of the sequence on device i, which has the pieces 2i and 2i + 1."""
+    first, second = _routes(count)
+    halves = jnp.split(array, 2, axis=axis)
+    even, odd = lax.ppermute(halves[0], axis_name, first), lax.ppermute(halves[1], axis_name, second)
+    is_even = lax.axis_index(axis_name) % 2 == 0
+    return jnp.concatenate([jnp.where(is_even, even, odd), jnp.where(is_even, odd, even)], axis=axis)
+
+
+def _from_zigzag(array: jax.Array, axis_name: Any, count: int) -> jax.Array:
+    """Undo `_to_zigzag` along the dimension before the last."""
+    first, second = ([(to, source) for source, to in route] for route in _routes(count))
+    low, high = jnp.split(array, 2, axis=-2)
+    is_even = lax.axis_index(axis_name) % 2 == 0
+    even, odd = jnp.where(is_even, low, high), jnp.where(is_even, high, low)
+    return jnp.concatenate([lax.ppermute(even, axis_name, first), lax.ppermute(odd, axis_name, second)], axis=-2)
