@@ -52,5 +52,7 @@ def sharding_report(params: names_of.Tree, shardings: names_of.Tree) -> str:
 
 
 def _shown(sharding: NamedSharding, ndim: int) -> str:
+    if not any(sharding.spec):
+        return "-"
     entries: list[Any] = [*sharding.spec, *(None,) * (ndim - len(sharding.spec))]
     return ", ".join("-" if one is None else one if isinstance(one, str) else "+".join(one) for one in entries)

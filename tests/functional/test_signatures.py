@@ -10,8 +10,9 @@ import torch.nn.functional as T
 from funcnet import functional as F
 
 # Ours alone, keyword-only: what torch keeps in globals (its generator, its process group), and masks.
-# `lengths` stands where torch takes packed data.
+# `lengths` stands where torch takes packed data; the last three choose how attention to long sequences is computed.
 ADDED = {"rng", "mask", "axis_name", "axis_index_groups", "lengths"}
+ADDED |= {"segment_ids", "context_parallel", "block_size"}
 # torch chooses at the call between a function with indices and one without: its own signature is (*args, **kwargs).
 DISPATCHED = {
     name: f"{name}_with_indices"

@@ -67,9 +67,8 @@ def test_there_are_20_factorizations():
 
 
 def marked(sizes):
-    return pytest.param(
-        sizes, marks=[] if sizes in QUICK else [pytest.mark.slow, pytest.mark.sampled], id="x".join(map(str, sizes))
-    )
+    marks = [] if sizes in QUICK else [pytest.mark.slow, pytest.mark.sampled]
+    return pytest.param(sizes, marks=marks, id="x".join(map(str, sizes)))
 
 
 @pytest.mark.parametrize("sizes", [marked(sizes) for sizes in SIZES])

@@ -136,6 +136,7 @@ def test_config_has_transformers_names_and_defaults():
     theirs = transformers.BertConfig().to_dict()
     ours = dataclasses.asdict(bert.BertConfig())
     assert ours.pop("scan_layers") is False and ours.pop("vocab_padding") == 0
+    assert ours.pop("attention_block_size") is None and ours.pop("context_parallel") == "ring"
     assert ours.pop("num_labels") == transformers.BertConfig().num_labels
     assert ours == {name: theirs[name] for name in ours}
     assert bert.BertConfig().label2id == transformers.BertConfig().label2id
