@@ -118,9 +118,9 @@ def _two_words(key: jax.Array) -> jax.Array:
     return data if data.shape == (2,) else jax.random.bits(key, (2,), jnp.uint32)
 
 
-def _hash(words: jax.Array, shape: tuple[int, ...], indices: tuple[jax.Array | None, ...]) -> jax.Array:
+def _hash(words: jax.Array, shape: tuple[int, ...], indices: tuple[jax.Array | None, ...] | None = None) -> jax.Array:
     """Return 32 bits per entry, from the key's two words and the entry's position in the flattened array."""
-    low, high = _position(shape, indices)
+    low, high = _position(shape, (None,) * len(shape) if indices is None else indices)
     inner = words[1] if high is None else words[1] + _mix(high)
     return _mix(_mix(low ^ words[0]) + inner)
 

@@ -46,8 +46,12 @@ def main(arguments: list[str] | None = None) -> None:
             if os.environ.get("FUNCNET_TRACEBACK"):
                 raise
             hint = "" if parsed is None or parsed.resumed is None else moved_path_hint(parsed.settings, parsed.resumed)
-            print(f"funcnet: {_message(error)}{hint}", file=sys.stderr)
+            processes = sys.modules.get("funcnet.parallel.processes")
+            name = processes.process_name() if processes else ""
+            print(f"funcnet: {name}{_message(error)}{hint}", file=sys.stderr)
             code = 2
+            if processes:
+                processes.leave(code)
         except KeyboardInterrupt:
             _leave(signal.SIGINT, None)  # the interpreter's own shutdown may crash beside the threads of a computation
     raise SystemExit(code)

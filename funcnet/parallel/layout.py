@@ -23,6 +23,7 @@ from funcnet import tree as names_of
 from funcnet.parallel.anchors import Anchored
 from funcnet.parallel.checks import check_batch_size, check_length
 from funcnet.parallel.mesh import AXIS, CONTEXT, FSDP, TENSOR, make_mesh, parse_mesh
+from funcnet.parallel.processes import process_count
 from funcnet.parallel.rules import sharding_rules
 
 __all__ = ["Kind", "Layout", "make_layout"]
@@ -164,7 +165,8 @@ class Layout:
         """
         # Without this copy, device_put reuses an array that is already on the device, even with may_alias=False.
         own = jax.tree.map(lambda x: x.copy() if isinstance(x, jax.Array) else x, tree)
-        return jax.device_put(own, self.shardings(tree))
+        shardings = self.shardings(tree)
+        return jax.tree.map(_put, own, shardings) if process_count() > 1 else jax.device_put(own, shardings)
 
     def shard(self, batch: Any) -> Any:
         """Shard a batch by rows along the batch axes.
@@ -183,7 +185,8 @@ class Layout:
             check_batch_size(rows, self.batch_parts, where="parallel.Layout.shard")
         if self.kind == "pmap":
             batch = jax.tree.map(lambda x: np.reshape(x, (self.batch_parts, -1, *np.shape(x)[1:])), batch)
-        return jax.device_put(batch, jax.tree_util.tree_map_with_path(self._batch_sharding, batch))
+        shardings = jax.tree_util.tree_map_with_path(self._batch_sharding, batch)
+        return jax.tree.map(_put, batch, shardings) if process_count() > 1 else jax.device_put(batch, shardings)
 
     def _batch_sharding(self, path: tuple[Any, ...], leaf: Any) -> NamedSharding:
         parts = self.mesh.shape.get(CONTEXT, 1)
@@ -201,7 +204,8 @@ class Layout:
         Returns:
             The tree as unsharded numpy arrays. They do not share memory with `tree`, so no later step can change them.
         """
-        return jax.tree.map(lambda x: np.array(x, copy=True), tree)
+        whole = lambda x: x if getattr(x, "is_fully_addressable", True) or x.is_fully_replicated else _gathered(x)
+        return jax.tree.map(lambda x: np.array(whole(x), copy=True), tree)
 
     def _specs(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, PartitionSpec]:
         """Return the spec of every name. Raise the same errors as `shardings`."""
@@ -303,6 +307,21 @@ def make_layout(
             f"got {layout}. Use kind='jit'."
         )
     return layout
+
+
+def _put(array: Any, sharding: NamedSharding) -> jax.Array:
+    """Place an array that all processes have, of which each device takes its part."""
+    if jax.dtypes.issubdtype(getattr(array, "dtype", None), jax.dtypes.prng_key):
+        data = _put(jax.random.key_data(array), sharding)
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(array))
+    host = np.asarray(array)
+    return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+
+def _gathered(array: jax.Array) -> jax.Array:
+    """Return a replicated copy of an array of several processes."""
+    whole = NamedSharding(array.sharding.mesh, PartitionSpec())  # type: ignore[attr-defined]
+    return jax.jit(lambda x: x, out_shardings=whole)(array)
 
 
 def _matched(pattern: str, names: Mapping[str, Any]) -> list[str]:

@@ -24,16 +24,17 @@ def sharding_report(params: names_of.Tree, shardings: names_of.Tree) -> str:
         shardings: the `NamedSharding`s of the parameters, from `Layout.shardings`.
 
     Example:
+        >>> import jax
         >>> from funcnet.parallel import make_layout
         >>> layout = make_layout("data=4,fsdp=2", rules={"fc.weight": jax.sharding.PartitionSpec("fsdp")})
         >>> params = {"fc": {"weight": np.ones((6, 3), np.float32), "bias": np.ones(6, np.float32)}}
         >>> print(sharding_report(params, layout.shardings(params)))
-        parameter  number  shape    sharding  bytes per device
-        ------------------------------------------------------
-        fc.weight       1  (6, 3)   fsdp, -                 36
-        fc.bias         1  (6,)     -                       24
-        ------------------------------------------------------
-        all             2  24                               60
+        parameter  number   shape  sharding  bytes per device
+        -----------------------------------------------------
+        fc.weight       1  (6, 3)   fsdp, -                36
+        fc.bias         1    (6,)         -                24
+        -----------------------------------------------------
+        all             2      24                          60
     """
     lines: dict[tuple[str, ...], list[int]] = {}
     total = entries = 0

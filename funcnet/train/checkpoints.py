@@ -13,6 +13,7 @@ independently of their layout. A checkpoint that was saved under one layout can 
 import contextlib
 import dataclasses
 import importlib.metadata
+import itertools
 import platform
 import shutil
 import threading
@@ -25,7 +26,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from funcnet.files import file_digest, read_json, sync, write_json
-from funcnet.parallel import Layout
+from funcnet.parallel import Layout, first_decides, is_first, process_count, wait_for_all
 from funcnet.train.errors import RunError, cannot_write
 
 __all__ = ["Checkpoints", "Restored", "resume", "versions"]
@@ -33,6 +34,7 @@ __all__ = ["Checkpoints", "Restored", "resume", "versions"]
 DIGESTS = "digests.json"
 ABOUT = "run.json"
 ARRAYS = "arrays"
+_uses = itertools.count()  # of orbax, for the names of its barriers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,19 +149,24 @@ class Checkpoints:
     def _write(self, arrays: dict[str, Any], step: int, record: dict[str, Any]) -> None:
         target = self.folder / f"step-{step:08d}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._remove_incomplete()
-            _remove(target)  # a damaged checkpoint of this step that restore() skipped
-            target.mkdir()
-            _write_arrays(target / ARRAYS, arrays)
-            write_json(target / ABOUT, record)
-            write_json(target / DIGESTS, _digests(target))
-            sync(self.folder)
+            if is_first():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._remove_incomplete()
+                _remove(target)  # a damaged checkpoint of this step that restore() skipped
+                target.mkdir()
+            wait_for_all(f"{target}, before the arrays")
+            _write_arrays(target / ARRAYS, arrays)  # each process writes the parts that its devices have
+            wait_for_all(f"{target}, after the arrays")
+            if is_first():
+                write_json(target / ABOUT, record)
+                write_json(target / DIGESTS, _digests(target))
+                sync(self.folder)
+                self._prune()
             self._last_step = step
-            self._prune()
+            wait_for_all(f"{target}, complete")
         except BaseException as error:
             self._failure = error
-            if not (target / DIGESTS).exists():
+            if process_count() == 1 and not (target / DIGESTS).exists():
                 shutil.rmtree(target, ignore_errors=True)  # free the space of an incomplete checkpoint on a full disk
 
     def _remove_incomplete(self) -> None:
@@ -177,6 +184,16 @@ class Checkpoints:
         for path in complete:
             if path not in kept:
                 _remove(path)
+
+    def _newest(self) -> str | None:
+        """Return the name of the newest undamaged checkpoint. Set damaged ones aside."""
+        for path in self._complete():
+            damage = _damage(path)
+            if damage is None:
+                return path.name
+            self.say(f"Checkpoint {path.name} is damaged ({damage}); using the previous one.")
+            _set_aside(path)
+        return None
 
     def _complete(self) -> list[Path]:
         """Return the folders with digests, newest first. The digests are not checked here."""
@@ -201,16 +218,13 @@ class Checkpoints:
         Raises:
             RunError: if the arrays belong to another model or optimizer. The message lists the differences.
         """
-        for path in self._complete():
-            damage = _damage(path)
-            if damage:
-                self.say(f"Checkpoint {path.name} is damaged ({damage}); using the previous one.")
-                _set_aside(path)
-                continue
-            about: dict[str, Any] = read_json(path / ABOUT) or {}
-            _require_same(_stored_kinds(path / ARRAYS), template, path)
-            return Restored(_read_arrays(path / ARRAYS, template, shardings), int(about["step"]), about)
-        return None
+        name = first_decides(self._newest)
+        if name is None:
+            return None
+        path = self.folder / name
+        about: dict[str, Any] = read_json(path / ABOUT) or {}
+        _require_same(_stored_kinds(path / ARRAYS), template, path)
+        return Restored(_read_arrays(path / ARRAYS, template, shardings), int(about["step"]), about)
 
 
 def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
@@ -285,15 +299,28 @@ def _kind(array: Any) -> str:
 
 
 def _stored_kinds(path: Path) -> dict[str, str]:
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+    with _checkpointer() as reader:
         stored = reader.metadata(path)
     stored = getattr(stored, "item_metadata", stored)
     return {name: _kind(about) for name, about in getattr(stored, "tree", stored).items()}
 
 
+def _checkpointer() -> ocp.Checkpointer:
+    """Return a reader and writer whose processes wait for each other at the coordinator. By default, they do so in a
+    collective operation of the devices, and a thread must not start one beside those of the training step.
+    """
+    if process_count() == 1:
+        return ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
+    options = ocp.options.MultiprocessingOptions(
+        active_processes=set(range(process_count())), barrier_sync_key_prefix=f"funcnet-{next(_uses)}"
+    )
+    handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=options)
+    return ocp.Checkpointer(handler, multiprocessing_options=options)
+
+
 def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:
     stored = {name: array for name, array in arrays.items() if array.size}  # orbax refuses empty arrays
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as writer:
+    with _checkpointer() as writer:
         writer.save(path, args=ocp.args.PyTreeSave(stored))
 
 
@@ -304,13 +331,19 @@ def _read_arrays(path: Path, template: Any, shardings: Any) -> Any:
         how = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in wanted}
     else:
         how = {name: ocp.ArrayRestoreArgs(sharding=to) for name, to in _named(shardings).items() if name in wanted}
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+    with _checkpointer() as reader:
         found = reader.restore(path, args=ocp.args.PyTreeRestore(item=wanted, restore_args=how))
     arrays = {
         name: found[name] if name in wanted else np.zeros(leaf.shape, leaf.dtype) for name, leaf in leaves.items()
     }
     state = jax.tree.unflatten(jax.tree.structure(template), list(arrays.values()))
-    return state if shardings is None else jax.device_put(state, shardings)
+    return state if shardings is None else jax.tree.map(_placed, state, shardings)
+
+
+def _placed(array: Any, sharding: Any) -> jax.Array:
+    if isinstance(array, jax.Array) and array.sharding == sharding:
+        return array
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: np.asarray(array)[index])
 
 
 def _digests(folder: Path) -> dict[str, str]:

@@ -153,7 +153,7 @@ def fit(
         steps,
         LoopSettings(batch_size, accumulate, log_every),
         CheckpointSettings(evaluate_every, save_every, keep),
-        DeviceSettings(devices, mesh, tuple(shard), parallel, precision),
+        DeviceSettings(devices, mesh, tuple(shard), parallel=parallel, precision=precision),
         ema,
     )
     check_ranges(settings, "train.fit", str)

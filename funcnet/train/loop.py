@@ -175,6 +175,7 @@ def train(
     ) as ahead:
         pending = _PendingMetrics(cadence, loggers, after_step, ahead, unit, RunningMeans(unlogged))
         for number in remaining:
+            stop.at_step(number)
             tokens, batch = _next(ahead, number)
             train_state, metrics = step(train_state, batch, key)  # returns while the device works
             pending.log()  # the metrics of the previous step

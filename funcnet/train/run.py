@@ -7,7 +7,9 @@ killed.
 """
 
 import contextlib
+import functools
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,12 +19,21 @@ import jax
 
 from funcnet import tree
 from funcnet.files import write_digests, write_json
-from funcnet.parallel import check_batch_size, parallelize, sharding_report
+from funcnet.parallel import (
+    check_batch_size,
+    check_equal,
+    first_decides,
+    is_first,
+    parallelize,
+    sharding_report,
+    wait_for_all,
+    watch_processes,
+)
 from funcnet.settings import as_json, defaults, recorded
 from funcnet.train import compilation_cache
 from funcnet.train.best import BestModel
-from funcnet.train.checkpoints import Checkpoints, Restored, resume
-from funcnet.train.interruption import Interruption, Stopped
+from funcnet.train.checkpoints import Checkpoints, Restored, resume, versions
+from funcnet.train.interruption import Stopped, interruption
 from funcnet.train.loop import Outcome, train
 from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
 from funcnet.train.objective_checks import check_returns_sums
@@ -50,7 +61,8 @@ MODEL = "model.safetensors"
 EMA = "ema"  # folder of the averaged model
 WRITES = (MODEL, EMA, "metrics.jsonl", "checkpoints", "eval.json", "config.json", "tokenizer.json")
 FREE = ("save_every", "keep", "devices", "mesh", "shard", "parallel")  # settings that a resumed run may change
-NOT_RECORDED = ("out", "resume")  # settings that are not part of the run record
+PROCESSES = ("coordinator", "num_processes", "process_id")
+NOT_RECORDED = ("out", "resume", *PROCESSES)  # settings that are not part of the run record
 
 
 class TrainingSettings(Protocol):
@@ -127,25 +139,37 @@ def run_task(
         >>> code, mean
         (0, array([2.], dtype=float32))
     """
-    with Interruption() as stop, contextlib.ExitStack() as stack:
-        layout = open_layout(settings.device, where)
+    layout = open_layout(settings.device, where)
+    with interruption() as stop, contextlib.ExitStack() as stack:
+        if not is_first():
+            stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
+        stack.enter_context(watch_processes())
         rows, parts = settings.loop.batch_size, settings.loop.accumulate
         check_batch_size(rows, layout.batch_parts, parts, where=f"{where}: --batch-size")
         config = recorded(settings, leave_out=NOT_RECORDED)
         usual = {name: as_json(value) for name, value in defaults(type(settings)).items()}
-        folder = open_run(
-            settings.run.out, config, resume=settings.run.resume, writes=WRITES, free=(*FREE, *free), defaults=usual
-        )
-        stack.enter_context(lock_run(folder))
-        if "steps" in free and (configuration(folder) or config)["steps"] != config["steps"]:
-            extend_run(folder, config)
-        if is_finished(folder) and (folder / MODEL).exists():
+        check_equal({**config, "funcnet": versions()["funcnet"], "jax": versions()["jax"]}, where=where)
+        folder = settings.run.out
+
+        def open_folder() -> bool:
+            """Open the run directory, and return whether its run has finished."""
+            options = {"resume": settings.run.resume, "writes": WRITES, "free": (*FREE, *free), "defaults": usual}
+            stack.enter_context(lock_run(open_run(folder, config, **options)))  # type: ignore[arg-type]
+            if "steps" in free and (configuration(folder) or config)["steps"] != config["steps"]:
+                extend_run(folder, config)
+            return is_finished(folder) and (folder / MODEL).exists()
+
+        if first_decides(open_folder):
             print(f"The run in {folder} has finished; there is nothing left to do.")
             return 0
         compilation_cache.enable()
         context = Context(layout, settings.device.policy, stop)
         try:
-            task = open_task(settings, context)
+            if is_first():
+                task = open_task(settings, context)  # it may build data that the other processes then find
+            wait_for_all(f"{folder}, data", timeout=24 * 3600)
+            if not is_first():
+                task = open_task(settings, context)
             trials = _Trials(task, settings, config, context)
             if task.checks_objective and not settings.run.resume:
                 trials.check_objective(where)
@@ -153,16 +177,21 @@ def run_task(
             print("Stopped before the first step. Continue with --resume (in Python: resume=True).")
             return stop.exit_code
         except (ValueError, OSError):
-            if not settings.run.resume:
+            if not settings.run.resume and is_first():
                 cancel_run(folder)
             raise
         for facts in task.facts:
-            record_facts(folder, facts, task.sources)
+            check_equal(facts, where=where)
+            first_decides(functools.partial(record_facts, folder, facts, task.sources))
         if not trials.all(folder):
             return stop.exit_code
-        finish(folder)
+        first_decides(functools.partial(finish, folder))
         print(f"Written: {folder}")
         return 0
+
+
+def _is_concluded(out: Path) -> bool:
+    return (out / "eval.json").exists() and (out / MODEL).exists()
 
 
 class _Trials:
@@ -197,10 +226,9 @@ class _Trials:
         seeds = self._seeds
         outs = {seed: folder if len(seeds) == 1 else folder / f"seed-{seed}" for seed in seeds}
         for seed, out in outs.items():
-            is_concluded = (out / "eval.json").exists() and (out / MODEL).exists()
-            if not is_concluded and not self.one(seed, out):
+            if not first_decides(functools.partial(_is_concluded, out)) and not self.one(seed, out):
                 return False
-        if len(seeds) > 1:
+        if len(seeds) > 1 and is_first():
             summarise(list(outs.values()), folder, self.task.best or Best("loss", largest=False))
         return True
 
@@ -210,7 +238,8 @@ class _Trials:
             self._print_stopped(0)
             return False
         out.mkdir(exist_ok=True)
-        task, is_resumed = self.task, self.settings.run.resume and (out / "metrics.jsonl").exists()
+        task = self.task
+        is_resumed = first_decides(lambda: self.settings.run.resume and (out / "metrics.jsonl").exists())
         with Checkpoints(
             out / "checkpoints", keep=task.keep, best_metric=None if task.best else "eval_loss"
         ) as checkpoints:
@@ -234,7 +263,7 @@ class _Trials:
         if not self._conclude(seed, out, outcome):
             self._print_stopped(self.task.cadence.total_steps)
             return False
-        if not task.keeps_checkpoints:
+        if not task.keeps_checkpoints and is_first():
             shutil.rmtree(out / "checkpoints", ignore_errors=True)
         return True
 
@@ -259,7 +288,7 @@ class _Trials:
                 evaluate=evaluate,
                 checkpoints=checkpoints,
                 about={"seed": seed, "config": dict(self.config)},
-                after_step=loggers[-1].after_step,
+                after_step=loggers[-1].after_step if loggers else lambda step: None,
                 owed=begin.about.get("owed"),
                 unlogged=begin.about.get("unlogged"),
                 position=begin.about.get("data", {}).get("position"),
@@ -285,6 +314,9 @@ class _Trials:
 
     @contextlib.contextmanager
     def _loggers(self, out: Path, step: int) -> Iterator[list[Any]]:
+        if not is_first():
+            yield []
+            return
         with (
             JsonLines(out / "metrics.jsonl", step) as lines,
             TensorBoard(out / "tensorboard", step) as board,
@@ -305,10 +337,15 @@ class _Trials:
         return evaluate
 
     def _save(self, out: Path, state: TrainState) -> None:
-        self.task.save(out, *self.layout.gather((state.params, state.state)))
+        trees = {out: (state.params, state.state)}
         if state.ema is not None:
-            (out / EMA).mkdir(exist_ok=True)
-            self.task.save(out / EMA, *self.layout.gather((state.ema.params, state.ema.state)))
+            trees[out / EMA] = (state.ema.params, state.ema.state)
+        for folder, model in trees.items():
+            arrays = self.layout.gather(model)  # in all processes, each of which has a part
+            if is_first():
+                folder.mkdir(exist_ok=True)
+                self.task.save(folder, *arrays)
+        wait_for_all(f"{out}, model of step {int(state.step)}")
 
     def _conclude(self, seed: int, out: Path, outcome: Outcome | None) -> bool:
         rows = read_metrics(out / "metrics.jsonl")
@@ -316,6 +353,8 @@ class _Trials:
         conclusion = self.task.conclude(Ended(out, seed, rows, state, outcome))
         if conclusion is None or self.stop.requested:
             return False
+        if not is_first():
+            return True
         draw_report(out / "report.png", rows, conclusion.panels, title=conclusion.title, subtitle=conclusion.subtitle)
         if outcome is not None:
             wait = f"{outcome.data_wait_share:.2%} of the time was spent waiting for data"

@@ -6,8 +6,18 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import jax
+import tyro
 
-from funcnet.parallel import AXIS, Layout, make_layout, parse_mesh, parse_rules, use_virtual_cpu_devices
+from funcnet.parallel import (
+    AXIS,
+    Layout,
+    join_processes,
+    make_layout,
+    parse_mesh,
+    parse_rules,
+    process_count,
+    use_virtual_cpu_devices,
+)
 from funcnet.settings import Range
 from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 
@@ -55,6 +65,13 @@ class DeviceSettings:
     shard: tuple[str, ...] = ()
     """Sharding rules that override those of the model, such as "**.dense.weight=fsdp,-": a pattern for the names of
     parameters, and a mesh axis or - for each dimension."""
+    coordinator: Annotated[str, tyro.conf.arg(metavar="HOST:PORT")] | None = None
+    """Address of process 0, for a run of several processes. Start the same command in each process, with its own
+    --process-id. Under Slurm and Open MPI, and in a JobSet (scripts/launch), these three settings are found."""
+    num_processes: Annotated[int, tyro.conf.arg(metavar="N")] | None = None
+    """Number of processes of the run."""
+    process_id: Annotated[int, tyro.conf.arg(metavar="I")] | None = None
+    """Number of this process, from 0 to --num-processes - 1."""
     parallel: Literal["jit", "shard_map", "pmap"] = "jit"
     """JAX transformation that distributes a step over the devices."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -101,11 +118,18 @@ def open_layout(settings: DeviceSettings, where: str) -> Layout:
             f"{where}: --devices {settings.devices} together with --mesh {settings.mesh}; expected one of them, got "
             f"both. (--devices {settings.devices} is short for --mesh {AXIS}={settings.devices}.)"
         )
+    join_processes(settings.coordinator, settings.num_processes, settings.process_id, where=where)
     sizes = None if settings.devices is None else {AXIS: settings.devices}
     if settings.mesh is not None:
         sizes = parse_mesh(settings.mesh)
     if sizes is not None and -1 not in sizes.values():
-        use_virtual_cpu_devices(min(math.prod(sizes.values()), MOST_DEVICES))
-    if sizes is None and jax.default_backend() == "cpu":
+        use_virtual_cpu_devices(-(-min(math.prod(sizes.values()), MOST_DEVICES) // process_count()))
+    if sizes is None and jax.default_backend() == "cpu" and process_count() == 1:
         sizes = {AXIS: 1}
-    return make_layout(sizes, kind=settings.parallel, rules=parse_rules(settings.shard))
+    layout = make_layout(sizes, kind=settings.parallel, rules=parse_rules(settings.shard))
+    if process_count() > 1 and layout.mesh.size != jax.device_count():
+        raise ValueError(
+            f"{where}: the mesh does not use all devices of the {process_count()} processes; expected "
+            f"{jax.device_count()} devices, got {layout}."
+        )
+    return layout

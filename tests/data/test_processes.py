@@ -89,8 +89,9 @@ def test_nothing_leaks_over_many_passes():
 def script(tmp_path, body):
     path = tmp_path / "script.py"
     path.write_text(
-        "import os, sys, time\nfrom funcnet.data import DataLoader\nfrom tests.data.loading import Numbers, Waiting\n"
-        + body
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs without it\n"
+        "from funcnet.data import DataLoader\nfrom tests.data.loading import Numbers, Waiting\n" + body
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(

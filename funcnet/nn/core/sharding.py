@@ -19,8 +19,8 @@ Rules = Mapping[str, PartitionSpec]
 def rules(axes: Mapping[str, Any]) -> Rules:
     """Return {name pattern: PartitionSpec} from {name pattern: mesh axes of the dimensions}.
 
-    >>> rules({"weight": ("tensor", "fsdp")})["weight"]
-    PartitionSpec('tensor', 'fsdp')
+    >>> tuple(rules({"weight": ("tensor", "fsdp")})["weight"])
+    ('tensor', 'fsdp')
     """
     return types.MappingProxyType({pattern: PartitionSpec(*entries) for pattern, entries in axes.items()})
 

@@ -1,0 +1,365 @@
+"""Several processes in one run: how they join, agree, and notice that one of them has died.
+
+`jax.distributed` connects the processes to the coordinator, which is process 0. All processes run the same program on
+the same arrays. Values of the host, such as a decision or a configuration, are exchanged through the coordinator
+without a device, so any thread may do this.
+"""
+
+import atexit
+import contextlib
+import itertools
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+
+__all__ = [
+    "ProcessError",
+    "Proposal",
+    "check_equal",
+    "first_decides",
+    "is_first",
+    "join_processes",
+    "leave",
+    "process_count",
+    "process_name",
+    "wait_for_all",
+    "watch_processes",
+]
+
+HEARTBEAT = 20  # seconds without a sign of life after which a process counts as dead
+_numbers = itertools.count()  # of exchanges; equal in all processes, because they make the same calls in the same order
+_watchers: list[Any] = []
+
+
+class ProcessError(ValueError):
+    """The processes of a run cannot join, disagree, or one of them has died."""
+
+
+def process_count() -> int:
+    """Return the number of processes of this run."""
+    return _state().num_processes or 1
+
+
+def is_first() -> bool:
+    """Return whether this is process 0, which writes the files of a run and prints."""
+    return not _state().process_id
+
+
+def process_name() -> str:
+    """Return "process I: " as the beginning of a message, or "" in a run of one process."""
+    return "" if _client() is None else f"process {_state().process_id}: "
+
+
+def join_processes(
+    coordinator: str | None, count: int | None, index: int | None, *, timeout: float = 120, where: str
+) -> None:
+    """Join the other processes of a run. Call this function before JAX makes an array or lists its devices.
+
+    Without arguments, the values come from the environment that Slurm (srun), Open MPI (mpirun) or a Kubernetes JobSet
+    with the variables of `scripts/launch/jobset.yaml` provides. If there is none, the run has one process.
+
+    Args:
+        coordinator: address HOST:PORT of process 0.
+        count: number of processes.
+        index: number of this process, 0 to count - 1.
+        timeout: seconds to wait for the coordinator, or for the other processes.
+        where: prefix for error messages, the name of the command.
+
+    Raises:
+        ProcessError: if only some of the values are given, they are out of range, or the processes do not come together
+            in time.
+
+    Example:
+        >>> join_processes(None, None, None, where="pretrain")  # one process
+        >>> process_count()
+        1
+    """
+    if _client() is not None:
+        return
+    given = {"--coordinator": coordinator, "--num-processes": count, "--process-id": index}
+    missing = [flag for flag, value in given.items() if value is None]
+    if len(missing) == len(given):
+        found = _of_environment(os.environ)
+        if found is None:
+            return
+        coordinator, count, index = found
+    elif missing:
+        raise ProcessError(
+            f"{where}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; expected all of "
+            "--coordinator HOST:PORT, --num-processes N and --process-id I, or none of them."
+        )
+    assert count is not None and index is not None
+    if count < 1 or not 0 <= index < count:
+        raise ProcessError(
+            f"{where}: --process-id is out of range; expected 0 to {max(count, 1) - 1} for {count} processes, got "
+            f"{index}."
+        )
+    if count > 1:
+        _initialize(coordinator, count, index, timeout, where)
+
+
+def wait_for_all(name: str, timeout: float = 600) -> None:
+    """Wait until all processes have called this function with the same name.
+
+    Raises:
+        ProcessError: if a process has not called it within `timeout` seconds. The message names the process.
+    """
+    client = _client()
+    if client is None:
+        return
+    try:
+        client.wait_at_barrier(f"funcnet/{name}", int(timeout * 1000))
+    except jax.errors.JaxRuntimeError as error:
+        raise ProcessError(
+            f"parallel.wait_for_all: processes are missing at {name!r}; expected all {process_count()} within "
+            f"{timeout:g} seconds, still waiting for: {_late(error) or 'unknown'}. See their messages."
+        ) from error
+
+
+def first_decides(decide: Callable[[], Any], *, timeout: float = 600) -> Any:
+    """Call a function in process 0 only, and return its result in all processes.
+
+    Args:
+        decide: a function whose result is JSON.
+        timeout: seconds for which the other processes wait.
+
+    Raises:
+        ProcessError: in the other processes, if the function raises an exception in process 0, or takes too long.
+
+    Example:
+        >>> first_decides(lambda: 2 + 2)
+        4
+    """
+    client = _client()
+    if client is None:
+        return decide()
+    name = f"funcnet/decision/{next(_numbers)}"
+    if is_first():
+        try:
+            result = decide()
+        except BaseException as error:
+            client.key_value_set(name, json.dumps({"error": str(error) or type(error).__name__}))
+            time.sleep(1)  # the others read it before the coordinator ends with this process
+            raise
+        client.key_value_set(name, json.dumps({"result": result}))
+        return result
+    try:
+        answer = json.loads(client.blocking_key_value_get(name, int(timeout * 1000)))
+    except jax.errors.JaxRuntimeError as error:
+        raise ProcessError(
+            f"parallel.first_decides: process 0 does not answer; expected an answer within {timeout:g} seconds, got "
+            "none. See its messages."
+        ) from error
+    if "error" in answer:
+        raise ProcessError(f"process 0 has ended with an error: {answer['error']}")
+    return answer["result"]
+
+
+def check_equal(facts: Mapping[str, Any], *, where: str) -> None:
+    """Check that all processes have the same facts: their configuration, their code, their data.
+
+    Args:
+        facts: {name: JSON value}.
+        where: prefix for error messages.
+
+    Raises:
+        ProcessError: in every process, if a process differs from process 0. The message names the fact, the process and
+            the two values.
+    """
+    client = _client()
+    if client is None:
+        return
+    folder, own = f"funcnet/facts/{next(_numbers)}", json.dumps(facts, sort_keys=True, default=str)
+    client.key_value_set(f"{folder}/{_state().process_id}", own)
+    everyone = [json.loads(client.blocking_key_value_get(f"{folder}/{i}", 600_000)) for i in range(process_count())]
+    wait_for_all(folder)  # a process that ends with an error must not take the answers with it
+    for number, other in enumerate(everyone):
+        for name in everyone[0] | other:
+            expected, found = everyone[0].get(name), other.get(name)
+            if expected != found:
+                raise ProcessError(
+                    f"{where}: the processes disagree; expected {name} = {expected!r} as in process 0, got {found!r} "
+                    f"in process {number}. Start all processes with the same command, code and data."
+                )
+
+
+class Proposal:
+    """A value that any process may propose. All processes find the one that was proposed first."""
+
+    def __init__(self) -> None:
+        self._name = f"funcnet/proposal/{next(_numbers)}"
+
+    def make(self, value: Any) -> None:
+        """Propose a JSON value. Another process may have been faster."""
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            _client().key_value_set(self._name, json.dumps(value))
+
+    def find(self) -> Any:
+        """Return the proposed value, or None."""
+        try:
+            return json.loads(_client().key_value_try_get(self._name))
+        except jax.errors.JaxRuntimeError:
+            return None
+
+
+@contextlib.contextmanager
+def watch_processes() -> Iterator[None]:
+    """A context that gives an error of a collective operation the name of the process that has died.
+
+    If the coordinator has died, or a collective operation does not end, the runtime of JAX ends this process. A small
+    process beside this one then says so.
+
+    Raises:
+        ProcessError: if a process has died.
+    """
+    try:
+        yield
+    except Exception as error:
+        if _client() is not None and re.search("Gloo|UNAVAILABLE|DEADLINE_EXCEEDED|NCCL|coordination", str(error)):
+            late = _missing()
+            if late:
+                raise ProcessError(f"process {late} has died. Start all processes again with --resume.") from error
+        raise
+
+
+def leave(code: int) -> None:
+    """End this process at once, if it is one of several. The usual end waits for the others, which may be dead."""
+    if _client() is not None:
+        _dismiss_watchers()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+def _state() -> Any:
+    """Return what JAX knows of the processes. It is not part of JAX's public API; orbax uses it in the same way. The
+    public functions would start the devices, which must not happen before their number is set.
+    """
+    from jax._src import distributed
+
+    return distributed.global_state
+
+
+def _client() -> Any:
+    """Return the connection to the coordinator, or None in a run of one process."""
+    return _state().client
+
+
+def _late(error: Exception) -> str:
+    """Return the numbers of the processes that a message of the coordinator names."""
+    return ", ".join(re.findall(r"^(\d+)$", str(error), re.MULTILINE))
+
+
+def _missing() -> str:
+    """Return the numbers of the processes that do not answer within a few seconds."""
+    time.sleep(1)
+    try:
+        _client().wait_at_barrier(f"funcnet/alive/{next(_numbers)}", 5000)
+    except jax.errors.JaxRuntimeError as error:
+        return _late(error)
+    return ""
+
+
+# --------------------------------------------------------------------------------------------------------- to join
+
+
+def _of_environment(variables: Mapping[str, str]) -> tuple[str | None, int, int] | None:
+    """Return (coordinator, number of processes, number of this process), or None for a single process."""
+    for count, index in (
+        ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+        ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+        ("JAX_NUM_PROCESSES", "JOB_COMPLETION_INDEX"),
+    ):
+        if int(variables.get(count) or 1) > 1 and index in variables:
+            address = variables.get("JAX_COORDINATOR_ADDRESS")  # without it, JAX finds that of Slurm and Open MPI
+            return address, int(variables[count]), int(variables[index])
+    return None
+
+
+def _initialize(coordinator: str | None, count: int, index: int, timeout: float, where: str) -> None:
+    if coordinator is not None:
+        _check_address(coordinator, index, timeout, where)
+    try:
+        jax.distributed.initialize(
+            coordinator,
+            count,
+            index,
+            initialization_timeout=int(timeout),
+            heartbeat_timeout_seconds=HEARTBEAT,
+            shutdown_timeout_seconds=HEARTBEAT,
+        )
+    except jax.errors.JaxRuntimeError as error:
+        raise ProcessError(
+            f"{where}: the {count} processes did not come together; expected all of them at "
+            f"{coordinator or 'the coordinator'} within {timeout:g} seconds, got: {str(error).splitlines()[0]}"
+        ) from error
+    if coordinator is not None:
+        _start_watcher(coordinator, index)
+
+
+def _check_address(coordinator: str, index: int, timeout: float, where: str) -> None:
+    """Wait until the coordinator answers. In process 0, check that its port is free."""
+    host, _, port = coordinator.rpartition(":")
+    if not host or not port.isdigit():
+        raise ProcessError(f"{where}: --coordinator is not an address; expected HOST:PORT, got {coordinator!r}.")
+    if index == 0:
+        with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", int(port)))
+            except OSError as error:
+                raise ProcessError(
+                    f"{where}: port {port} of --coordinator {coordinator} is in use; expected a free port, got: "
+                    f"{error.strerror}. It may be the coordinator of another run. Choose another port."
+                ) from error
+        return
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise ProcessError(
+                    f"{where}: the coordinator at {coordinator} does not answer; expected process 0 there within "
+                    f"{timeout:g} seconds, got: {error}. Start process 0, and check the address and the firewall."
+                ) from error
+            time.sleep(0.2)
+
+
+# When a process dies, the runtime of JAX may abort this one, and then no Python code of it runs any more.
+_WATCHER = """
+import socket, sys
+host, port, index = sys.argv[1:]
+if sys.stdin.read() != "done":
+    who = "it was killed, or JAX ended it because another process has died, whose number is in the lines above"
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError:
+        if index != "0":
+            who = f"process 0, the coordinator at {host}:{port}, has died"
+    print(f"funcnet: process {index}: {who}. Start all processes again with --resume.", file=sys.stderr)
+"""
+
+
+def _start_watcher(coordinator: str, index: int) -> None:
+    host, _, port = coordinator.rpartition(":")
+    command = [sys.executable, "-I", "-S", "-c", _WATCHER, host, port, str(index)]
+    _watchers.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))
+    atexit.register(_dismiss_watchers)
+
+
+def _dismiss_watchers() -> None:
+    for watcher in _watchers:
+        with contextlib.suppress(OSError, ValueError):
+            watcher.communicate(b"done", timeout=5)
+    _watchers.clear()
