@@ -53,17 +53,19 @@ def check_arguments(
     timeout: Any,
     prefetch_factor: Any,
     persistent_workers: Any,
+    seed: Any,
+    collate_fn: Any,
+    worker_init_fn: Any,
     *,
     is_iterable: bool,
 ) -> None:
     """Check the arguments of `DataLoader`.
 
     Raises:
-        TypeError: if `num_workers` is not an integer.
+        TypeError: if `num_workers` or `seed` is not an integer, or a function cannot be called.
         ValueError: if a value is out of range, or arguments contradict each other.
     """
-    if not isinstance(num_workers, int) or isinstance(num_workers, bool):
-        raise TypeError(f"DataLoader: num_workers is not an integer; expected int, got {num_workers!r}.")
+    _check_types(num_workers, seed, {"collate_fn": collate_fn, "worker_init_fn": worker_init_fn})
     if num_workers < 0:
         raise ValueError(
             "DataLoader: num_workers option should be non-negative; use num_workers=0 to read without workers, got "
@@ -104,6 +106,15 @@ def check_arguments(
             f"DataLoader: the dataset has no length; expected __len__, got {describe(dataset)}. Define __len__, or "
             "pass a sampler."
         )
+
+
+def _check_types(num_workers: Any, seed: Any, functions: dict[str, Any]) -> None:
+    for name, value in {"num_workers": num_workers, "seed": seed}.items():
+        if not hasattr(value, "__index__") or isinstance(value, bool):
+            raise TypeError(f"DataLoader: {name} is not an integer; expected int, got {value!r}.")
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"DataLoader: {name} is not a function; expected a callable or None, got {function!r}.")
 
 
 def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:

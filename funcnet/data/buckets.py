@@ -48,7 +48,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         self, lengths: ArrayLike, batch_size: int, boundaries: Sequence[int], *, shuffle: bool = True, seed: int = 0
     ):
         self.lengths = np.asarray(lengths)
-        if batch_size < 1:
+        if not hasattr(batch_size, "__index__") or batch_size < 1:
             raise ValueError(
                 f"BucketBatchSampler: batch_size should be a positive integer value, but got batch_size={batch_size}."
             )

@@ -202,9 +202,14 @@ def _check_alike(batch: Sequence[Any]) -> None:
 
 
 def _stack_numbers(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -> NDArray[Any]:
-    if isinstance(batch[0], float):
-        return np.array(batch, np.float64)
-    return np.array(batch)
+    array = np.array(batch, np.float64 if isinstance(batch[0], float) else None)
+    if array.dtype.kind not in "biuf":
+        odd = next((item for item in batch if not isinstance(item, int | float)), batch[0])
+        raise TypeError(
+            f"default_collate: the items of a batch have different types; expected numbers like {batch[0]!r}, got "
+            f"{odd!r}."
+        )
+    return array
 
 
 def _list(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -> Sequence[Any]:

@@ -127,10 +127,10 @@ class DataLoader:
         self.is_iterable = is_iterable_style(dataset)
         check_arguments(
             dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, drop_last, timeout, prefetch_factor,
-            persistent_workers, is_iterable=self.is_iterable,
+            persistent_workers, seed, collate_fn, worker_init_fn, is_iterable=self.is_iterable,
         )  # fmt: skip
         self.multiprocessing_context = check_context(multiprocessing_context, num_workers)
-        self.dataset, self.num_workers, self.timeout, self.seed = dataset, num_workers, timeout, seed
+        self.dataset, self.num_workers, self.timeout, self.seed = dataset, int(num_workers), timeout, int(seed)
         self.worker_init_fn, self.persistent_workers, self.in_order = worker_init_fn, persistent_workers, in_order
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.pin_memory = pin_memory

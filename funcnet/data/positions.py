@@ -48,6 +48,10 @@ def check_stream_position(state: Mapping[str, Any], expected: Mapping[str, Any],
 
 
 def _check_entries(state: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    if not isinstance(state, Mapping):
+        raise TypeError(
+            f"DataLoader: the saved position is not a dict; expected what state_dict() returned, got {state!r:.80}."
+        )
     missing = [name for name in names if name not in state]
     if missing:
         raise ValueError(

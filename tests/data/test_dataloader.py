@@ -62,3 +62,25 @@ def test_a_dataset_smaller_than_a_batch_is_said():
     with pytest.raises(ValueError, match="expected at least 1 items"):
         DataLoader(numbers(0), 8).batch(0)
     assert list(DataLoader(numbers(0), 8)) == []  # as in torch
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: list(DataLoader([1, None], 2)), r"different types; expected numbers like 1, got None"),
+        (lambda: list(DataLoader([1, "a"], 2)), r"different types; expected numbers like 1, got 'a'"),
+        (lambda: DataLoader([1], seed="a"), r"seed is not an integer; expected int, got 'a'"),
+        (lambda: DataLoader([1], seed=1.5), r"seed is not an integer"),
+        (lambda: DataLoader([1], collate_fn=3), r"collate_fn is not a function; expected a callable or None, got 3"),
+        (lambda: DataLoader([1], worker_init_fn=3, num_workers=1), r"worker_init_fn is not a function"),
+        (lambda: DataLoader([1]).load_state_dict(None), r"the saved position is not a dict; .* got None"),
+    ],
+)
+def test_values_of_a_wrong_type(use, message):
+    with pytest.raises(TypeError, match=message):
+        use()
+
+
+def test_numpy_integers_are_integers():
+    loader = DataLoader(np.arange(4), np.int64(2), num_workers=np.int32(1), seed=np.int64(3))
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]
