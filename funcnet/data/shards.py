@@ -39,9 +39,9 @@ class ShardDataset(ResumableDataset):
     The suffix of a file decides how it is read and what an item is:
 
     - `.npy`: a row of the array.
-    - `.arrow` from `write_columns`: a dict from the name of a column to its row.
-    - `.parquet`: a dict from the name of a column to a NumPy scalar, an array (from a list) or another value.
-    - `.tfrecord`, `.tfrecord-00000-of-00010`: a dict from the name of a feature to its array (see `read_examples`).
+    - `.arrow` from `write_columns`: a dict {name of a column: the value in this row}.
+    - `.parquet`: a dict {name of a column: value}, with NumPy scalars, arrays (from lists) or other objects.
+    - `.tfrecord`, `.tfrecord-00000-of-00010`: a dict {name of a feature: array} (see `read_examples`).
     - `.jsonl`: the JSON value of a line. Empty lines are skipped.
     - `.txt`: a line as a string, without the end of the line.
 

@@ -210,8 +210,8 @@ def require_fit(tokenizer: Tokenizer, rows: int, *, where: str) -> None:
         )
     if rows - ids[last] - 1 > MOST_PADDING:
         warnings.warn(
-            f"{where}: the vocabulary has {ids[last] + 1:,} tokens, but the model's word table has {rows:,} rows, more "
-            "than padding explains. Check that the model was trained with this vocabulary.",
+            f"{where}: the vocabulary has {ids[last] + 1:,} tokens, but the model's word table has {rows:,} rows. "
+            "Padding alone does not explain the difference. Check that the model was trained with this vocabulary.",
             stacklevel=3,
         )
 

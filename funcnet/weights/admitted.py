@@ -50,7 +50,7 @@ def admitted(module: str, name: str) -> Any:
 
 
 def require_key(key: Any) -> Any:
-    """Return the key unchanged if plain data can have it. Hashing nested keys could take forever.
+    """Return a key of a dict if its type is allowed in plain data. Hashing nested keys could take forever.
 
     Raises:
         ValueError: if the key has another type.

@@ -82,7 +82,7 @@ def test_a_vocabulary_much_smaller_than_the_word_table_warns():
     tokenizer = train_wordpiece(["aa ab"] * 2, vocab_size=9)
     said = (
         r"^here: the vocabulary has 9 tokens, but the model's word table "
-        r"has 1,137 rows, more than padding explains\. Check "
+        r"has 1,137 rows\. Padding alone does not explain the difference\. Check "
     )
     with pytest.warns(UserWarning, match=said):
         require_fit(tokenizer, 1137, where="here")

@@ -74,7 +74,7 @@ def set_mode(module: Any, mode: bool) -> Any:
 
 
 def honour_modes(bound: Any, call: Any) -> None:
-    """Set the modes of a bound copy and of all modules in it as its overrides of `train` and `eval` do.
+    """Set the modes of a bound copy and its modules. Their own `train` and `eval` methods decide, where they have some.
 
     With a bool, the outermost `train` or `eval` is called. With {name: bool}, a module keeps its mode if `train()` and
     `eval()` both leave it in that mode. The other modules get the mode of the dict. Parameters that an override freezes

@@ -24,8 +24,8 @@ class ParametrizationList(ModuleList):
         original: description of the leaf that is parametrized.
         unsafe: whether the parametrizations may change the shape and dtype.
 
-    `register_parametrization` makes this list. It is stored as ``module.parametrizations.weight``. The original is
-    `original`. Several originals are `original0`, `original1`, ….
+    `register_parametrization` makes this list. It is stored as ``module.parametrizations.weight``. Its
+    attribute `original` is the original. If there are several, they are `original0`, `original1`, ….
 
     Example:
         >>> from funcnet import nn
