@@ -34,7 +34,7 @@ from funcnet.data.worker import Fetcher, InitFn, TaskResult, WorkerInfo, work
 
 __all__ = ["ProcessWorkers"]
 
-PATIENCE = 5.0  # seconds to wait for workers to end before they are terminated, as in torch
+PATIENCE = 10.0  # seconds to wait for workers to end before they are terminated; a loaded machine starts them slowly
 
 
 class ProcessWorkers:

@@ -101,7 +101,8 @@ class Layout:
         if axes <= {AXIS} and not self.rules:
             return self
         params, state = jax.eval_shape(net.init, jax.random.key(0)) if start is None else start
-        own = {name for pattern in self.rules for name in _matched(pattern, names_of.flatten(params))}
+        names = names_of.flatten(params) | names_of.flatten(state)
+        own = {name for pattern in self.rules for name in _matched(pattern, names)}
         found = sharding_rules(net, params, dict(self.mesh.shape))
         rules = {name: spec for name, spec in found.items() if name not in own} | dict(self.rules)
         layout = dataclasses.replace(self, rules=rules, sequences=sequences)
@@ -167,6 +168,10 @@ class Layout:
         own = jax.tree.map(lambda x: x.copy() if isinstance(x, jax.Array) else x, tree)
         shardings = self.shardings(tree)
         return jax.tree.map(_put, own, shardings) if process_count() > 1 else jax.device_put(own, shardings)
+
+    def replicate(self, tree: Any) -> Any:
+        """Copy a tree of host arrays to every device, such as a batch that does not divide evenly."""
+        return jax.tree.map(lambda x: _put(x, self.whole), tree)
 
     def shard(self, batch: Any) -> Any:
         """Shard a batch by rows along the batch axes.
@@ -285,7 +290,9 @@ def make_layout(
     sizes = parse_mesh(mesh) if isinstance(mesh, str) else mesh
     made = make_mesh(sizes)
     if batch_axes is None:
-        batch_axes = tuple(axis for axis in (AXIS, FSDP) if axis in made.shape)
+        # In this order. With data first, XLA computes wrong gradients of layers whose inputs are sharded along data and
+        # fsdp, and whose outputs along tensor (seen with JAX 0.10.0 and 0.10.2; tests/parallel/test_gradients.py).
+        batch_axes = tuple(axis for axis in (FSDP, AXIS) if axis in made.shape)
     layout = Layout(kind, made, dict(rules or {}), batch_axes)
     used = {axis for spec in layout.rules.values() for axis in _axes(*spec)}
     for axis, size in layout.mesh.shape.items():

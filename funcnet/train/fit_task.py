@@ -187,7 +187,7 @@ class FitTask(Task):
             epoch = loader.__iter__ if loader.is_iterable else loader.epoch
 
         def place(batch: Any) -> Any:  # the last batch may be smaller, and not divisible
-            return layout.place(batch) if self.size(batch) % layout.batch_parts else layout.shard(batch)
+            return layout.replicate(batch) if self.size(batch) % layout.batch_parts else layout.shard(batch)
 
         def on_validation(state: TrainState) -> dict[str, float]:
             params = state.ema.params if plan.evaluate_ema else state.params

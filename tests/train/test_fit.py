@@ -430,3 +430,25 @@ def test_a_loss_that_is_nan_at_once_points_to_the_data(tmp_path):
     data = {"x": np.full((8, 2), np.nan, np.float32), "y": np.zeros((8, 1), np.float32)}
     with pytest.raises(train.RunError, match=r"^train.fit: loss at step 1; .* got nan\. Look for ids .*nn.checked"):
         linear(tmp_path, data=data)
+
+
+@pytest.mark.usefixtures("standard")
+def test_a_mesh_with_sharded_parameters_gives_the_numbers_of_one_device(tmp_path, capsys):
+    """The last batch of the validation does not divide evenly."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((64, 16)).astype(np.float32)
+    data = {"x": x, "y": (x @ random.standard_normal((16, 4))).astype(np.float32)}
+
+    def trained(mesh, **more):
+        net = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Dropout(0.1), nn.Linear(64, 4))
+        loss = lambda model, batch: F.mse_loss(model(batch["x"]), batch["y"], reduction="none")
+        part = {name: rows[:13] for name, rows in data.items()}
+        options = {"steps": 12, "batch_size": 16, "validation": part, "evaluate_every": 6, "log_every": 1}
+        return train.fit(net, loss, data, optax.adam(1e-2), out=tmp_path / mesh, mesh=mesh, **options, **more)
+
+    one, many = trained("data=1"), trained("data=2,fsdp=2,tensor=2", shard=["3.bias=-"])
+    assert "0.weight" in capsys.readouterr().out  # the table of shardings
+    for name in ("loss", "eval_loss"):
+        ours, theirs = ([row[name] for row in run.rows if name in row] for run in (many, one))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), many.params, one.params)
