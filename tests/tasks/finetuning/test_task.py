@@ -20,7 +20,7 @@ from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.data import make_head, read_data, split
 from funcnet.tasks.finetuning.settings import FinetuningSettings
 from funcnet.text import load_tokenizer, vocabulary
-from funcnet.train import lock_run, open_run
+from funcnet.train import Interruption, lock_run, open_run
 from funcnet.train.run import NOT_RECORDED
 from funcnet.weights import load
 from tests.tasks.command import metrics, run_here
@@ -257,10 +257,10 @@ def test_stopped_and_resumed_it_ends_with_the_same_bits(classified, tmp_path, mo
         if step == 20:
             stops[0]._receive(15, None)
 
-    made = run_module.Interruption.__init__
+    made = Interruption.__init__
     with monkeypatch.context() as patch:
         patch.setattr(run_module.JsonLines, "write", stopping)
-        patch.setattr(run_module.Interruption, "__init__", lambda self: (made(self), stops.append(self))[0])
+        patch.setattr(Interruption, "__init__", lambda self: (made(self), stops.append(self))[0])
         assert finetune(*arguments) == 143
     assert run_here("finetune", "--resume", "--out", tmp_path / "out") == 0
     assert metrics(tmp_path / "out") == metrics(classified)
