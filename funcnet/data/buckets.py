@@ -31,7 +31,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         boundaries: padded lengths in increasing order, such as `bucket_lengths` returns. The last one is at least the
             longest length.
         shuffle: if True, each epoch uses another random order of items and batches.
-        seed: seed of the order.
+        seed: seed for the random order.
 
     Raises:
         ValueError: if `batch_size` is below 1, `boundaries` do not increase, or an item is longer than the last one.

@@ -51,7 +51,7 @@ class OrderedSampler(Sampler[int]):
 
     Attributes:
         num_replicas, rank: the sampler yields the positions rank, rank + num_replicas, … of the order.
-        seed: seed of the order.
+        seed: seed for the random order.
         epoch: number of the next epoch.
     """
 
@@ -139,7 +139,7 @@ class RandomSampler(OrderedSampler):
         replacement: if True, each index is drawn independently.
         num_samples: number of indices per epoch; default N. If it is larger than N, and `replacement` is False, one
             permutation follows another.
-        seed: seed of the order.
+        seed: seed for the random order.
 
     Raises:
         TypeError: if `replacement` is not a bool.
@@ -192,7 +192,7 @@ class SubsetRandomSampler(OrderedSampler):
 
     Args:
         indices: the indices.
-        seed: seed of the order. It replaces torch's `generator`.
+        seed: seed for the random order. It replaces torch's `generator`.
 
     Example:
         >>> sorted(SubsetRandomSampler([7, 3, 5]))

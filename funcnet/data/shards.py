@@ -53,7 +53,7 @@ class ShardDataset(ResumableDataset):
         read: function that returns the items of a file as an iterable, for other formats. When a shard is resumed, its
             first items are read and dropped.
         shuffle: whether the order of the shards is random. Otherwise they are read in sorted order.
-        seed: seed of the order.
+        seed: seed for the random order.
         num_replicas: number of processes that share the shards.
         rank: number of this process.
 

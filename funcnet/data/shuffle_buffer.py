@@ -28,7 +28,7 @@ class ShuffleBuffer(ResumableDataset):
         source: an iterable dataset. It should have `state_dict` and `load_state_dict`; without them, resuming reads
             and drops the items before the block. If it has `set_epoch`, it is called at the start of each epoch.
         buffer_size: number of items per block.
-        seed: seed of the order.
+        seed: seed for the random order.
 
     Raises:
         ValueError: if `buffer_size` is below 1.

@@ -58,7 +58,7 @@ def random_split(dataset: Any, lengths: Sequence[float], *, seed: int = 0) -> li
         dataset: a map-style dataset with a length N.
         lengths: the number of items in each part; or the fraction of each part, where the fractions sum to 1. The items
             that remain after rounding down go to the first parts, one to each.
-        seed: seed of the order. It replaces torch's `generator`.
+        seed: seed for the random order. It replaces torch's `generator`.
 
     Returns:
         A list of `Subset`s.

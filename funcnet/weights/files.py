@@ -17,7 +17,7 @@ _INDEX = ".index.json"
 
 
 def load(path: str | Path) -> Any:
-    """Load the content of a weights file lazily. Neither torch nor any code in the file is run.
+    """Load the content of a weights file lazily. Loading does not import torch, and runs no code from the file.
 
     Args:
         path: one of the following.

@@ -46,7 +46,7 @@ def make_loader(rows: Rows, batch_size: int, lengths: Sequence[int], *, pad_id: 
         batch_size: number of rows per batch, B, over all devices.
         lengths: padded lengths, in increasing order. The last length is enough for every row.
         pad_id: id of `[PAD]`.
-        seed: seed of the order.
+        seed: seed for the random order.
 
     Example:
         >>> starts = np.cumsum([0, 3, 9, 4, 3])
