@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the tests from scratch: makes .venv, installs with torch and transformers, lints, checks types, tests.
-#   sh scripts/test.sh                      runs all tests except the slow ones, and a third of the rows of long tables
-#   sh scripts/test.sh -m "not slow"        runs all rows of the tables; -m slow runs the slow tests
+#   sh scripts/test.sh                      runs the quick tests, with one in six rows of long tables: the same for all
+#   sh scripts/test.sh -m "not slow"        runs all rows of the tables; scripts/verify.sh runs all other tests
 #   sh scripts/test.sh tests/nn -k linear   passes arguments to pytest, and runs nothing else
 set -- test "$@"
 . "$(dirname "$0")/environment.sh"
@@ -12,9 +12,9 @@ if [ $# -eq 0 ]; then
   ruff check .
   ruff format --check .
   mypy
-  set -- -n 2 --dist worksteal -m "not slow"
-  # Optimization takes half of the time of these many small programs; .ci/run also tests the layers with it.
+  set -- -n 2 --dist worksteal -m "not slow" --durations 10 --disable-warnings
+  # Optimization takes half of the time of these many small programs; scripts/verify.sh tests the layers with it.
   export JAX_DISABLE_MOST_OPTIMIZATIONS=1
-  export FUNCNET_TABLES="${FUNCNET_TABLES:-3}" # one row in three, drawn by the commit
+  export FUNCNET_TABLES="${FUNCNET_TABLES:-6}"
 fi
 exec python -m pytest "$@"

@@ -8,8 +8,7 @@ import ast
 import gc
 import importlib.util
 import os
-import random
-import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,13 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # torch's threads: the workers have the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else str(os.cpu_count()))
 
+import hypothesis
 import jax
+
+# The same examples in every run. For others: HYPOTHESIS_PROFILE=random, as in scripts/verify.sh, which prints the seed.
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile("random", deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_default_matmul_precision", "highest")
@@ -73,19 +78,14 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out all but a sample of some tests, drawn by the commit, so that CI runs all of them over time.
+    """With FUNCNET_TABLES=N, run one in N of the tests marked `table`: those with a checksum that is divisible by N.
 
-    With FUNCNET_SAMPLE=N, N of the tests marked `sampled` run; with FUNCNET_TABLES=N, one in N of those marked `table`.
+    The checksum is that of the name, so every commit and every machine tests the same rows.
     """
-    sampled, rows = (sorted(i.nodeid for i in items if i.get_closest_marker(mark)) for mark in ("sampled", "table"))
     share = int(os.environ.get("FUNCNET_TABLES", 1))
-    counts = int(os.environ.get("FUNCNET_SAMPLE", len(sampled))), -(-len(rows) // share)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-    left = set()
-    for names, count in zip((sampled, rows), counts, strict=True):
-        left |= set(names) - set(random.Random(commit).sample(names, min(count, len(names))))
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
-    items[:] = [item for item in items if item.nodeid not in left]
+    chosen = lambda item: not item.get_closest_marker("table") or zlib.crc32(item.nodeid.encode()) % share == 0
+    config.hook.pytest_deselected(items=[item for item in items if not chosen(item)])
+    items[:] = [item for item in items if chosen(item)]
 
 
 def pytest_report_header() -> str:

@@ -14,6 +14,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 HEARTBEAT = 20  # seconds without a sign of life after which a process counts as dead
+LEAVING = 30  # seconds for which process 0 waits until the others have left, when all end with the same error
 _numbers = itertools.count()  # of exchanges; equal in all processes, because they make the same calls in the same order
 _watchers: list[Any] = []
 
@@ -147,7 +149,7 @@ def first_decides(decide: Callable[[], Any], *, timeout: float = 600) -> Any:
             result = decide()
         except BaseException as error:
             client.key_value_set(name, json.dumps({"error": str(error) or type(error).__name__}))
-            time.sleep(1)  # the others read it before the coordinator ends with this process
+            _let_others_leave()
             raise
         client.key_value_set(name, json.dumps({"result": result}))
         return result
@@ -185,6 +187,7 @@ def check_equal(facts: Mapping[str, Any], *, where: str) -> None:
         for name in everyone[0] | other:
             expected, found = everyone[0].get(name), other.get(name)
             if expected != found:
+                _let_others_leave()
                 raise ProcessError(
                     f"{where}: the processes disagree; expected {name} = {expected!r} as in process 0, got {found!r} "
                     f"in process {number}. Start all processes with the same command, code and data."
@@ -234,6 +237,10 @@ def leave(code: int) -> None:
     """End this process at once, if it is one of several. The usual end waits for the others, which may be dead."""
     if _client() is not None:
         _dismiss_watchers()
+        if not is_first():  # in a thread, because a dead coordinator does not answer
+            said = threading.Thread(target=_say_left, daemon=True)
+            said.start()
+            said.join(5)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
@@ -252,6 +259,23 @@ def _state() -> Any:
 def _client() -> Any:
     """Return the connection to the coordinator, or None in a run of one process."""
     return _state().client
+
+
+def _say_left() -> None:
+    with contextlib.suppress(jax.errors.JaxRuntimeError):
+        _client().key_value_set(f"funcnet/left/{_state().process_id}", "")
+
+
+def _let_others_leave() -> None:
+    """In process 0, wait until the other processes, which end with the same error, have left.
+
+    Process 0 is the coordinator. If it ended first, JAX would abort the others before they print their messages.
+    """
+    end = time.monotonic() + LEAVING
+    for number in range(1, process_count() if is_first() else 0):
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # it is too late, or it is dead
+            remaining = max(int((end - time.monotonic()) * 1000), 1)
+            _client().blocking_key_value_get(f"funcnet/left/{number}", remaining)
 
 
 def _late(error: Exception) -> str:

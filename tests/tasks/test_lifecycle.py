@@ -1,7 +1,6 @@
 """One lifecycle: every task, under jit, shard_map and pmap, killed three times, ends with the same bits.
 
-All of it takes most of an hour (`sh scripts/test.sh -n 2 -m slow tests/tasks/test_lifecycle.py`); CI takes a sample,
-drawn by the commit: FUNCNET_SAMPLE=3 (see `tests/conftest.py`).
+All of it takes most of an hour (`sh scripts/test.sh -n 2 -m slow tests/tasks/test_lifecycle.py`).
 """
 
 import random
